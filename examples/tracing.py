@@ -20,7 +20,7 @@ SAID = ["Ana likes green tea.", "On our walk we saw " + "one heron, " * 60, "Wha
 SEARCH = {"name": "mem_archival_search", "args": {"query": "Ana"}, "id": "call"}
 SAYS = [AIMessage("Oh.", id="1"), AIMessage("Oh!", id="2"), AIMessage("", tool_calls=[SEARCH]), AIMessage("Some tea.")]
 FACTS = '{"facts": [{"message": 1, "subject": "Ana", "predicate": "likes", "object": "green tea"}]}'
-TOLD = ["query", "tokens_before", "tokens_after", "summary", "chosen", "records", "documents", "learned"]
+TOLD = ["query", "tokens_before", "tokens_after", "summary", "chosen", "records", "documents", "fact_texts"]
 
 
 class Trees(BaseTracer):

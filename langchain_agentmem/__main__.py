@@ -1,4 +1,4 @@
-"""`python -m langchain_agentmem` is `agentmem`."""
+"""The entry point of `python -m langchain_agentmem`, which is the command `agentmem`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`AgentMemory`: the facade. It opens one database and provides the parts of memory stored there.
+"""The class `AgentMemory`, which opens a database and returns the parts of memory in it.
 
     with AgentMemory("agent.db") as memory:
         chat = memory.conversation("conversation-1", namespace=("alice",))
@@ -6,8 +6,9 @@
         [found] = memory.search("Where does Ana live?", namespace=("alice",), limit=1)
         print(found.text, found.why)
 
-One object serves synchronous and asynchronous code; every method that does I/O has a twin whose name begins
-with `a`. It may be shared by any number of threads and tasks.
+One object serves synchronous and asynchronous code. Every method that does I/O has an async twin with the prefix `a`,
+such as `asearch`.
+Any number of threads and tasks may share the object.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
-import langchain_agentmem as public  # which loads a class when it is first used
+import langchain_agentmem as public  # it imports each class at its first use
 from langchain_agentmem.base.argument_checks import (
     DEFAULT_LIMITS,
     MemoryLimits,
@@ -89,50 +90,48 @@ class AgentMemory(Maintenance, Closable):
         url: A path, ":memory:", "postgresql://…" (extra `[postgres]`), or a `psycopg_pool.ConnectionPool`, which is
             used and never closed. Default: a database in memory.
         namespace: The namespace that a run reads and writes: labels with keys of its config in braces, such as
-            `("users", "{user_id}")`. Threads of one namespace share memory. `()` is one scope for all. Default: the
-            config's "agentmem_namespace"; a run without it sees only its own thread.
-        bare_threads: Allow a checkpointer's config without the keys, such as the "thread_id" alone that LangGraph
-            Studio sends, if exactly one thread has that id. Default: False, an error names the keys.
+            `("users", "{user_id}")`. Threads of one namespace share memory. `()` is one namespace for all. Default: the
+            config's "agentmem_namespace". A run without it sees only its own thread.
+        bare_threads: True to accept a checkpointer's config with only a "thread_id", as LangGraph Studio sends it, if
+            exactly one thread has that id. Default: False; a config without the keys of `namespace` is an error.
         on_thread_delete: "keep" or "forget" a deleted thread's contributions to the memory of its namespace. Default:
-            "keep"; erasing the thread forgets them in any case.
+            "keep". Erasing the thread always forgets them.
         hooks: Functions that are called with every event. Exceptions raised by hooks are logged and suppressed.
         trace_content: The form of messages and memory in traces and hooks' steps: True for full text, False for none,
             or a function from text to text. Ids, names, counts, scores and times are always shown. The agent's own
-            runs, such as the messages for its model, must be hidden with LangChain.
-        strict: Let the checkpointer import only classes that are known to be safe or allowed: see
-            `AgentMemorySaver`. Default: as for LangGraph's own savers, or LANGGRAPH_STRICT_MSGPACK.
+            runs, such as its model calls, are traced by LangChain, and its settings hide their content.
+        strict: True to let the checkpointer import only safe or allowed classes, see `AgentMemorySaver`. Default:
+            LANGGRAPH_STRICT_MSGPACK, as for LangGraph's own savers.
         retention: The messages that conversations keep after each addition. Default: all, forever.
         record: The channels whose messages the checkpointer records. Each message is searchable after its commit, is
-            stored once in the conversation of the thread's id, and is rewound with the thread. () for none. Default:
-            "messages".
-        index: The vector index, as for LangGraph's stores: "embed", LangChain `Embeddings`, a function or
-            "provider:model", and "dims", the dimensions of a vector (extra `[vectors]`), or "static" for vectors
-            without a model (extra `[static]`); "fields", the fields of the store's items. Default: keyword search
-            only.
-        weights: The weight of each search signal. Default: as measured, with vectors or without.
-        synchronous: SQLite's durability: "NORMAL" (a power cut may take the last commits, never the database) or
-            "FULL".
+            stored once in the conversation of the thread's id, and is rewound with the thread. () records none.
+            Default: "messages".
+        index: The vector index, a dictionary as for LangGraph's stores. "embed" is LangChain `Embeddings`, a function
+            or "provider:model" (extra `[vectors]`). "dims" is the number of dimensions. For vectors without a model,
+            "embed" is "static" (extra `[static]`). "fields" are the fields of the store's items to index. Default:
+            keyword search only.
+        weights: The weight of each search signal. Default: measured weights, different with and without vectors.
+        synchronous: SQLite's durability. With "NORMAL", a power failure may lose the last commits, but cannot damage
+            the database. With "FULL", they are kept, too. Default: "NORMAL".
         busy_timeout: Seconds to wait for other processes that write, or for a free connection. Default: 60.
-        timeout: Seconds to wait for an answer of PostgreSQL, and to reconnect after a lost connection, as in a restart
-            or failover. Default: 60.
+        timeout: Seconds to wait for an answer of PostgreSQL, and to reconnect after a restart or failover. Default: 60.
         schema: The PostgreSQL schema that holds all tables. Default: "agentmem".
         pool_size: Maximum number of simultaneous connections to PostgreSQL. Default: 10.
-        read_only: Write nothing; the database may then be a replica. Default: False.
+        read_only: True to write nothing. The database may then be a replica. Default: False.
         migrate: Create or upgrade tables when opening the database. Default: True. If False, run `agentmem migrate`
             first with a role that may alter tables.
         limits: The upper limits for callers' data, such as the bytes of a message. Default: `MemoryLimits()`.
         key: The key of the SQLite file, its log and its backups (extra `[encryption]`): a passphrase, 32 bytes, or a
-            function that returns one of these and is called when the file is opened. A database in memory needs none.
-            Default: the key named by AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND in the environment;
-            without these, nothing is encrypted.
+            function that returns one of these and is called when the file is opened. A database in memory has no key.
+            Default: the key from AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND in the environment. Without
+            these, the database is not encrypted.
         clock: Returns the time, for tests. Default: the system's clock.
-        new_id: Makes ids for messages that have none, for tests. Default: UUIDs that begin with
-            the time.
+        new_id: Returns ids for messages without one, for tests. Default: UUIDs that begin with the time.
 
     Raises:
         InvalidInput: An argument is wrong.
-        MissingExtra: PostgreSQL is asked for and psycopg is not installed, or a key is given and SQLCipher is not.
-        StorageError: The database cannot be opened; its subclasses say why.
+        MissingExtra: The URL needs psycopg, or the key needs SQLCipher, and the package is not installed.
+        StorageError: The database cannot be opened. The subclass names the reason.
     """
 
     def __init__(
@@ -161,12 +160,12 @@ class AgentMemory(Maintenance, Closable):
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
-        key = EncryptionKey.of(key)  # which no traceback shows
+        key = EncryptionKey.of(key)  # its repr hides the key in tracebacks
         self.retention = check_retention(retention)
         self.strict = check_flag("strict", strict)
         self.record = tuple(dict.fromkeys(parse_texts(record, "The channels to record")))
         if weights is not None:
-            from langchain_agentmem.search.ranking import Weights  # noqa: PLC0415 - who weighs pays
+            from langchain_agentmem.search.ranking import Weights  # noqa: PLC0415 - only with weights
 
             check_instance(Weights, weights, "weights")
         self.weights = weights
@@ -175,16 +174,14 @@ class AgentMemory(Maintenance, Closable):
             from langchain_agentmem.stores.agent_store import parse_index  # noqa: PLC0415 - it loads LangGraph
 
             index, _ = parse_index(index)
-        options = DatabaseOptions(
-            synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, limits, key
-        )
+        opts = DatabaseOptions(synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, limits, key)
         self.database = Database(
-            url, hooks=hooks, trace_content=trace_content, options=options, clock=clock, new_id=new_id, scopes=scopes
+            url, hooks=hooks, trace_content=trace_content, options=opts, clock=clock, new_id=new_id, scopes=scopes
         )
         self._index: Any = index
         if index is not None:
             try:
-                self.store.setup()  # which has everything get its vectors
+                self.store.setup()  # the store registers the vector index
             except BaseException:
                 self.database.close()
                 raise
@@ -192,7 +189,7 @@ class AgentMemory(Maintenance, Closable):
     # -- opening and closing -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the database, after what is running. Closing twice is harmless."""
+        """Close the database after running operations. Closing twice is harmless."""
         self.database.close()
 
     async def aclose(self) -> None:
@@ -209,10 +206,13 @@ class AgentMemory(Maintenance, Closable):
         """Return this memory limited to one namespace, such as one user's on a server.
 
         `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` for a template. Calls without a namespace
-        use that one: searches, layers, facts, conversations, sessions, the audit trail, tools, statistics, exports and
-        erasures. Calls cannot leave it. Its `store` is relative to it: `("notes",)` in `within(("users", "ada")).store`
-        is `("users", "ada", "notes")` in the whole memory's store. Graphs with its checkpointer need name no user: in
-        their runs, the whole memory also uses this namespace. Closing the returned memory does not close the database.
+        use this namespace: searches, layers, facts, conversations, sessions, the audit trail, tools, statistics,
+        exports and erasures. Calls with a namespace outside of it raise an error.
+
+        Namespaces of its `store` are relative: `("notes",)` in `within(("users", "ada")).store` is the namespace
+        `("users", "ada", "notes")` in `memory.store`. Graphs with its checkpointer need no user in their configs: in
+        their runs, calls of the original memory use this namespace, too. Closing the returned memory does not close the
+        database.
 
         Args:
             namespace: The namespace.
@@ -220,11 +220,11 @@ class AgentMemory(Maintenance, Closable):
 
         Raises:
             InvalidInput: Neither or both are given, the namespace is invalid, the template has no such key, or the
-                namespace lies outside of this memory's own.
+                namespace is outside of the namespace of this memory.
         """
         scoped = copy.copy(self)
         for name in vars(type(self)):
-            vars(scoped).pop(name, None)  # parts that were made already look at all of it
+            vars(scoped).pop(name, None)  # cached parts use the namespaces of the original
         scoped.database = self.database.with_scopes(self.database.scopes.narrow(namespace, keys))
         return scoped
 
@@ -238,8 +238,8 @@ class AgentMemory(Maintenance, Closable):
     ) -> ConversationMemory:
         """Return a conversation, as a LangChain chat history.
 
-        It has methods to add, find, edit and remove messages.
-        With a thread's id, it contains the messages that the checkpointer records on the line of the newest checkpoint.
+        It has methods to add, find, edit and remove messages. With a thread's id, it contains the messages that the
+        checkpointer recorded up to the newest checkpoint.
 
         Args:
             conversation_id: The conversation's id. Default: a new one.
@@ -268,17 +268,17 @@ class AgentMemory(Maintenance, Closable):
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,
     ) -> public.ManagedConversationMemory:
-        """Return a conversation that keeps the context of a model within a budget.
+        """Return a conversation that limits the context of a model to a budget.
 
         Args:
             conversation_id: The conversation's id. Default: a new one.
             namespace: The owner's namespace. Default: the running config's, else the root.
-            config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
+            config: The budget and the processors. Default: `ManagedMemoryConfig()`.
             model: The summarizer: a LangChain model, a function, or a model's name. Default: none.
             description: A system message that a reset keeps.
             retention: The messages to keep. Default: as for the whole memory.
             trigger_strategy: Decides when to compact. Default: the configuration.
-            process_strategy: Compacts in place of the configuration's processors.
+            process_strategy: Compacts the context. Default: the processors of the configuration.
             retrieval_strategy: Selects the part of the context to show. Default: all.
         """
         return public.ManagedConversationMemory(
@@ -300,23 +300,21 @@ class AgentMemory(Maintenance, Closable):
         config: public.ManagedMemoryConfig | None = None,
         **options: Unpack[CompactionOptions],
     ) -> public.CompactionNode:
-        """Return a graph node or chain link that keeps a model's context within a budget.
+        """Return a graph node or chain link that limits a model's context to a budget.
 
         `builder.add_node("compact", memory.compaction(model))` puts the context under "llm_input_messages";
         `memory.compaction(model) | model` is a chain.
 
         Args:
-            model: The summarizer: a LangChain model, a function, or a model's name. Default: none, and summaries are
-                made of what was said.
-            config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
+            model: The summarizer: a LangChain model, a function, or a model's name. Default: none; summaries are
+                extracts of the messages.
+            config: The budget and the processors. Default: `ManagedMemoryConfig()`.
             **options: Other arguments of `CompactionNode`, such as `shrink`, `tools`, `window`.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return _call_checked(
-            "A compaction node cannot be made of this", public.CompactionNode, self, model, config, **options
-        )
+        return _call_checked("Invalid compaction options", public.CompactionNode, self, model, config, **options)
 
     def layers(
         self,
@@ -329,21 +327,21 @@ class AgentMemory(Maintenance, Closable):
     ) -> public.LayeredMemory:
         """Return the core, recall and archival memory of a branch or of a thread.
 
-        `memory.layers("user-42")` belongs to no thread; the first write creates it.
+        `memory.layers("user-42")` is a branch without a thread; the first write creates it.
         `memory.layers(config)` in a node of a graph is the thread's memory: it is rewound with the thread, and a
         repeated node writes once. The graph needs this memory's checkpointer. With the config of a past checkpoint,
-        the memory is read-only and as it was then. Events that LangGraph hides are invisible: a node with a cached
-        result writes nothing, a node that retries within itself is one attempt, and your own threads without the
-        context need the config.
+        the memory is read-only, in the state of that checkpoint. A node whose result LangGraph takes from its cache
+        does not run, so it writes nothing. Retries inside a node's own code count as one attempt. In OS threads
+        that you start without the node's context (`contextvars`), pass the config.
 
         Args:
-            branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the run
-                this is called in.
+            branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the
+                surrounding run.
             namespace: The namespace of the branch. Default: the running config's, else the root.
             scope: "shared" shows memory shared by the threads of the namespace and its branch "main"; "thread"
-                shows only the thread's own line. Default: "shared".
+                shows only the thread's own memory. Default: "shared".
             settings: The settings of the layers. Default: `LayersConfig()`.
-            model: Compresses long texts and sums up old events: a LangChain model, a function, or a model's name.
+            model: Compresses long texts and summarizes old events: a LangChain model, a function, or a model's name.
                 Default: none; texts are cut, and events are listed.
 
         Raises:
@@ -364,19 +362,19 @@ class AgentMemory(Maintenance, Closable):
     ) -> public.KGMemory:
         """Return the facts of a branch or thread, with the times when they were true.
 
-        `memory.facts("user-42")` belongs to no thread, and lies on the same branch as `memory.layers("user-42")`.
-        `memory.facts(config)` in a node of a graph belongs to the thread, and is rewound with it, as with `layers`.
+        `memory.facts("user-42")` is without a thread, on the same branch as `memory.layers("user-42")`.
+        `memory.facts(config)` in a node of a graph is the thread's memory, and is rewound with it, as with `layers`.
 
         Args:
-            branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the run that
-                this is called in; outside of runs, or where a namespace is named, the branch "main".
+            branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the
+                surrounding run; outside of runs, or with a namespace, the branch "main".
             namespace: The namespace of the branch. Default: the running config's, else the root.
             scope: "shared" shows facts shared by the threads of the namespace and its branch "main"; "thread"
-                shows only the thread's own line. Default: "shared".
+                shows only the thread's own facts. Default: "shared".
             model: Extracts facts from added texts: a LangChain model, a function, or a model's name. Default:
                 none; added texts are stored and searchable.
-            description: A text at the start of the memory, which a reset keeps. Default: the stored one, if any.
-            settings: The settings for storing and learning facts. Default: `FactsConfig()`.
+            description: A text at the start of the memory, which a reset keeps. Default: the stored text, if any.
+            settings: The settings for storing and extracting facts. Default: `FactsConfig()`.
 
         Raises:
             InvalidInput: An argument is wrong, or no run surrounds the call.
@@ -398,7 +396,7 @@ class AgentMemory(Maintenance, Closable):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return _call_checked("Facts cannot be remembered like this", public.RememberFacts, self, model, **options)
+        return _call_checked("Invalid options of remember_facts", public.RememberFacts, self, model, **options)
 
     def experiences(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> public.ExperienceLibrary:
         """Return a library of handcrafted experiences: a folder of conditional instructions.
@@ -406,8 +404,8 @@ class AgentMemory(Maintenance, Closable):
         `memory.experiences("experience").selector(role="Planner", model=model)` adds the matching ones to a prompt.
 
         Args:
-            directory: The folder, with files `*.yaml` or `*.yml`. Changes are seen by the next selection.
-            subfolders: Include files in subfolders. Default: False.
+            directory: The folder, with files `*.yaml` or `*.yml`. The next selection reads changed files.
+            subfolders: True to include files in subfolders. Default: False.
 
         Raises:
             InvalidInput: The folder is missing, or an argument is wrong.
@@ -416,20 +414,20 @@ class AgentMemory(Maintenance, Closable):
 
     @cached_property
     def audit(self) -> public.AuditTrail:
-        """The prompts and replies of the running config's namespace, else of the root.
+        """The audit trail of the running config's namespace, else of the root.
 
-        `memory.audit.add(prompt, reply)` adds one, `memory.audit.handler()` is a callback handler that adds every model
-        call of a run. `AuditTrail(memory, namespace)` is that of another namespace.
+        `memory.audit.add(prompt, reply)` adds an entry. `memory.audit.handler()` returns a callback handler that adds
+        every model call of a run. `AuditTrail(memory, namespace)` is the audit trail of another namespace.
         """
         return public.AuditTrail(self.database)
 
     @cached_property
     def corrections(self) -> Corrections:
-        """Corrections of memory by people, each recorded with author and time, with undo.
+        """Corrections of memory by people, recorded with author and time, with undo.
 
         `memory.corrections.core("city", "Porto", by="Maria")`
         """
-        from langchain_agentmem.layers.memory_corrections import Corrections  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.layers.memory_corrections import Corrections  # noqa: PLC0415 - only for corrections
 
         return Corrections(self.database)
 
@@ -438,26 +436,23 @@ class AgentMemory(Maintenance, Closable):
     ) -> public.SessionMemory:
         """Return a session of rounds and posts between roles, over a conversation log.
 
-        The log has the session's id, or belongs to a thread. With the config of a node, the session is the thread's:
-        it is rewound with the thread, and a repeated node posts once. With a checkpoint's config, it is read-only.
-        See `SessionMemory`.
+        The log has the session's id, or belongs to a thread. With the config of a node, the session belongs to the
+        thread: it is rewound with the thread, and a repeated node posts once. With the config of a checkpoint, it is
+        read-only. See `SessionMemory`.
 
         Args:
             session_id: The session's id; or a config, a `Runtime` or a `ToolRuntime`. Default: a new one.
-            namespace: The session's namespace; a thread's comes from its config. Default: the running config's, else
-                the root.
+            namespace: The session's namespace. Default: the running config's, else the root. A thread's namespace is in
+                its config.
         """
-        from langchain_agentmem.conversations.session_memory import SessionMemory, is_thread_like  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.conversations.session_memory import SessionMemory, is_thread_like  # noqa: PLC0415 - only for sessions
 
-        retention = None if is_thread_like(session_id) else self.retention  # what follows a thread is kept as it was
+        retention = None if is_thread_like(session_id) else self.retention  # checkpoints determine a thread's messages
         return SessionMemory(self.database, session_id, namespace=namespace, retention=retention)
 
     @cached_property
     def admin(self) -> public.Admin:
-        """The operators' methods.
-
-        They are: backup, restore, copy, prune, verify, statistics, listings of threads and namespaces.
-        """
+        """The methods for operators: backup, restore, copy, prune, verify, statistics, listings."""
         return public.Admin(self.database)
 
     @cached_property
@@ -466,7 +461,7 @@ class AgentMemory(Maintenance, Closable):
 
         `builder.compile(checkpointer=memory.checkpointer)`
 
-        The checkpointer records the messages of its threads, see `record`.
+        The checkpointer records the messages of its threads, see the argument `record`.
         """
         return public.AgentMemorySaver(self)
 
@@ -476,8 +471,8 @@ class AgentMemory(Maintenance, Closable):
 
         `builder.compile(store=memory.store)`
 
-        All threads share the store, and it is not rewound with them. Each call names the namespace: items of a user
-        belong below the user's, such as ("users", "ada", "notes").
+        All threads share the store, and it is not rewound with them. Each call has a namespace: store items of a user
+        below the user's namespace, such as ("users", "ada", "notes").
         """
         return public.AgentMemoryStore(self, index=self._index)
 
@@ -494,8 +489,8 @@ class AgentMemory(Maintenance, Closable):
         """Return a LangChain `ByteStore` of values by key, as for `CacheBackedEmbeddings`.
 
         Args:
-            namespace: The namespace of the values; other namespaces, also those below, are not visible. Default:
-                the running config's, else the root.
+            namespace: The namespace of the values. Other namespaces are invisible, even those below. Default: the
+                running config's, else the root.
         """
         return public.AgentMemoryByteStore(self, namespace)
 
@@ -504,59 +499,52 @@ class AgentMemory(Maintenance, Closable):
     ) -> ConversationMemory | public.SessionMemory | public.LayeredMemory | public.KGMemory:
         """Create a memory by the name of its type.
 
-        If you know the type, call its own method.
+        If you know the type, call the method of the type.
 
         Args:
             memory_type: "conversation_history", "managed_conversation", "kg", "layers" or "session".
-            **options: The options of the type's own method (`conversation`, `managed_conversation`, `facts`, `layers`
-                or `session`).
+            **options: The options of the type's method: `conversation`, `managed_conversation`, `facts`, `layers` or
+                `session`.
 
         Raises:
-            InvalidInput: The type is unknown, or has no such option.
+            InvalidInput: The type is unknown, or an option is unknown.
         """
-        makers: dict[str, Callable[..., Any]] = {
-            "conversation_history": self.conversation,
-            "kg": self.facts,
-            "layers": self.layers,
-            "managed_conversation": self.managed_conversation,
-            "session": self.session,
-        }
         types = Literal["conversation_history", "kg", "layers", "managed_conversation", "session"]
         name = check_value(types, memory_type, "memory_type")
-        return _call_checked(f"A {safe_repr(name)} memory cannot be made of this", makers[name], **options)  # type: ignore[no-any-return]
+        method = getattr(self, {"conversation_history": "conversation", "kg": "facts"}.get(name, name))
+        return _call_checked(f"Invalid options of a {safe_repr(name)} memory", method, **options)  # type: ignore[no-any-return]
 
     def tools(
         self, branch_or_config: str | Mapping[str, Any] | None = None, include: Iterable[str] | None = None
     ) -> list[BaseTool]:
-        """Return the tools by which an agent uses this memory.
+        """Return tools for an agent to read and write this memory.
 
         `recall_dropped` searches the conversation for messages dropped from the context. `expand` shows a message, an
-        archived tool output or all that a summary stands for, by its id. The others work on the layers:
+        archived tool output or the messages of a summary, by its id. The others work on the layers:
         `mem_core_get`, `mem_core_set`, `mem_core_del`, `mem_recall_append`, `mem_recall_search`, `mem_recall_evict`,
         `mem_recall_summarize`, `mem_archival_write`, `mem_archival_update`, `mem_archival_search`, `mem_archival_get`,
         `mem_node_fork`, `mem_node_read`, `mem_node_write` and `consolidate`; and on facts: `fact_add`, `fact_search`
         and `fact_history`.
 
         Args:
-            branch_or_config: The memory to use: the id of a conversation and the name of a branch, or the config of a
-                thread. Default: those of the thread in which they are called, whose layers and facts are rewound with
-                it.
-            include: The names of the tools, in this order; "fact_*" means all with this prefix. Default: a
-                small set, `recall_dropped`, `expand`, `mem_core_set`, `mem_core_del`, `mem_archival_write` and
+            branch_or_config: The memory to use: a text that is both the id of a conversation and the name of a branch,
+                or the config of a thread. Default: the memory of the calling thread, which is rewound with it.
+            include: The names of the tools, in this order; "fact_*" selects all with this prefix. Default:
+                `recall_dropped`, `expand`, `mem_core_set`, `mem_core_del`, `mem_archival_write` and
                 `mem_archival_search`.
 
         Raises:
-            InvalidInput: The tool is unknown, or the conversation's id is invalid.
+            InvalidInput: A tool is unknown, or the id of the conversation is invalid.
         """
         from langchain_agentmem.compaction.compacted_context import ConversationOption  # noqa: PLC0415
         from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
-        from langchain_agentmem.language_models.tool_factory import select_tools  # noqa: PLC0415 - who needs it pays
-        from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
+        from langchain_agentmem.language_models.tool_factory import select_tools  # noqa: PLC0415 - only for tools
+        from langchain_agentmem.layers.layer_tools import ESSENTIAL_TOOLS, layer_tools  # noqa: PLC0415
 
         dropped = dropped_tools(self, ConversationOption(*self._parse_conversation(branch_or_config)))
         layers = layer_tools(self, branch_or_config)
         facts = public.fact_tools(self, branch_or_config)
-        names = [*(tool.name for tool in dropped), *SMALL_SET] if include is None else include
+        names = [*(tool.name for tool in dropped), *ESSENTIAL_TOOLS] if include is None else include
         return select_tools([*dropped, *layers, *facts], names)
 
     def studio(
@@ -567,8 +555,8 @@ class AgentMemory(Maintenance, Closable):
     ) -> ASGIApp:
         """Return Studio, an ASGI app to inspect and correct memory (extra `[studio]`).
 
-        Studio has no authentication: mount it behind your own. `agentmem studio` serves it on this
-        machine, and requires a token.
+        Studio has no authentication: mount it behind your own. The command `agentmem studio` serves it on this machine,
+        and requires a token.
 
         Args:
             user: The author of corrections: a name, or a function that returns it from the ASGI scope of a request.
@@ -591,19 +579,18 @@ class AgentMemory(Maintenance, Closable):
     ) -> public.MemoryInjection:
         """Return a Runnable that adds memory to a prompt, messages or a state.
 
-        For chains: `memory.inject() | model`. The core memory stands at the beginning, byte for byte the same until it
-        changes. Memory recalled for this query stands near the end. Both are data, fenced and escaped.
+        For chains: `memory.inject() | model`. The core memory is at the beginning, byte for byte the same until it
+        changes. Memory recalled for the query is near the end. Both are fenced and escaped as data.
 
         Args:
-            branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
+            branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the
+                surrounding run.
             **options: Other arguments of `MemoryInjection`, such as `kinds`, `limit`, `budget`, `role`, `query`.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return _call_checked(
-            "Memory cannot be injected like this", public.MemoryInjection, self, branch_or_config, **options
-        )
+        return _call_checked("Invalid options of inject", public.MemoryInjection, self, branch_or_config, **options)
 
     def written_by(self, source: SourceName, actor: str | None = None) -> AbstractContextManager[None]:
         """Set the source and actor of memory written in the block, in this task or thread.
@@ -614,7 +601,7 @@ class AgentMemory(Maintenance, Closable):
 
         Args:
             source: "user", "person", "model", "tool" or "import".
-            actor: The name of the source, such as a tool's. Default: None.
+            actor: The name of the source, such as the name of a tool. Default: none.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -622,7 +609,7 @@ class AgentMemory(Maintenance, Closable):
         check_value(SourceName, source, "source")
         return written_by(source, None if actor is None else check_name(actor, "an actor"))
 
-    # -- finding -----------------------------------------------------------------------------------------------
+    # -- search ------------------------------------------------------------------------------------------------
 
     def search(
         self,
@@ -644,27 +631,30 @@ class AgentMemory(Maintenance, Closable):
     ) -> list[public.Recollection]:
         """Search messages and memory, without a model.
 
-        In a run, the search covers the memory shared in the run's namespace; without one, only the run's own thread.
+        In a run with a namespace, the search covers the shared memory of the namespace. In a run without a namespace,
+        it covers only the run's own thread.
 
         Args:
             query: Any text.
-            namespace: The namespace to search, with all below it. Default: just the running config's, else the root.
+            namespace: The namespace to search, with all below it. Default: only the running config's namespace, else
+                only the root.
             limit: Maximum number of results. Default: 10.
             kinds: Only these kinds: "message", "fact", "item", "event", "record", "audit". Default: all but "audit",
-                whose entries repeat the content of messages.
+                because audit entries repeat the content of messages.
             conversation_id: Only this conversation. Default: all.
             roles: Only messages of these roles. Default: all.
-            before: Only entries from before this time. Without a time zone, it is taken as UTC.
+            before: Only entries from before this time. Default time zone: UTC.
             after: Only entries from this time or later.
-            everything: Search every namespace, as an administrator. Default: False.
-            abandoned: Also find messages of threads that were rewound to before these messages. Default: False.
-            order: "score", or "time" for the evidence of a topic in its order. With "time", a result that adds little
-                to another is listed with that. Both sides of a change are listed if the limit leaves room: the earlier
-                one names its replacement, as far as the words show it.
-            trust: Only sources trusted at least this much: "user", "person", "model", "tool", "import" or "unknown",
-                each with all before it; or a selection of these. Default: all.
-            config: The run to search for. Default: the surrounding run. Of its thread's own memory, the search finds
-                the current entries, not the rewound ones.
+            everything: True to search every namespace, as an administrator. Default: False.
+            abandoned: True to find rewound messages of threads too. Default: False.
+            order: "score" for the best first, or "time" for the oldest first, as the history of a topic. With "time",
+                a result that adds little to another is not listed separately, but in its `also`. A statement that a
+                later one replaces refers to it in `replaced_by`, and both are listed, if the limit permits and the
+                words show the change. Default: "score".
+            trust: The lowest trusted level, highest first: "user", "person", "model", "tool", "import", "unknown". Or
+                a sequence of the trusted levels. Default: all.
+            config: The run to search for. Default: the surrounding run. The search finds the current entries of the
+                thread's own memory, not the rewound ones.
             weights: The weight of each signal. Default: the weights of this memory.
 
         Returns:
@@ -673,12 +663,12 @@ class AgentMemory(Maintenance, Closable):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.rewinding.search_view import SearchRequest, build_search  # noqa: PLC0415 - who searches pays
+        from langchain_agentmem.rewinding.search_view import SearchRequest, build_search  # noqa: PLC0415 - only for searches
 
         request = SearchRequest(
             query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )
-        configurable_of(config)  # a step takes it for a config
+        configurable_of(config)  # check the config before the step uses it
         inputs = partial(drop_none, request._asdict())
         with self.database.step("retrieval.search", inputs, "retriever", check_config(config)) as step:
             search = build_search(self.database, request, config, self.weights if weights is None else weights)
@@ -695,14 +685,14 @@ class AgentMemory(Maintenance, Closable):
 
         Args:
             **search_arguments: The arguments of `search` without the query and the config, which each run passes. `k`
-                is another name for `limit`; `tags`, `metadata` and `name` are those of every LangChain retriever.
+                is an alias of `limit`. `tags`, `metadata` and `name` are the fields of every LangChain retriever.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         return public.AgentMemoryRetriever(**search_arguments, memory=self)
 
-    # -- moving in ---------------------------------------------------------------------------------------------
+    # -- imports -----------------------------------------------------------------------------------------------
 
     def import_from(
         self,
@@ -718,27 +708,27 @@ class AgentMemory(Maintenance, Closable):
     ) -> ImportSummary:
         """Import the memory of another program. The source is opened read-only.
 
-        Ids, times, roles and tool calls are kept, if the source has them. Each conversation, page of items or
-        memory of a user is imported in one transaction, or skipped with a reason in the report. Existing data stays,
-        so an interrupted import continues when it is run again.
+        Ids, times, roles and tool calls are kept, if the source has them. Each conversation, page of items or memory of
+        a user is imported in one transaction, or skipped with a reason in the report. Existing data stays, so run an
+        interrupted import again to continue it.
 
         Args:
-            kind: "langgraph-saver" and "langgraph-store": those of other packages; "langmem": its items in such a
-                store; "chat-history": tables of `SQLChatMessageHistory`, files of `FileChatMessageHistory`; "mem0":
-                what its `get_all` gives as JSON; "letta": agent files (.af) of its server, or the
-                server's database; "memgpt": a SQLite file with core, recall and archival memory; "taskweaver": sessions
-                as YAML or JSON; "marsys": what its `save_to_file` wrote; "opus": an agent_memory.json.
-            source: A path, a folder of files, or a "postgresql://…" URL; of LangGraph also a saver or store.
+            kind: "langgraph-saver" and "langgraph-store": savers and stores of other packages; "langmem": its items in
+                such a store; "chat-history": tables of `SQLChatMessageHistory`, files of `FileChatMessageHistory`;
+                "mem0": the result of its `get_all` as JSON; "letta": agent files (.af) of its server, or the server's
+                database; "memgpt": a SQLite file with core, recall and archival memory; "taskweaver": sessions as YAML
+                or JSON; "marsys": a file of its `save_to_file`; "opus": an agent_memory.json.
+            source: A path, a folder of files, or a "postgresql://…" URL; for LangGraph also a saver or store.
             namespace: The namespace to import into; users of mem0, agents of Letta and items of stores have namespaces
-                below it. With keys in braces, such as ("users", "{user_id}"), each thread or conversation goes to its
-                owner: keys are filled from the metadata of LangGraph's checkpoints and from `owners`, "{thread_id}" and
-                "{session_id}" with its own id. Default: the running config's; else for threads and conversations the
-                template that this memory was opened with, else the root, which is ().
-            only: Ids of threads, sessions, users or agents: nothing else is imported. Default: everything.
-            owners: The owners of threads and conversations by their ids, to fill the key of the namespace. Default:
+                below it. With keys in braces, such as ("users", "{user_id}"), each thread or conversation is imported
+                into the namespace of its owner. The values of the keys are in the metadata of LangGraph's checkpoints
+                and in `owners`. The value of "{thread_id}" and "{session_id}" is its own id. Default: the running
+                config's; else for threads and conversations the template of this memory; else the root, which is ().
+            only: The ids of the threads, sessions, users or agents to import. Default: everything.
+            owners: The owners by the ids of their threads and conversations, to fill the key in `namespace`. Default:
                 the owners in the source.
-            dry_run: Only report what would be imported. Default: False.
-            allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class".
+            dry_run: True to only report what would be imported. Default: False.
+            allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class". Default: none.
             progress: Receives the progress after each conversation, page or memory.
 
         Returns:
@@ -748,7 +738,7 @@ class AgentMemory(Maintenance, Closable):
             InvalidInput: An argument is wrong, or the source is missing, unreadable, or of another kind.
             MissingExtra: The package that reads the source is not installed.
         """
-        from langchain_agentmem.importers.import_runner import run_import  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.importers.import_runner import run_import  # noqa: PLC0415 - only for imports
 
         options: dict[str, Any] = {"namespace": namespace, "only": only, "owners": owners}
         options |= {"dry_run": check_flag("dry_run", dry_run), "allow": allow, "progress": progress}
@@ -756,11 +746,11 @@ class AgentMemory(Maintenance, Closable):
 
     aimport_from = awaited(import_from, writes=True)
 
-    # -- plumbing ----------------------------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------------------------
 
     def _resolve_position(self, branch_or_config: Any, namespace: Sequence[str] | None, scope: str) -> MemoryPosition:
-        """Return the given branch or thread; by default the run's, else the branch "main"."""
-        from langchain_agentmem.rewinding.thread_memory import resolve_position  # noqa: PLC0415 - who needs it pays
+        """Return the given position. Default: the surrounding run, else the branch "main"."""
+        from langchain_agentmem.rewinding.thread_memory import resolve_position  # noqa: PLC0415 - only for layers and facts
 
         check_value(Literal["shared", "thread"], scope, "scope")
         return resolve_position(self.database, branch_or_config, namespace, own_only=scope == "thread")
@@ -771,16 +761,14 @@ class AgentMemory(Maintenance, Closable):
             return id_or_config, None
         thread = configurable_of(id_or_config).get("thread_id")
         if thread is None:
-            raise InvalidInput(
-                f"Give the id of a conversation or a config with a thread_id, not {safe_repr(id_or_config)}."
-            )
+            raise InvalidInput(f"Pass a conversation id or a config with thread_id, not {safe_repr(id_or_config)}.")
         return check_id(thread, "conversation"), self.database.scopes.resolve(None, id_or_config)
 
 
 def _call_checked(error_prefix: str, make: Callable[..., T], /, *args: Any, **options: Any) -> T:
-    """Call a class or method with arguments, after checking that it accepts them.
+    """Call a class or method after checking that it accepts the arguments.
 
-    If it does not, `error_prefix` is the beginning of the error message.
+    The message of an error begins with `error_prefix`.
     """
     try:
         inspect.signature(make).bind(*args, **options)

@@ -1,41 +1,41 @@
-"""Every error this package raises on purpose.
+"""All errors that this package raises deliberately.
 
     AgentMemoryError
-    ├── InvalidInput            also a ValueError: an argument no operation can accept
-    │   ├── LimitExceeded       larger than a limit allows, see `MemoryLimits`
-    │   ├── MessageError        a message, role or message id is wrong (MARSYS)
-    │   └── Outdated            what was to be corrected says something else by now
-    ├── StorageError            the database could not do its work
+    ├── InvalidInput            also a ValueError: an invalid argument
+    │   ├── LimitExceeded       a value above a limit, see `MemoryLimits`
+    │   ├── MessageError        an invalid message, role or message id
+    │   └── Outdated            the value to correct has changed meanwhile
+    ├── StorageError            the database operation failed
     │   ├── DatabaseUnreadable  not a database, or damaged
-    │   ├── ForeignDatabase     a database that belongs to something else
+    │   ├── ForeignDatabase     a database of another program
     │   ├── NewerDatabase       written by a newer version of this package
-    │   ├── DatabaseReadOnly    a write to a file that may not be written
-    │   │   └── NothingStored   no memory is there, and this opening may not make one
-    │   ├── DatabaseFull        no room left
-    │   ├── DatabaseBusy        another process held the lock for too long
+    │   ├── DatabaseReadOnly    a write to a read-only file or server
+    │   │   └── NothingStored   no memory is stored, and this opening may not create one
+    │   ├── DatabaseFull        no space left
+    │   ├── DatabaseBusy        another process locked the database for too long
     │   ├── DatabaseTimeout     the server did not answer in time
     │   ├── CheckpointUnreadable  a checkpoint is damaged, or was written with another serializer
-    │   └── BranchMoved         somebody else wrote first; the operation is retried for you
-    ├── StepIsOver              a step of a graph that another attempt has replaced wanted to remember something
+    │   └── BranchMoved         another writer was first; the operation is retried automatically
+    ├── StepIsOver              a write by a graph's task that was retried or has ended
     ├── MemoryClosed            used after close()
     └── MissingExtra            also an ImportError: an optional dependency is not installed
 
-Catch at the height you need. A class's docstring is its default message.
+To handle several errors alike, catch their common base class. The docstring of a class is its default message.
 """
 
 from __future__ import annotations
 
 import sys
 
-from langchain_agentmem.base.safe_repr import safe_repr as safe_repr  # noqa: PLC0414 - what errors show values by
+from langchain_agentmem.base.safe_repr import safe_repr as safe_repr  # noqa: PLC0414 - formats values in errors
 
 MAX_ERROR_CHARS = 4_000
-"""Characters that the text of an error may have: what the system says of a path holds all of it."""
+"""The maximum length of an error's text. Longer texts, such as errors with very long paths, are shortened."""
 _TAIL_CHARS = 500
 
 
 class AgentMemoryError(Exception):
-    """Something went wrong in langchain-agentmem."""
+    """An operation of langchain-agentmem failed."""
 
     def __init__(self, message: str | None = None) -> None:
         text = message or " ".join((type(self).__doc__ or "").split())
@@ -51,7 +51,7 @@ class InvalidInput(AgentMemoryError, ValueError):
 
 
 class LimitExceeded(InvalidInput):
-    """It is larger than a limit allows. Give less at once, or raise the limit: AgentMemory(..., limits=...)."""
+    """A value exceeds a limit. Pass less, or raise the limit with AgentMemory(..., limits=...)."""
 
 
 class MessageError(InvalidInput):
@@ -59,11 +59,11 @@ class MessageError(InvalidInput):
 
 
 class Outdated(InvalidInput):
-    """It says something else by now. Look at it again, and correct that."""
+    """The value has changed meanwhile. Read it again, then correct it."""
 
 
 class StorageError(AgentMemoryError):
-    """The database could not carry out the operation. Nothing was written."""
+    """The database operation failed. Nothing was written."""
 
 
 class DatabaseUnreadable(StorageError):
@@ -71,7 +71,7 @@ class DatabaseUnreadable(StorageError):
 
 
 class ForeignDatabase(StorageError):
-    """The database belongs to something else. Give langchain-agentmem a file or database of its own."""
+    """The database belongs to another program. Use a separate file or database for langchain-agentmem."""
 
 
 class NewerDatabase(StorageError):
@@ -79,23 +79,23 @@ class NewerDatabase(StorageError):
 
 
 class DatabaseReadOnly(StorageError):
-    """The database may not be written here. Check the permissions of the file and of its folder."""
+    """The database cannot be written. Check the permissions of the file and its folder."""
 
 
 class NothingStored(DatabaseReadOnly):
-    """No memory is stored there, and this opening makes none. Check the address, or run: agentmem migrate DATABASE."""
+    """No memory is stored here, and none may be created. Check the address, or run: agentmem migrate DATABASE."""
 
 
 class DatabaseFull(StorageError):
-    """There is no room left for the database. Free some space and try again. Nothing was written."""
+    """The database has no space left. Free some space and try again. Nothing was written."""
 
 
 class DatabaseBusy(StorageError):
-    """Another process kept the database locked for too long. Try again, or raise busy_timeout."""
+    """Another process locked the database for too long. Try again, or increase busy_timeout."""
 
 
 class DatabaseTimeout(StorageError):
-    """The database did not answer in time. Try again, or raise timeout. Nothing was written."""
+    """The database did not answer in time. Try again, or increase timeout. Nothing was written."""
 
 
 class CheckpointUnreadable(StorageError):
@@ -103,13 +103,13 @@ class CheckpointUnreadable(StorageError):
 
 
 class BranchMoved(StorageError):
-    """The conversation moved while it was being written. Read it again and retry."""
+    """Another writer changed the conversation at the same time. Read it again and retry."""
 
 
 class StepIsOver(AgentMemoryError):
-    """This attempt of the step is over: another one has replaced it, its checkpoint was put, or its thread was deleted.
+    """This attempt of the task has ended.
 
-    Nothing was written.
+    Another attempt replaced it, its checkpoint was stored, or its thread was deleted. Nothing was written.
     """
 
 
@@ -128,6 +128,9 @@ class MissingExtra(AgentMemoryError, ImportError):
 
 
 def is_graph_bubble_up(error: BaseException) -> bool:
-    """Whether LangGraph raised it to leave a node, as `interrupt` does, so that nothing has failed."""
-    errors = sys.modules.get("langgraph.errors")  # where a graph runs it is loaded
+    """Return whether an error is LangGraph's `GraphBubbleUp`, which is not a failure.
+
+    LangGraph raises it to leave a node, for example for `interrupt`.
+    """
+    errors = sys.modules.get("langgraph.errors")  # loaded wherever a graph runs
     return errors is not None and isinstance(error, errors.GraphBubbleUp)

@@ -1,4 +1,4 @@
-"""The features of this package. What search and upkeep serve is named here, and nowhere else."""
+"""The list of all features that search and upkeep serve."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langchain_agentmem.stores import item_search
 from langchain_agentmem.threads import thread_rows
 
 PARTS = (
-    audit_store.PART,  # erased first, since who adds to the trail holds its end before anything else
+    audit_store.PART,  # erased first: writers of the trail also lock its head before anything else
     conversation_part.PART,
     thread_rows.PART,
     item_search.PART,
@@ -21,4 +21,4 @@ PARTS = (
     layer.PART,
     search_index.PART,
 )
-"""In the order in which they take part in erasures."""
+"""The parts, in the order of an erasure."""

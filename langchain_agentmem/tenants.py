@@ -1,10 +1,10 @@
-"""`Tenants`: one memory for each tenant, in schemas of one PostgreSQL database, over one connection pool.
+"""`Tenants`: the memories of many tenants, over one PostgreSQL connection pool.
 
     with ConnectionPool(url) as pool, Tenants(pool) as tenants:
         with tenants.of("ada") as memory:
             memory.conversation("monday").add_user_message("My sister Ana lives in Lisbon.")
 
-`async with` works in both places, too.
+`async with` works for both contexts too.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 _PLAIN_ID = re.compile(r"(?!.*_[0-9a-f]{32}$)[a-z0-9_]{1,56}")
-"""A tenant id that is part of a schema's name unchanged; no changed id looks like it."""
+"""The pattern of ids that are used unchanged in schema names. No shortened id matches it."""
 
 
 def schema_of_tenant(tenant: str) -> str:
     """Return the schema name of one tenant.
 
-    The name is "tenant_" and the id, or "tenant_", a part of the id and the id's digest.
+    The name is "tenant_" and the id. If the id is long or has other characters than a-z, 0-9 and _, it is
+    shortened and followed by its digest.
     """
     if _PLAIN_ID.fullmatch(tenant):
         return f"tenant_{tenant}"
@@ -49,23 +50,23 @@ def schema_of_tenant(tenant: str) -> str:
 class Tenants(Closable):
     """The memories of many tenants over one psycopg pool, for many threads and tasks.
 
-    By default each tenant has a schema of its own. With `schema_of`, tenants may share schemas; then each memory is
-    bound to the namespace `(tenant,)` of its schema, as by `AgentMemory.within`, also where the schema has one tenant.
-    A call that names another namespace raises `InvalidInput`, and threads of one id belong to one tenant each.
+    By default, each tenant has its own schema. With `schema_of`, tenants may share schemas. Each memory is then limited
+    to the namespace `(tenant,)` of its schema, as by `AgentMemory.within`, even if the schema has only one tenant. A
+    call with another namespace raises `InvalidInput`. Tenants may use the same thread ids.
 
     Args:
-        pool: The `psycopg_pool.ConnectionPool` of all memories. The caller closes it, after this.
-        schema_of: Returns the schema of a tenant's id. Default: "tenant_" and the id; an id that is too long or has
-            other characters than a-z, 0-9 and _ is shortened and gets its digest.
-        max_open: Most memories kept open. Those in use are never closed, and may be more. Default: 100.
-        **options: The options of `AgentMemory`, for every memory, without `schema`; without `namespace`, too, where
-            `schema_of` is given.
+        pool: The `psycopg_pool.ConnectionPool` of all memories. Close it after the `Tenants`.
+        schema_of: Returns the schema for a tenant's id. Default: "tenant_" and the id. An id that is too long or has
+            other characters than a-z, 0-9 and _ is shortened and followed by its digest.
+        max_open: The maximum number of open memories. Memories in use may exceed it. Default: 100.
+        **options: The options of `AgentMemory` for every memory, without `schema`. With `schema_of`, also without
+            `namespace`.
 
     Raises:
         InvalidInput: An argument is wrong.
     """
 
-    _lock = PerProcess(threading.Lock)  # guards the mapping and its counts; nothing waits in it
+    _lock = PerProcess(threading.Lock)  # guards the mapping and its counts; held only briefly
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class Tenants(Closable):
         check_callable(schema_of, "schema_of")
         check_integer("max_open", max_open, 1)
         if schema_of is not None and options.get("namespace") is not None:
-            raise InvalidInput("Tenants takes no namespace with schema_of: each memory is bound to (tenant,).")
+            raise InvalidInput("Tenants takes no namespace= with schema_of=: each memory is limited to (tenant,).")
         try:
             inspect.signature(AgentMemory).bind(pool, schema="", **options)
         except TypeError as error:
@@ -92,14 +93,13 @@ class Tenants(Closable):
         self._closed = False
 
     def of(self, tenant: str) -> TenantMemory:
-        """Return a context manager, sync and async, that opens and holds a tenant's memory.
+        """Return a sync and async context manager that opens a tenant's memory.
 
         Args:
             tenant: The tenant's id.
 
         Raises:
-            InvalidInput: The id is empty, too long or has control characters, or `schema_of` returns no name of a
-                schema.
+            InvalidInput: The id is empty, too long or has control characters, or `schema_of` returns an invalid name.
         """
         name = check_id(tenant, "tenant")
         if self._schema_of is None:
@@ -108,7 +108,7 @@ class Tenants(Closable):
         return TenantMemory(self, DatabaseOptions(schema=self._schema_of(name)).check().schema, (name,))
 
     def close(self) -> None:
-        """Close all memories, even those in use, but not the pool. It may be called twice."""
+        """Close all memories, even those in use, but not the pool. Closing twice is harmless."""
         with self._lock:
             self._closed = True
             memories = list(self._memories.values())
@@ -128,7 +128,7 @@ class Tenants(Closable):
         """Keep the memory of a schema open until `_release`."""
         with self._lock:
             if self._closed:
-                raise MemoryClosed("These Tenants have been closed. Make them again with Tenants(...).")
+                raise MemoryClosed("This Tenants object is closed. Create a new one with Tenants(...).")
             memory = self._memories.setdefault(schema, _SchemaMemory(partial(self._open_memory, schema=schema)))
             memory.users += 1
             self._memories.move_to_end(schema)
@@ -140,9 +140,9 @@ class Tenants(Closable):
                 self._memories[schema].users -= 1
 
     def _evict(self) -> None:
-        """Close unused memories: those beyond the bound, and those that failed to open.
+        """Close the least recently used memories above `max_open`, and those that failed to open.
 
-        The least recently used are closed first.
+        Memories in use stay open.
         """
         with self._lock:
             surplus = len(self._memories) - self._max_open
@@ -150,17 +150,17 @@ class Tenants(Closable):
             evictable = [s for n, s in enumerate(unused) if n < surplus or self._memories[s].memory is None]
             evicted = [self._memories.pop(schema) for schema in evictable]
         for each in evicted:
-            with suppress(AgentMemoryError):  # no concern of the tenant in whose call it happens
+            with suppress(AgentMemoryError):  # the call of another tenant must not fail
                 each.close()
 
 
 class TenantMemory:
     """The memory of one tenant, open inside `with` or `async with`.
 
-    It may be entered repeatedly, also concurrently.
+    It may be entered repeatedly and concurrently.
 
     Args:
-        tenants: The tenants to which it belongs.
+        tenants: The `Tenants` object.
         schema: The tenant's schema.
         namespace: The namespace of the memory; None if the tenant has its own schema.
     """
@@ -202,10 +202,10 @@ class _SchemaMemory:
     """The memory of one schema, opened at the first use.
 
     Args:
-        open_memory: Opens it.
+        open_memory: Opens the memory.
 
     Attributes:
-        memory: The memory. None before it was opened.
+        memory: The memory; None before it is opened.
         users: The number of current users; guarded by the lock of `Tenants`.
     """
 
@@ -218,7 +218,7 @@ class _SchemaMemory:
         self.users = 0
 
     def get(self) -> AgentMemory:
-        """Return the memory. One that its user closed is opened again."""
+        """Return the memory. If its user closed it, open it again."""
         with self._open_lock:
             if self._closed:
                 raise MemoryClosed
@@ -227,7 +227,7 @@ class _SchemaMemory:
             return self.memory
 
     def close(self) -> None:
-        """Close the memory, and open it no more."""
+        """Close the memory. It cannot be opened again."""
         with self._open_lock:
             self._closed = True
             if self.memory is not None:

@@ -1,46 +1,46 @@
-"""Tracing of memory operations as steps of the agent's run, almost free while nobody listens.
+"""Tracing of memory operations as steps of the agent's run.
 
-If LangSmith is enabled, no setup is needed. Any other LangChain tracer receives the same steps:
+LangSmith needs no setup. Any other LangChain tracer receives the same steps:
 
     from langchain_core.tracers.context import collect_runs
 
     from langchain_agentmem import AgentMemory
 
-    with AgentMemory("agent.db") as memory, collect_runs() as seen:
+    with AgentMemory("agent.db") as memory, collect_runs() as collected:
         memory.conversation("monday").add_user_message("My sister Ana lives in Lisbon.")
         memory.search("Where does Ana live?")
-        for run in seen.traced_runs:
+        for run in collected.traced_runs:
             print(run.name, run.inputs, run.outputs)
 
-`AgentMemory(trace_content=False)` leaves out messages and memory, and a function from text to text masks them.
+`AgentMemory(trace_content=False)` omits messages and memory, and a function from text to text masks them.
 
-Code of the package traces a step like this:
+The package traces a step like this:
 
     tracing = Tracing(hooks, metadata={"agentmem_database": "sqlite"})
     with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}) as step:
         ids = store(messages)
         step.finish(lambda: {"ids": ids})
 
-A step with listeners becomes a run under the caller's run, in LangSmith and in any other LangChain tracer. It is
-reported like LangChain's own runs, through the callbacks of the surrounding config. While the step is open, it is the
-surrounding run, so that a model called within it is shown below it. Hooks receive a `StepStarted` and a `StepFinished`,
-and the log one DEBUG line.
+If a tracer listens, a step becomes a run below the caller's run. Like LangChain's own runs, it is reported to the
+callbacks of the surrounding config. Model calls within the step are runs below it. Hooks receive a `StepStarted` and a
+`StepFinished`, and the log receives one DEBUG line.
 
-Three things decide the shape of this module:
+Three requirements determine the design of this module:
 
-- Tracing without listeners must be cheap. LangChain takes ten microseconds to find out that nobody listens. So this
-  module first checks the few places where a listener can be, and asks LangChain only if one may exist.
-- Inputs and outputs are functions, called only when somebody listens. `Tracing.evaluate` decides by key which of them
-  are content: a text is content unless its key is known to hold a name. So names that users choose never become keys.
-- Tracing never changes the operation: errors of tracing do not reach it, and its own errors pass unchanged.
+- Tracing without listeners must be cheap. LangChain takes ten microseconds to detect that there are no listeners. So
+  this module first checks the few places for listeners, and calls LangChain only if a listener may exist.
+- Inputs and outputs are functions, called only for listeners. `Tracing.evaluate` masks texts as content, except under
+  keys such as "kind" or "id" (`NAME_KEYS`). Keys are masked only below `USER_VALUE_KEYS`. No other key may be a name
+  that a user chose.
+- Tracing must not change the operation. Errors of tracing are suppressed, and errors of the operation pass unchanged.
 
-In an async call the runs of LangChain begin and end on the event loop of the caller (`base/concurrency.py`).
+In an async call, the runs of LangChain begin and end on the event loop of the caller (`base/concurrency.py`).
 
-An operation of an agent or a user is one step, `memory.<part>.<verb>`. `Tracing.step` makes it:
-`Database.read`, `write` and `step`, a `Search` and `ask` (`model_calls.py`) call it. An operation made of others is one
-step with the informative ones below it; a detail has no name, and is no step.
+An operation of an agent or a user is one step with a name like `memory.<part>.<verb>`. `Tracing.step` is called by
+`Database.read`, `Database.write`, `Database.step`, `Search`, and `ask` in `model_calls.py`. If an operation calls
+others, its step contains their informative steps. A database access without a name is no step.
 
-- **If content is withheld**, LangChain shows no runs of the package's Runnables, nor of the models that it calls.
+- **If content is withheld**, traces show no LangChain runs of the package's Runnables or of the models that it calls.
 - **Hooks** are called in the thread of the operation, in the caller's context (`base/events.py`).
 """
 
@@ -75,42 +75,42 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langchain_agentmem.tracing")
 
-# --- Who listens, and the runs of LangChain --------------------------------------------------------------------------
+# --- Listeners, and the runs of LangChain ----------------------------------------------------------------------------
 
-_STEP_EVENTS = tuple(f"on_{kind}_{turn}" for kind in ("chain", "retriever") for turn in ("start", "end", "error"))
+_STEP_EVENTS = tuple(f"on_{kind}_{event}" for kind in ("chain", "retriever") for event in ("start", "end", "error"))
 _NOOP_MODULE = "langchain_core.callbacks.base"
-"""The module of the methods of LangChain's handlers that do nothing."""
+"""The module of LangChain's base handlers, whose methods do nothing."""
 
 
 def may_be_traced(config: Mapping[str, Any] | None) -> bool:
-    """Return whether a LangChain tracer may listen. False is certain, True is not.
+    """Return False if no LangChain tracer can listen, and True if one may listen.
 
-    A module that nobody has imported cannot have a listener.
+    A module that is not imported cannot have a listener.
     """
     modules: Mapping[str, Any] = sys.modules
     try:
         for each in (config, running_config()):
             if each is not None and _has_handlers(each.get("callbacks")):
                 return True
-        callbacks: Any = modules.get("langchain_core.callbacks.base")
-        for value in () if callbacks is None else copy_context().values():  # among them the one of `collect_runs`
-            if isinstance(value, callbacks.BaseCallbackHandler) and is_step_listener(value):
+        base: Any = modules.get(_NOOP_MODULE)
+        for value in () if base is None else copy_context().values():  # such as the handler of `collect_runs`
+            if isinstance(value, base.BaseCallbackHandler) and is_step_listener(value):
                 return True
         if (langchain_globals := modules.get("langchain_core.globals")) is not None and langchain_globals.get_debug():
             return True
         langsmith = modules.get("langsmith.utils")
         return has_tracing_env() if langsmith is None else bool(langsmith.tracing_is_enabled())
-    except AttributeError:  # another thread is importing one of them
+    except AttributeError:  # another thread is importing one of these modules
         return True
 
 
 def is_step_listener(handler: Any) -> bool:
     """Return whether a handler receives the events of steps.
 
-    The handler that watches attempts of nodes (`rewinding/`) does not.
+    Handlers of this package that need no steps set `ignore_steps`.
     """
     handler_class: Any = type(handler)
-    return _handles_steps(handler_class) and not getattr(handler, "hears_nodes_only", False)
+    return _handles_steps(handler_class) and not getattr(handler, "ignore_steps", False)
 
 
 @functools.lru_cache(256)
@@ -120,12 +120,11 @@ def _handles_steps(handler_class: Any) -> bool:
     Token counters handle only events of models.
     """
     if handler_class.__module__.startswith("langgraph."):
-        return False  # they stream what models, tools and nodes say
+        return False  # they stream output of models, tools and nodes
     if handler_class.__getattribute__ is not object.__getattribute__ or hasattr(handler_class, "__getattr__"):
         return True
-    return any(
-        getattr(getattr(handler_class, event, None), "__module__", None) != _NOOP_MODULE for event in _STEP_EVENTS
-    )
+    methods = [getattr(handler_class, event, None) for event in _STEP_EVENTS]
+    return any(getattr(method, "__module__", None) != _NOOP_MODULE for method in methods)
 
 
 def _has_handlers(callbacks: Any) -> bool:
@@ -146,18 +145,16 @@ def has_tracing_env() -> bool:
 RunType: TypeAlias = Literal["chain", "retriever"]
 
 _CONTENT_FREE = ("langchain_agentmem.", "langchain_core.callbacks.usage", "langgraph.")
-"""Handlers that take notes of calls without showing them to anybody else, by the module of their class."""
+"""Module prefixes of handlers that count or record calls, but do not show content to a tracer."""
 
 
 def manager_of(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
-    """Return the callback manager for a step with a complete config; None if none listens."""
+    """Return the callback manager for a step with a complete config; None without listeners."""
     from langchain_core.runnables import config as configs  # noqa: PLC0415 - it takes a quarter of a second
 
-    # The manager is ours alone, and runs called within the step inherit from another list.
-    manager_for_config: Any = (
-        configs.get_async_callback_manager_for_config if asynchronous else configs.get_callback_manager_for_config
-    )
-    manager = manager_for_config(config)
+    get_sync, get_async = configs.get_callback_manager_for_config, configs.get_async_callback_manager_for_config
+    manager: Any = (get_async if asynchronous else get_sync)(config)
+    # Only this step uses the manager. Runs within the step inherit `inheritable_handlers`.
     manager.handlers = list(filter(is_step_listener, manager.handlers))
     return manager if manager.handlers else None
 
@@ -174,7 +171,7 @@ def start_run(manager: Any, run_type: RunType, name: str, inputs: dict[str, Any]
 
 @contextlib.contextmanager
 def set_parent_run(run: Any, config: RunnableConfig) -> Iterator[None]:
-    """Make a run the parent in the block, for LangChain and `@traceable` functions."""
+    """Make a run the parent of runs in the block, for LangChain and `@traceable` functions."""
     from langchain_core.runnables.config import patch_config  # noqa: PLC0415
     from langchain_core.tracers.langchain import LangChainTracer  # noqa: PLC0415
 
@@ -185,7 +182,7 @@ def set_parent_run(run: Any, config: RunnableConfig) -> Iterator[None]:
         if (tree := next(trees, None)) is None:
             yield
             return
-        # LangSmith looks for the run that its own functions belong under in a place of its own.
+        # LangSmith keeps the parent of `@traceable` functions in its own context variable.
         from langsmith.run_helpers import set_tracing_parent  # noqa: PLC0415
 
         with set_tracing_parent(tree):
@@ -203,7 +200,7 @@ def end_run(run: Any, run_type: RunType, outputs: dict[str, Any] | None, error: 
     documents = [
         Document(str(each.get("page_content", "")), metadata=each.get("metadata") or {}, id=each.get("id"))
         for each in (outputs or {}).get("documents", ())
-        if isinstance(each, Mapping)  # not "… (30 in all)"
+        if isinstance(each, Mapping)  # a shortened list ends with a text, see `summarize_value`
     ]
     return run.on_retriever_end(documents)
 
@@ -231,7 +228,7 @@ def hide_runs() -> Iterator[None]:
     from langchain_core.runnables import config as configs  # noqa: PLC0415
     from langsmith import tracing_context  # noqa: PLC0415
 
-    # Whatever LangChain would add to each run that begins is taken away first, or the manager would be given it.
+    # LangChain adds the handlers in context variables to every manager, so these variables are reset first.
     with contextlib.ExitStack() as stack:
         stack.enter_context(tracing_context(enabled=False))
         for variable, value in copy_context().items():
@@ -249,12 +246,11 @@ def _is_content_free(handler: Any) -> bool:
     return type(handler).__module__.startswith(_CONTENT_FREE)
 
 
-# --- What is shown: plain data that a person can read, with content only as far as the user wants it ------------------
-# Every text is content unless its key says that it is the name of something: an id, a namespace, a kind. So what nobody
-# thought of is withheld, and not shown.
+# --- The data of traces: readable values, with content as configured --------------------------------------------------
+# A text is content unless `_is_name_key` is true for its key. So texts under unknown keys are withheld.
 
 Content: TypeAlias = bool | Callable[[str], str]
-"""The form of content in traces: True for full text, False for none, or a function that transforms it."""
+"""How traces show content: True for the full text, False for its length, or a function that transforms it."""
 
 NAME_KEYS = {
     "branch", "branches", "checkpoint_ns", "duration", "error_type", "from_branch", "into", "junk", "kind", "kinds",
@@ -262,10 +258,10 @@ NAME_KEYS = {
     "operation", "prefer", "processors", "provider", "recommendations", "role", "roles", "scope", "source", "stage",
     "status", "strategy", "trigger", "type", "verdict",
 }  # fmt: skip
-"""Keys whose texts are names, in addition to keys that are or end in "id", "ids" and "at", and those of "agentmem"."""
+"""Keys whose texts are names, not content. `_is_name_key` adds ids, times, and keys of configs."""
 
 USER_VALUE_KEYS = {"filter", "value", "values"}
-"""Keys of what users gave in a form of their own. Its keys say nothing, and its numbers are content too."""
+"""Keys of values whose structure a user chose. The keys and numbers in them are content too."""
 
 _MAX_DEPTH = 8
 _MAX_ITEMS = 20
@@ -286,13 +282,9 @@ def _mask_value(key: str, value: Any, content: Content) -> Any:
     if isinstance(value, dict):
         masked = {name: _mask_value(name, each, content) for name, each in value.items()}
         metadata = value.get("metadata")
-        if "id" in value and "item" in (
-            value.get("kind"),
-            metadata.get("kind") if isinstance(metadata, dict) else None,
-        ):
-            masked["id"] = _mask_text(
-                str(value["id"]), content
-            )  # an item of a store, whose id is a key that a user chose
+        kind = metadata.get("kind") if isinstance(metadata, dict) else None
+        if "id" in value and "item" in (value.get("kind"), kind):  # the id of a store's item is chosen by a user
+            masked["id"] = _mask_text(str(value["id"]), content)
         return masked
     return value
 
@@ -311,11 +303,11 @@ def _is_name_key(key: str) -> bool:
 
 
 def document_outputs(hits: Iterable[Any], kind: str | None = None) -> dict[str, Any]:
-    """Return a retriever's outputs: the hits as documents, with the reasons for each.
+    """Return a retriever's outputs: the hits as documents, with explanations.
 
     Args:
         hits: The hits.
-        kind: The kind of all of them. Default: the kind of each.
+        kind: The kind of all hits. Default: the kind of each hit.
     """
     return {"documents": [_format_document(each, kind or each.kind) for each in hits]}
 
@@ -330,11 +322,11 @@ def _format_document(hit: Any, kind: str) -> dict[str, Any]:
 def format_result(value: Any, **names: str) -> dict[str, Any]:
     """Return the trace form of a result: the fields of a record, or a count and the items.
 
-    The keys of a mapping may be chosen by a user, so each is shown as a value.
+    A user may have chosen the keys of a mapping, so the keys become values.
 
     Args:
         value: The result.
-        **names: The names to show, by field name, for fields whose name is in `NAME_KEYS` but that hold content.
+        **names: New keys, by field name. Use it for a field with content whose name is in `NAME_KEYS`.
     """
     if isinstance(value, Mapping):
         value = [{"key": key, "value": each} for key, each in value.items()]
@@ -355,9 +347,9 @@ def drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shorten_text(text: str) -> str:
-    """Return the first 300 characters of a text, and how long it is if it is longer.
+    """Return the first 300 characters of a text, and the length of a longer text.
 
-    Half a surrogate pair cannot be sent: storage keeps it exactly, a trace need not.
+    Characters that cannot be encoded, such as lone surrogates, are escaped.
     """
     is_long = len(text) > _MAX_CHARS + _SUFFIX_CHARS
     shortened = f"{text[:_MAX_CHARS]}… ({len(text)} characters)" if is_long else text
@@ -381,25 +373,24 @@ def summarize_value(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 -
         return f"<{len(value)} bytes>"
     if isinstance(value, date):
         return value.isoformat()
-    if depth >= _MAX_DEPTH:  # which also ends cycles
+    if depth >= _MAX_DEPTH:  # this also ends cycles
         return "…"
     if isinstance(value, Mapping):
-        return {
-            shorten_text(str(key)): summarize_value(each, depth + 1) for key, each in islice(value.items(), _MAX_ITEMS)
-        }
+        items = islice(value.items(), _MAX_ITEMS)
+        return {shorten_text(str(key)): summarize_value(each, depth + 1) for key, each in items}
     if not isinstance(value, type):
         for name in ("_asdict", "model_dump"):  # of named tuples, and of LangChain's messages
             if callable(fields_of := getattr(value, name, None)):
                 return {key: summarize_value(each, depth + 1) for key, each in fields_of().items()}
     if isinstance(value, list | tuple | set | frozenset):
-        items = [summarize_value(each, depth + 1) for each in islice(value, _MAX_ITEMS)]
-        return items if len(value) <= _MAX_ITEMS else [*items, f"… ({len(value)} in all)"]
+        first = [summarize_value(each, depth + 1) for each in islice(value, _MAX_ITEMS)]
+        return first if len(value) <= _MAX_ITEMS else [*first, f"… ({len(value)} in all)"]
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: summarize_value(getattr(value, each.name), depth + 1) for each in fields(value)}
     return shorten_text(str(value))
 
 
-# --- Steps: they begin, end, and tell whoever listens -----------------------------------------------------------------
+# --- Steps ------------------------------------------------------------------------------------------------------------
 
 LOCATION_KEYS = {
     "thread_id": "thread_id",
@@ -408,27 +399,23 @@ LOCATION_KEYS = {
     "namespace": "agentmem_namespace",
     "branch": "agentmem_branch",
 }
-"""Inputs that say where a step happens, and what the metadata calls them. LangSmith groups by those of the thread."""
+"""The metadata key of each input that locates a step. LangSmith groups runs by "thread_id"."""
 
 
 def _locate_step(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the location of a step, from its inputs, the given config or the running one.
+    """Return the thread, checkpoint, namespace and branch of a step.
 
-    Inputs take precedence, then the given config.
+    Inputs take precedence, then the given config, then the running config.
     """
     location: dict[str, Any] = {}
     for each in (running_config(), config):
         configurable = (each or {}).get("configurable") or {}
-        checkpoints = configurable.get("checkpoint_map") or {}  # of the graphs that this runs in
+        checkpoints = configurable.get("checkpoint_map") or {}  # of the surrounding graphs
         graph = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
-        location |= drop_none(
-            {
-                "thread_id": configurable.get("thread_id"),
-                "checkpoint_id": configurable.get("checkpoint_id") or checkpoints.get(graph),
-                "checkpoint_ns": configurable.get("checkpoint_ns") or None,
-                "agentmem_namespace": configurable.get("agentmem_namespace"),
-            }
-        )
+        location |= drop_none({name: configurable.get(name) for name in ("thread_id", "agentmem_namespace")})
+        checkpoint_id = configurable.get("checkpoint_id") or checkpoints.get(graph)
+        checkpoint_ns = configurable.get("checkpoint_ns") or None
+        location |= drop_none({"checkpoint_id": checkpoint_id, "checkpoint_ns": checkpoint_ns})
     location |= drop_none({name: inputs.get(key) for key, name in LOCATION_KEYS.items()})
     namespace = location.get("agentmem_namespace", "")
     return location if isinstance(namespace, str) else location | {"agentmem_namespace": "/".join(map(str, namespace))}
@@ -438,33 +425,32 @@ Values: TypeAlias = Mapping[str, Any]
 Thunk: TypeAlias = Callable[[], Values]
 
 _current_step_id: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
-"""The step that this runs within."""
+"""The id of the surrounding step."""
 
 
 class Step:
-    """An operation in the block of `Tracing.step`. This base class serves without listeners."""
+    """The step of an operation. This base class is the step without listeners."""
 
     has_listeners = False
-    """True if anybody receives the outputs. Check this before gathering costly outputs."""
+    """True if the outputs are needed. Check this before computing expensive outputs."""
 
     def finish(self, outputs: Thunk) -> None:
         """Report the result of the operation.
 
         Args:
-            outputs: Called when the block ends without an error, if somebody listens.
+            outputs: A function that returns the outputs. It is called only if there are listeners, when the block ends
+                without an error.
         """
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         """Do nothing."""
 
 
 NULL_STEP = Step()
-"""The step without listeners, shared by all: it has no state."""
+"""The step without listeners. It has no state, so all operations share it."""
 
 
 class Tracing:
@@ -472,12 +458,12 @@ class Tracing:
 
     Args:
         hooks: The hooks that receive a `StepStarted` and a `StepFinished` for each operation.
-        metadata: The metadata of every step about its location.
-        content: The form of content: True for full text, False for none, or a function from text to text. Other data,
+        metadata: The metadata of every step.
+        content: How texts are shown: True in full, False by their length, or a function from text to text. Other data,
             such as ids, counts and kinds, is always shown.
 
     Raises:
-        InvalidInput: `content` is something else.
+        InvalidInput: `content` has another type.
     """
 
     __slots__ = ("_content", "_failures", "has_hooks", "hooks", "metadata")
@@ -505,17 +491,16 @@ class Tracing:
         """Return a step that traces one operation, for `with`.
 
         Args:
-            name: `memory.<part>.<verb>`.
-            run_type: The LangChain run type. A "retriever" shows its input "query" and its output
-                "documents", a list of LangChain documents or of mappings with "page_content", "metadata" and
-                "id". Its other inputs show as metadata; its other outputs are for hooks only, because
-                LangChain has no room for them.
-            inputs: Returns the operation's inputs. Those that locate the operation ("namespace", "thread_id",
-                "conversation_id", "checkpoint_id", "branch") are in its metadata too.
+            name: The name, such as "memory.conversation.add".
+            run_type: The LangChain run type. A "retriever" shows its input "query" and its output "documents", a list
+                of LangChain documents or of mappings with "page_content", "metadata" and "id". Its other inputs become
+                metadata. Only hooks receive its other outputs, because LangChain has no field for them.
+            inputs: A function that returns the operation's inputs. The inputs in `LOCATION_KEYS`, such as "thread_id",
+                are in the metadata too. Default: none.
             config: The caller's config. Default: the config of the surrounding run.
 
         Returns:
-            A step to enter once. It raises no error of its own, and hides no error of the block.
+            A step to enter once. It raises no errors of tracing, and hides no error of the block.
         """
         traced = may_be_traced(config)
         if not traced and not self.has_hooks and not logger.isEnabledFor(logging.DEBUG):
@@ -525,43 +510,34 @@ class Tracing:
     use_config = staticmethod(use_config)
 
     def hide_private_runs(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context that hides LangChain's own runs where content is withheld.
-
-        An example is the run of a model's call.
-        """
+        """Return a context that hides LangChain's own runs if content is withheld."""
         return contextlib.nullcontext() if self.shows_content else hide_runs()
 
     @contextlib.contextmanager
     def suppress_errors(self, action: str) -> Iterator[None]:
-        """Keep errors of the block from the operation, and log them the first time."""
+        """Suppress errors of the block, and log the first error of each action."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - looking on may not break what is looked at
-            logged = (
-                error if self.shows_content else RedactedError(type(error).__name__).with_traceback(error.__traceback__)
-            )
-            self._failures.report(action, "Tracing failed %s; memory goes on.", action, error=logged)
+        except Exception as error:  # noqa: BLE001 - tracing must not break the operation
+            redacted = RedactedError(type(error).__name__).with_traceback(error.__traceback__)
+            logged = error if self.shows_content else redacted
+            self._failures.report(action, "Tracing failed %s. The operation continues.", action, error=logged)
 
     def evaluate(self, thunk: Thunk | None, action: str) -> dict[str, Any]:
-        """Return the function's result in the form to show; {} if the function fails."""
+        """Call a function, and return its values shortened and masked; {} if it fails."""
         with self.suppress_errors(action):
             values = {} if thunk is None else {key: summarize_value(value) for key, value in thunk().items()}
             content = self._content
-            return (
-                values if content is True else {key: _mask_value(key, value, content) for key, value in values.items()}
-            )
+            return values if content is True else {key: _mask_value(key, each, content) for key, each in values.items()}
         return {}
 
     def mask_error(self, error: BaseException) -> BaseException:
-        """Return an error in the form to show."""
+        """Return an error as listeners may see it, with its text masked."""
         with self.suppress_errors("to show an error"):
-            content = self._content
-            return (
-                error
-                if content is True
-                else RedactedError(f"{type(error).__name__}: {_mask_text(str(error), content)}")
-            )
-        return RedactedError(type(error).__name__)  # what should have masked its text has failed
+            if self._content is True:
+                return error
+            return RedactedError(f"{type(error).__name__}: {_mask_text(str(error), self._content)}")
+        return RedactedError(type(error).__name__)  # the function that masks texts failed
 
 
 @dataclass(eq=False, repr=False)
@@ -589,16 +565,14 @@ class _TracedStep(Step):
         self._event = event
         manager = None
         if self._traced:
-            with tracing.suppress_errors(f"to find who listens to {self._name}"):
-                from langchain_core.runnables.config import ensure_config  # noqa: PLC0415 - as above
+            with tracing.suppress_errors(f"to find listeners of {self._name}"):
+                from langchain_core.runnables.config import ensure_config  # noqa: PLC0415
 
                 self._config = ensure_config(self._config)
                 manager = manager_of(self._config, asynchronous=self._in_worker)
         if manager is not None or tracing.has_hooks:
             inputs = event["inputs"] = tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
-            location = tracing.evaluate(
-                lambda: _locate_step(self._config, inputs), f"to see where {self._name} happens"
-            )
+            location = tracing.evaluate(lambda: _locate_step(self._config, inputs), f"to locate {self._name}")
             event["metadata"] = {**tracing.metadata, **location}
         if manager is not None:
             start = partial(start_run, manager, self._run_type, self._name, event["inputs"], event["metadata"])
@@ -615,13 +589,11 @@ class _TracedStep(Step):
         self._start_time = time.perf_counter()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         tracing = self._tracing
         duration = time.perf_counter() - self._start_time
-        # ValueError: the block is left in another context than it was entered in, as a generator's can be. That context
-        # is out of reach, and this one was never changed.
+        # ValueError: a generator may leave the block in another context than it entered. The variables of this context
+        # were never changed, and those of the original context cannot be reset from here.
         with contextlib.suppress(ValueError):
             if self._step_token is not None:
                 _current_step_id.reset(self._step_token)
@@ -638,7 +610,7 @@ class _TracedStep(Step):
                 with tracing.suppress_errors(f"to close {self._name}"):
                     run_on_callers_loop(end, always=True) if self._in_worker else end()
         finally:
-            # Only the type of an error: its text may quote what was to be remembered.
+            # Log only the type of an error, because its text may quote content.
             failure = "" if error is None else f", failed with {type(error).__name__}"
             logger.debug("%s %.1f ms%s", self._name, duration * 1000, failure)
             if tracing.has_hooks:

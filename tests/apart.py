@@ -1,4 +1,4 @@
-"""Two memories that reach one database and do not meet: what each is filled with and shows, and the check of it."""
+"""Isolation of two memories in one database: their content, and the check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures for every test: both engines, a clock that stands still, ids that count."""
+"""Fixtures for every test: both engines, a stepping clock and counting ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .tracing.trees import Collector
 
 ENGINES = ("sqlite", "postgres")
 IN_MEMORY = Path("/dev/shm")
-"""Where Linux keeps files in memory: a server makes and deletes so many that a disk's file system costs much of it."""
+"""Linux's folder for files in memory: a server creates many files, which are slow on a disk."""
 KEY = bytes(range(32))
 """Of encrypted files."""
 ROOM = 4 << 30
@@ -49,7 +49,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def in_memory() -> bool:
-    """Whether there is a folder in memory, and room in it."""
+    """Return whether there is a folder in memory with enough space."""
     return IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM
 
 

@@ -1,4 +1,4 @@
-"""Databases that are as a first opening leaves them, for one test after the other.
+"""Migrated empty databases for one test after the other.
 
 To migrate a database takes a hundred milliseconds on PostgreSQL, and to delete the few rows that a test left takes
 five. So a database is migrated once, and emptied for each test: its tables are discovered, what they held after the
@@ -35,7 +35,7 @@ GROWN = 4_000_000
 """Bytes of tables and indexes, deleted rows included, from which on a schema is made anew."""
 
 PATIENCE = 10
-"""How often the start of a server is waited for once more."""
+"""The number of waits for the start of a server."""
 
 ALONE = """
 select pg_terminate_backend(pid, 30000) from pg_stat_activity
@@ -101,7 +101,7 @@ class PostgresDatabases:
         with memory:
             yield memory
             pool = memory.database.engine._pool
-            with pool._free:
+            with pool._condition:
                 idle = [pool._idle.pop()] if pool._idle else []
                 pool._count -= len(idle)
         for session in idle:

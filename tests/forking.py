@@ -1,4 +1,4 @@
-"""Programs that cost no start of Python: an interpreter that has imported what they need forks for each of them.
+"""Programs that need no start of Python: an interpreter with their imports forks for each of them.
 
 A program runs in a process of its own and ends as any other does. What only a fresh interpreter would show (what it
 imports, environment variables that Python reads as it starts) takes a real start.

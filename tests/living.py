@@ -1,4 +1,4 @@
-"""A task of a graph that goes on while a test does what it likes in it, and a store that is used in such tasks."""
+"""A graph task that runs during a block, and stores that are used in such tasks."""
 
 from __future__ import annotations
 

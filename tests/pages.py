@@ -1,4 +1,4 @@
-"""What a reader of the documentation runs: its blocks of code, in order, each with the output that the page shows."""
+"""The documentation as its readers run it: blocks of code, in order, each with its shown output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def blocks_of(page: str, language: str) -> list[str]:
 
 
 def steps_of(page: str) -> list[Step]:
-    """What the blocks of a page hold, in order.
+    """Return the steps in the blocks of a page, in order.
 
     A `sh` block has a command on each line. In a `console` block these begin with `$ `, and what follows is printed by
     them; a `text` block is what the program above it prints.
@@ -71,13 +71,13 @@ def steps_of(page: str) -> list[Step]:
 
 
 def named_in(page: str) -> Iterator[str]:
-    """What a page says in the middle of a sentence as code."""
+    """Return the inline code of a page."""
     for token in _tokens(page):
         yield from (child.content for child in token.children or () if child.type == "code_inline")
 
 
 def is_shown(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed: `…` is anything within a line, and alone on a line any number of lines."""
+    """Return whether a page shows an output: `…` is any text in a line, and alone on a line any lines."""
     pattern = ""
     for line in shown.strip().splitlines():
         said = r"\s+".join(re.escape(word).replace("…", ".*") for word in line.split())

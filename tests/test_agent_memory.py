@@ -17,7 +17,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestOpening:
-    def test_a_block_closes_it(self, url):
+    def test_context_manager_closes_the_memory(self, url):
         with AgentMemory(url) as memory:
             memory.conversation("chat").add_user_message("Hello")
         with pytest.raises(MemoryClosed):
@@ -34,20 +34,20 @@ class TestOpening:
             with pytest.raises(MemoryClosed):
                 verb()
 
-    def test_by_default_it_lives_in_memory(self):
+    def test_default_database_is_in_memory(self):
         with AgentMemory() as one, AgentMemory() as two:
             one.conversation("chat").add_user_message("Hello")
             assert len(two.conversation("chat")) == 0
 
 
 class TestParts:
-    def test_they_share_one_database(self, memory):
+    def test_parts_share_one_database(self, memory):
         memory.conversation("chat").add_user_message("orchard")
         assert memory.session("chat").rounds[0].user_query == "orchard"
         assert memory.search("orchard")[0].conversation_id == "chat"
         assert memory.admin.stats()["messages"] == 1
 
-    def test_create_makes_them_by_name(self, memory):
+    def test_create_returns_the_named_type(self, memory):
         chat = memory.create(description="Be kind.", conversation_id="chat", namespace=("ada",))
         assert isinstance(chat, ConversationMemory)
         assert (chat.conversation_id, chat.namespace) == ("chat", ("ada",))
@@ -59,21 +59,21 @@ class TestParts:
         assert memory.create().conversation_id != memory.create().conversation_id
 
     @pytest.mark.parametrize("memory_type", ["unknown", "", None, 5, [], {}], ids=repr)
-    def test_there_are_no_other_types(self, memory, memory_type):
+    def test_unknown_memory_type_is_refused(self, memory, memory_type):
         with pytest.raises(InvalidInput, match="memory_type must be"):
             memory.create(memory_type)
 
-    def test_options_that_a_type_does_not_take_are_refused(self, memory):
-        with pytest.raises(InvalidInput, match="cannot be made"):
+    def test_unknown_options_of_a_type_are_refused(self, memory):
+        with pytest.raises(InvalidInput, match="Invalid options of a"):
             memory.create("session", description="x")
-        with pytest.raises(InvalidInput, match="cannot be made"):
+        with pytest.raises(InvalidInput, match="Invalid options of a"):
             memory.create("conversation_history", color="red")
 
 
-class TestNamespaceOfTheRun:
+class TestRunNamespace:
     CONFIG: ClassVar[Any] = {"configurable": {"agentmem_namespace": ("ada",)}}
 
-    async def test_inside_a_run_it_comes_from_the_config(self, memory):
+    async def test_namespace_comes_from_the_config_in_a_run(self, memory):
         def act(text: str) -> str:
             memory.conversation("chat").add_user_message(text)
             memory.session("chat").create_round(text)
@@ -85,7 +85,7 @@ class TestNamespaceOfTheRun:
         assert len(memory.conversation("chat", ("ada",))) == 2
         assert len(memory.session("chat", ("ada",)).rounds) == 4
 
-    def test_one_that_is_given_wins(self, memory):
+    def test_explicit_namespace_overrides_the_config(self, memory):
         RunnableLambda(lambda text: memory.conversation("chat", ("bob",)).add_user_message(text)).invoke(
             "Hello", self.CONFIG
         )
@@ -93,14 +93,14 @@ class TestNamespaceOfTheRun:
         assert len(memory.conversation("chat", ("ada",))) == 0
 
     @pytest.mark.parametrize("namespace", ["ada", 5, ("",), (5,), None], ids=repr)
-    def test_one_that_cannot_be_is_refused_and_nothing_is_written_to_the_root(self, memory, namespace):
+    def test_invalid_namespace_is_refused_and_writes_nothing(self, memory, namespace):
         config: Any = {"configurable": {"agentmem_namespace": namespace}}
         with pytest.raises(InvalidInput, match="namespace"):
             RunnableLambda(lambda text: memory.conversation("chat").add_user_message(text)).invoke("Hello", config)
         assert memory.admin.stats()["messages"] == 0
 
 
-def test_parts_can_be_gone_through_while_others_are_made():
+def test_weak_registry_is_iterable_during_concurrent_additions():
     class Part:
         pass
 

@@ -1,4 +1,4 @@
-"""The package as others import it."""
+"""The package as its users import it."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ def modules() -> list[ModuleType]:
 
 
 class TestPublicNames:
-    def test_they_are_sorted_and_there(self):
+    def test_public_names_are_sorted_and_exist(self):
         names = langchain_agentmem.__all__
         assert names == sorted(set(names), key=lambda name: (not name.isupper(), name[0].islower(), name))
         values = {name: getattr(langchain_agentmem, name) for name in names}
         assert {name for name, value in values.items() if getattr(value, "__name__", name) != name} == set()
 
-    def test_they_are_all_that_is_exported(self):
+    def test_exports_equal_the_public_names(self):
         needing_an_extra = {"CompactionMiddleware", "ExperienceMiddleware", "MemoryMiddleware"}
         assert set(langchain_agentmem._MODULES) == {*langchain_agentmem.__all__, *needing_an_extra}
         assert set(langchain_agentmem.__all__) <= set(dir(langchain_agentmem))
         public = {"AgentMemory", "ConversationMemory", "SessionMemory", "Message", "MessageError", "Recollection"}
         assert public <= set(langchain_agentmem.__all__)
 
-    def test_what_shrinks_is_exported_by_its_folder(self):
+    def test_compaction_exports_its_own_names(self):
         from langchain_agentmem import compaction
 
         assert compaction.__all__ == sorted(set(compaction.__all__))
-        assert set(compaction._HOMES) == {*compaction.__all__, "CompactionMiddleware"}  # which needs an extra
-        assert all(getattr(compaction, name).__name__ == name for name in compaction._HOMES)
+        assert set(compaction._MODULES) == {*compaction.__all__, "CompactionMiddleware"}  # which needs an extra
+        assert all(getattr(compaction, name).__name__ == name for name in compaction._MODULES)
         with pytest.raises(AttributeError, match="no attribute 'Unknown'"):
             compaction.Unknown  # noqa: B018
 
-    def test_an_unknown_name_is_an_attribute_error(self):
+    def test_unknown_name_raises_attribute_error(self):
         with pytest.raises(AttributeError, match="no attribute 'Unknown'"):
             langchain_agentmem.Unknown  # noqa: B018
 
-    def test_the_marker_for_types_is_in_the_package(self):
+    def test_package_has_the_typing_marker(self):
         assert resources.files("langchain_agentmem").joinpath("py.typed").is_file()
 
-    def test_the_version_is_that_of_the_distribution(self):
+    def test_version_has_three_parts(self):
         assert langchain_agentmem.__version__.count(".") == 2
 
 
@@ -73,7 +73,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 class TestDocumentation:
-    def test_whatever_is_public_says_what_it_is(self):
+    def test_every_public_object_has_a_docstring(self):
         things = [each for module in modules() for each in public(module)]
         assert len(things) > 300
         assert [name for name, thing in things if not inspect.getdoc(thing)] == []
@@ -91,13 +91,13 @@ BY_HAND |= {"compact_if_needed", "compact_for_payload_error"}
 """Methods whose twin is written out, as its name or its interface differs. All others are called in a worker."""
 
 
-class TestTwins:
+class TestAsyncTwins:
     @pytest.mark.parametrize("name", ["aget", "asearch", "aput", "adelete", "alist_namespaces", "abatch"])
-    def test_those_of_a_store_are_coroutine_functions(self, name):
+    def test_async_methods_of_the_store_are_coroutine_functions(self, name):
         assert inspect.iscoroutinefunction(getattr(langchain_agentmem.AgentMemoryStore, name))
 
     @pytest.mark.parametrize("name", PARTS)
-    def test_what_does_io_has_an_async_twin_with_the_same_parameters(self, name):
+    def test_io_methods_have_async_twins_with_equal_parameters(self, name):
         part = getattr(langchain_agentmem, name)
         checked = 0
         own = [each for each in part.__mro__ if each.__module__.startswith("langchain_agentmem.")]

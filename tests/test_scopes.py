@@ -1,4 +1,4 @@
-"""Whose memory a call means: templates, `within`, and the walls between namespaces."""
+"""Namespaces of calls: templates, `within`, and isolation."""
 
 import asyncio
 import copy
@@ -36,7 +36,7 @@ def said(memory, config, text="hello"):
 
 
 def core_in(memory, config):
-    """What a node sees in core memory."""
+    """Return the core memory that a node sees."""
     seen = {}
 
     def node(state, config):
@@ -53,14 +53,14 @@ def templated(url):
 
 
 class TestTemplate:
-    def test_threads_of_one_user_are_one_memory_and_nobody_elses(self, templated):
+    def test_template_gives_each_user_a_separate_memory(self, templated):
         said(templated, at("monday", user_id="ada"), "Lisbon")
         assert core_in(templated, at("tuesday", user_id="ada")) == {"monday": "Lisbon"}
         assert core_in(templated, at("tuesday", user_id="bob")) == {}
         assert core_in(templated, at("monday", user_id="bob")) == {}
         assert core_in(templated, at("tuesday", langgraph_auth_user_id="ada")) == {"monday": "Lisbon"}
 
-    def test_what_does_not_lead_to_one_namespace_is_an_error_that_names_it(self, templated):
+    def test_missing_or_conflicting_template_keys_are_refused(self, templated):
         said(templated, at("t", user_id="ada"))
         for configurable, named in (
             ({}, "user_id"),
@@ -76,7 +76,7 @@ class TestTemplate:
                 said(templated, at("t", **configurable))
         assert templated.admin.stats()["threads"] == 1
 
-    def test_a_part_of_the_keys_leads_to_nobody_else(self, url):
+    def test_partial_template_keys_are_refused(self, url):
         with AgentMemory(url, namespace=("{org}", "{user}"), bare_threads=True) as memory:
             said(memory, at("t", org="acme", user="ada"))
             assert memory.layers(at("t")).core.get() == {"t": "hello"}
@@ -94,7 +94,7 @@ class TestTemplate:
                 acme.layers(at("t", org="evil"))
             assert acme.layers(at("t", org="acme")).core.get() == {"t": "hello"}
 
-    def test_a_thread_begins_only_where_its_user_is_named(self, url):
+    def test_new_thread_requires_the_keys_of_its_user(self, url):
         with AgentMemory(url, namespace=TEMPLATE, bare_threads=True) as memory:
             said(memory, at("t", user_id="ada"))
             said(memory, at("t"))
@@ -105,23 +105,23 @@ class TestTemplate:
                 said(memory, at("t"))
             assert memory.admin.stats()["threads"] == 2
 
-    def test_outside_of_runs_a_call_that_names_nobody_is_told_of_within(self, templated):
+    def test_missing_key_outside_runs_hints_at_within(self, templated):
         for ask in (templated.layers, templated.facts, lambda: templated.search("x")):
             with pytest.raises(InvalidInput, match=r"within\(user_id"):
                 ask()
         for ask in (lambda: templated.within(TEMPLATE), lambda: templated.search("x", namespace=TEMPLATE)):
-            with pytest.raises(InvalidInput, match=r"template itself.*within\(user_id=…\)"):
+            with pytest.raises(InvalidInput, match=r"is the template\. .*within\(user_id=…\)"):
                 ask()
-        with pytest.raises(InvalidInput, match=r"needs user_id.*everything=True"):
+        with pytest.raises(InvalidInput, match=r"Missing user_id.*everything=True"):
             templated.search("x", namespace=())
 
-    def test_a_label_holds_one_key_at_most(self, url):
+    def test_label_has_at_most_one_template_key(self, url):
         for label in ("{a}-{b}", "{a}{b}", "{", "{}", "{a b}", "a}", "{1}"):
             with pytest.raises(InvalidInput, match="label"):
                 AgentMemory(url, namespace=("users", label))
 
     @pytest.mark.parametrize("configurable", [{}, {"userid": "bob"}], ids=["nobody", "misspelt"])
-    def test_a_run_that_names_nobody_is_not_everybodys(self, templated, configurable, tmp_path):
+    def test_run_without_user_cannot_reach_all_users(self, templated, configurable, tmp_path):
         said(templated, at("monday", user_id="ada"))
         admin, saver, path = templated.admin, templated.checkpointer, tmp_path / "all.jsonl"
 
@@ -145,7 +145,7 @@ class TestTemplate:
         assert not path.exists()
         assert core_in(templated, at("tuesday", user_id="ada")) == {"monday": "hello"}
 
-    def test_in_a_run_all_means_all_of_its_user(self, templated, tmp_path):
+    def test_run_is_limited_to_its_users_namespace(self, templated, tmp_path):
         for user in ("ada", "bob"):
             said(templated, at("monday", user_id=user), f"hello from {user}")
         found = {}
@@ -161,7 +161,7 @@ class TestTemplate:
         assert b"hello from ada" in written
         assert b"bob" not in written
 
-    def test_whose_thread_is_deleted_pruned_or_erased_is_told_where_several_have_it(self, templated):
+    def test_ambiguous_thread_id_is_refused_for_deletion(self, templated):
         for user in ("ada", "bob"):
             said(templated, at("monday", user_id=user))
         said(templated, at("tuesday", user_id="ada"))
@@ -189,11 +189,11 @@ class TestTemplate:
 
 
 class TestUnscoped:
-    def test_an_unknown_key_is_refused(self, memory):
+    def test_unknown_config_key_is_refused(self, memory):
         with pytest.raises(InvalidInput, match="agentmem_namepsace"):
             said(memory, at("t", agentmem_namepsace=ADA))
 
-    def test_a_run_reaches_its_own_thread_alone(self, memory):
+    def test_run_without_template_reaches_only_its_thread(self, memory):
         memory.conversation("other").add_user_message("the secret word is abracadabra")
         memory.layers().archival.write("the secret word is abracadabra")
         found = []
@@ -211,13 +211,13 @@ class TestUnscoped:
 
 
 class TestWithin:
-    def test_everything_is_inside(self, memory, tmp_path):
+    def test_handles_of_different_namespaces_are_isolated(self, memory, tmp_path):
         check_apart({user: memory.within(("users", user)) for user in ("heron", "quince")}, tmp_path)
         assert memory.store.get(("users", "heron", "notes"), "k").value == {"text": "the fruit of the item is heron"}
         assert memory.layers(namespace=("users", "heron")).core.get()["fruit"] == "heron"
         assert memory.admin.verify().ok
 
-    def test_by_the_keys_of_a_template(self, templated):
+    def test_within_takes_template_keys_or_a_namespace(self, templated):
         said(templated, at("monday", user_id="ada"), "Lisbon")
         assert templated.within(user_id="ada").layers().core.get() == {"monday": "Lisbon"}
         assert templated.within(ADA).layers().core.get() == {"monday": "Lisbon"}
@@ -233,7 +233,7 @@ class TestWithin:
         with pytest.raises(InvalidInput, match="agentmem_namspace"):
             templated.search("x", namespace=ADA, config=at("t", user_id="ada", agentmem_namspace=ADA))
 
-    def test_nothing_leads_out(self, memory):
+    def test_handle_refuses_every_outside_namespace(self, memory):
         ada = memory.within(ADA)
         for call in (
             lambda: ada.search("x", namespace=("users", "bob")),
@@ -258,7 +258,7 @@ class TestWithin:
         ada.conversation("c", namespace=(*ADA, "work")).add_user_message("below is inside")
         assert [each.text for each in ada.search("inside")] == ["below is inside"]
 
-    def test_its_store_begins_there_whatever_is_asked(self, memory):
+    def test_store_of_a_handle_has_relative_namespaces(self, memory):
         star = memory.within(("users", "*"))
         memory.store.put(("users", "bob", "notes"), "k", {"text": "secret"})
         star.store.put(("notes", "deep"), "k", {"text": "abracadabra"})
@@ -272,7 +272,7 @@ class TestWithin:
         assert star.store.search(()) == []
         assert memory.store.get(("users", "bob", "notes"), "k") is not None
 
-    def test_a_graph_with_its_checkpointer_names_no_user(self, memory):
+    def test_checkpointer_of_a_handle_sets_the_user(self, memory):
         ada = memory.within(ADA)
         said(ada, at("monday"), "Lisbon")
         assert core_in(ada, at("tuesday")) == {"monday": "Lisbon"}
@@ -280,14 +280,14 @@ class TestWithin:
         assert core_in(memory, at("tuesday")) == {"monday": "Lisbon"}  # the only thread of this id is hers
         assert core_in(memory, at("thursday", agentmem_namespace=ADA)) == {"monday": "Lisbon"}
 
-    def test_the_whole_memory_is_the_users_in_a_run_of_that_graph(self, templated):
+    def test_whole_memory_is_limited_in_a_handles_run(self, templated):
         seen = []
 
         def node(state, config):
             templated.layers().core.set("city", "Lisbon")
             templated.conversation("side").add_user_message("quinces")
             seen.append([each.kind for each in templated.search("Lisbon", kinds=["message"])])
-            with pytest.raises(InvalidInput, match="lead to"):
+            with pytest.raises(InvalidInput, match="its keys select"):
                 templated.layers(at("t", user_id="bob", agentmem_namespace=ADA))
 
         said(templated, at("b", user_id="bob"), "Lisbon")
@@ -299,7 +299,7 @@ class TestWithin:
         assert seen == [[], []]
         assert templated.within(user_id="bob").layers().core.get() == {"b": "Lisbon"}
 
-    def test_in_the_run_of_another_it_is_main_of_its_own(self, memory):
+    def test_handle_uses_its_main_branch_in_foreign_runs(self, memory):
         ada = memory.within(ADA)
         seen = {}
 
@@ -313,7 +313,7 @@ class TestWithin:
         assert seen == {"city": "Lisbon", "found": []}
         assert ada.layers().core.get() == {"city": "Lisbon"}
 
-    def test_it_closes_nothing_and_keeps_the_database_open(self, url):
+    def test_closing_a_handle_keeps_the_database_open(self, url):
         ada = AgentMemory(url).within(ADA)
         with ada:
             ada.layers().core.set("city", "Lisbon")
@@ -331,8 +331,8 @@ LABELS = [
 ]  # fmt: skip
 
 
-class TestWalls:
-    def test_what_can_be_no_label_is_an_error(self, memory):
+class TestIsolation:
+    def test_invalid_label_is_refused(self, memory):
         for label in ("", "a\x1fb", "a\x00", "\ud800", "a" * 201, 5, None, ("a",)):
             for call in (
                 lambda label=label: memory.within(("users", label)),
@@ -343,7 +343,7 @@ class TestWalls:
                 with pytest.raises(InvalidInput):
                     call()
 
-    def test_nothing_is_seen_through_any_spelling_of_another(self, memory, url):
+    def test_similar_labels_are_isolated(self, memory, url):
         labels = LABELS[::3] if url.startswith("postgres") else LABELS
         for number, label in enumerate(labels):
             handle = memory.within(("users", label))
@@ -382,11 +382,11 @@ class TestWalls:
             assert {each.namespace for each in handle.admin.threads().threads} == {namespace}
 
 
-class TestWhatLangGraphHandsOut:
+class TestLangGraphConfigs:
     """LangGraph leads to subgraphs by the id of their thread alone, and nested graphs run beside each other."""
 
     @pytest.mark.parametrize("scoped", [False, True])
-    def test_the_state_of_a_subgraph_that_waits_is_read_wherever_others_have_the_id(self, url, scoped):
+    def test_subgraph_state_is_read_despite_shared_thread_ids(self, url, scoped):
         def ask(state):
             interrupt("?")
 
@@ -408,7 +408,7 @@ class TestWhatLangGraphHandsOut:
                     graph.get_state(at(str(task.state["configurable"]["thread_id"])))
 
     @pytest.mark.parametrize("thread", ["t", UUID(int=7), 7])
-    def test_a_run_that_names_its_thread_alone_is_wholly_in_the_scope_of_that(self, url, thread):
+    def test_run_with_thread_id_alone_uses_its_namespace(self, url, thread):
         with AgentMemory(url) as memory:
             said(memory, at("other", agentmem_namespace=ADA), "Lisbon")
             said(memory, at(thread, agentmem_namespace=ADA))
@@ -425,7 +425,7 @@ class TestWhatLangGraphHandsOut:
             assert told == {"quinces in the garden", "quinces in the pot", "quinces?"}
             assert memory.search("quinces") == []
 
-    def test_an_import_stays_within(self, templated):
+    def test_import_stays_within_the_namespace(self, templated):
         ada, other, of_bob = templated.within(user_id="ada"), InMemorySaver(), AgentMemory(":memory:")
         line(other, lambda state: None).invoke({"messages": [HumanMessage("quinces")]}, at("t"))
         ada.checkpointer.import_checkpoints(other)
@@ -441,7 +441,7 @@ class TestWhatLangGraphHandsOut:
                 ada.checkpointer.import_checkpoints(of_bob.checkpointer)
 
     @pytest.mark.parametrize("saver", [None, InMemorySaver()])
-    def test_what_is_named_counts_in_the_run_of_another_or_of_another_graph(self, templated, saver):
+    def test_explicit_config_counts_inside_runs_of_others(self, templated, saver):
         ada, bob = (at(user, user_id=user) for user in ("ada", "bob"))
         said(templated, ada, "quinces of ada")
         said(templated, bob, "quinces of bob")
@@ -467,7 +467,7 @@ class TestWhatLangGraphHandsOut:
         line(saver, looks).invoke({"messages": []}, at("job"))
         graph_of(templated, looks).invoke({"messages": []}, at("job", user_id="bob"))
 
-    def test_a_thread_whose_own_namespace_is_named_is_the_thread(self, memory):
+    def test_own_namespace_in_a_run_means_the_thread(self, memory):
         seen = []
 
         def node(state, config):

@@ -1,4 +1,4 @@
-"""Any sequence of what users do leaves what a simple model in memory says, wherever the database is taken."""
+"""Random sequences of user actions match a simple model in memory, also after moves of the database."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Write(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What a checkpoint shows: what was said up to it, and what was remembered."""
+    """The state of a checkpoint: its messages and its memories."""
 
     said: tuple[str, ...] = ()
     writes: tuple[Write, ...] = ()
@@ -76,7 +76,7 @@ class Scope:
         self.main = list({(each.kind, each.key): each for each in ordered}.values())
 
     def counting(self, but: str | None = None) -> Iterator[Write]:
-        """What the heads of threads show of their own, but for one, and main."""
+        """Return the writes in the heads of threads, except for one, and in main."""
         yield from self.main
         for name, thread in self.threads.items():
             yield from (each for each in thread.head.writes if each.author == name != but)
@@ -242,7 +242,7 @@ class WholeMemory(RuleBasedStateMachine):
 
     @rule(user=USERS, name=THREADS)
     def delete_thread(self, user: str, name: str) -> None:
-        """What it taught the others stays."""
+        """Its writes to shared memory are kept."""
         scope = self.scopes[user]
         if name in scope.threads:
             self.memory.within(("users", user)).checkpointer.delete_thread(name)
@@ -266,7 +266,7 @@ class WholeMemory(RuleBasedStateMachine):
 
     @rule(user=USERS, name=THREADS)
     def erase_thread(self, user: str, name: str) -> None:
-        """What it taught the others goes, too, and what an earlier thread of this id did."""
+        """Its writes to shared memory are erased, too, and those of an earlier thread with this id."""
         scope = self.scopes[user]
         if "copy" not in scope.threads:
             self.memory.erase(namespace=("users", user), thread_id=name)
@@ -364,12 +364,12 @@ def run(url: str, folder: Path, examples: int, steps: int) -> None:
 FEW = 10
 
 
-def test_some_sequences(url, tmp_path):
+def test_few_random_sequences_match_the_model(url, tmp_path):
     """The same each time."""
     run(url, tmp_path, 3 if url.startswith("postgres") else 6, 12)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(0)
-def test_many_sequences(url, tmp_path):
+def test_many_random_sequences_match_the_model(url, tmp_path):
     run(url, tmp_path, 150, 30)

@@ -1,4 +1,4 @@
-"""No argument of any method lets out another error than ours, and a call that is refused writes nothing."""
+"""Every argument of every method raises only errors of this package, and refused calls write nothing."""
 
 import math
 from random import Random
@@ -14,7 +14,7 @@ WRONG = [Hostile, endless, lambda: deep(list), lambda: b"x", lambda: {"a": [b"x"
 
 @pytest.mark.sqlite_suffices
 @pytest.mark.parametrize("first", range(4))
-def test_each_argument_of_each_method_is_checked_before_it_is_used(memory, tmp_path, monkeypatch, first):
+def test_every_argument_is_validated_before_any_write(memory, tmp_path, monkeypatch, first):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(fuzz, "PATIENCE", 3_600)  # however busy the machine is
     (tmp_path / "experiences").mkdir()

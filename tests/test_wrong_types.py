@@ -1,4 +1,4 @@
-"""What is of the wrong type is refused with an error of ours, whichever part it is given to; nothing is written."""
+"""Arguments of wrong types are refused with errors of this package, and nothing is written."""
 
 import math
 import threading
@@ -18,13 +18,13 @@ CHECKPOINT = {"v": 1, "id": "1f000000-0000-6000-8000-000000000001", "ts": "2026-
               "channel_values": {}, "channel_versions": {}, "versions_seen": {}}  # fmt: skip
 THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 CONFIGURABLES = ({1: 2}, "t", [("thread_id", "t")])
-NO_CONFIGS = ("t", 1, [], {1: 2}, *({"configurable": each} for each in CONFIGURABLES))
+INVALID_CONFIGS = ("t", 1, [], {1: 2}, *({"configurable": each} for each in CONFIGURABLES))
 
 
-async def test_nothing_takes_what_is_no_config(memory, tmp_path):
+async def test_invalid_config_is_refused_everywhere(memory, tmp_path):
     saver, selector = memory.checkpointer, memory.experiences(tmp_path).selector(role="User")
     runnables = [memory.inject("main"), memory.compaction(), memory.remember_facts(lambda messages: "[]"), selector]
-    for config in NO_CONFIGS:
+    for config in INVALID_CONFIGS:
         for attempt in (
             *(partial(each.invoke, "hello", config) for each in (*runnables, memory.retriever(namespace=()))),
             *(partial(each, config) for each in (saver.get_tuple, saver.history, saver.changes)),
@@ -43,7 +43,7 @@ async def test_nothing_takes_what_is_no_config(memory, tmp_path):
 
 
 class TestCheckpoints:
-    def test_what_is_no_checkpoint_is_not_put(self, memory):
+    def test_invalid_checkpoint_is_refused(self, memory):
         wrong = [("x", {}, {}), ({}, {}, {}), ({**CHECKPOINT, "channel_values": "x"}, {}, {}), (CHECKPOINT, "x", {})]
         for given in (*wrong, (CHECKPOINT, {}, 1), (CHECKPOINT, {}, ["n"])):
             with pytest.raises(InvalidInput):
@@ -51,9 +51,9 @@ class TestCheckpoints:
             assert memory.checkpointer.get_tuple(THREAD) is None
 
 
-class TestOthers:
+class TestTimeoutsAndErrors:
     @pytest.mark.parametrize("seconds", ["x", True, -1, 1e308, 10**400, math.inf, math.nan, [1]])
-    def test_a_time_to_wait_is_a_number_of_seconds(self, memory, tmp_path, seconds):
+    def test_timeout_must_be_a_number_of_seconds(self, memory, tmp_path, seconds):
         memory.store.start_ttl_sweeper()
         for wait in (
             memory.store.stop_ttl_sweeper,
@@ -67,11 +67,11 @@ class TestOthers:
                 wait(seconds)
         assert memory.store.stop_ttl_sweeper(threading.TIMEOUT_MAX)
 
-    def test_a_sweeper_never_waits_longer_than_a_thread_can(self, memory):
+    def test_sweeper_interval_is_capped_at_the_thread_maximum(self, memory):
         memory.store.start_ttl_sweeper(item_rows.MAX_TTL)
         assert memory.store.stop_ttl_sweeper(timeout=60)
 
-    def test_no_error_is_longer_than_anybody_reads(self, memory):
+    def test_error_messages_are_truncated(self, memory):
         with pytest.raises(InvalidInput) as refused:
             memory.conversation("c").load_from_file("é" * 300_000)
         assert len(str(refused.value)) <= MAX_ERROR_CHARS

@@ -1,13 +1,13 @@
 """`AuditEntry`, and the chain over entries that reveals changed, removed or moved entries.
 
 An entry has a digest of a random salt and of every field that never changes. It also has a *link*: the digest of the
-link before and of this digest. So a link covers every entry up to its own, and a link kept elsewhere proves later that
-no entry before it was changed. An erased entry leaves its digest and its link. Its salt is erased too, so that the
-digest reveals nothing, not even whether a guess was right. The chain stays valid.
+previous link and of this digest. So a link covers every entry up to its own. A copy of a link outside of the database
+proves later that no entry before it was changed. An erased entry leaves its digest and its link. Its salt is erased
+too, so that nobody can verify a guess of the content. The chain stays valid.
 
-A chain by itself proves nothing against an attacker who can write to the database and recompute every link from some
-place on. A head kept elsewhere reveals this. Such an attacker can also empty an entry as `erase` does, which no head
-reveals: monitor the number of `erased` entries.
+A chain by itself proves nothing against an attacker who can write to the database and recompute every later link. A
+head stored elsewhere reveals this. Such an attacker can also empty an entry as `erase` does, which no head reveals:
+monitor the number of `erased` entries.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ class AuditEntry:
     """One entry of the audit trail.
 
     Attributes:
-        id: Its id, unique in its namespace.
+        id: The id, unique in its namespace.
         kind: "exchange" for a prompt and its reply, "call" for a captured model call, "todo", "reflection" or
             "reference".
-        prompt: The prompt. For a call, its newest message from the user.
+        prompt: The prompt. For a call, the newest user message.
         reply: The reply.
         created_at: The time of creation. Without a time zone: UTC.
-        conversation_id: Its conversation. Default: None.
-        namespace: Its namespace. Default: the root.
-        junk: The names of the rules that classify it as junk and hide it. Default (): it is shown.
+        conversation_id: The conversation. Default: None.
+        namespace: The namespace. Default: the root.
+        junk: The names of the rules that classify it as junk and hide it. Default: (), a visible entry.
         status: "open" or "done" for a todo. Default: None.
         title: The title of a reference. Default: None.
         model: The name of the model. Default: None.
         error: The error of a failed call. Default: None.
-        input_tokens: Tokens of the prompt. Default None: unknown.
-        output_tokens: Tokens of the reply. Default None: unknown.
-        duration: Seconds that a call took. Default None: unknown.
+        input_tokens: The number of tokens of the prompt. Default: None, unknown.
+        output_tokens: The number of tokens of the reply. Default: None, unknown.
+        duration: The seconds that a call took. Default: None, unknown.
         run_id: The LangChain run of the call. Default: None.
         parent_run_id: The parent of that run. Default: None.
         thread_id: The LangGraph thread of the call. Default: None.
         messages: For a call, the messages that the model received, followed by its answers, each with its `role` and
             `content`. `to_langchain(message)` converts one. Default: ().
-        extra: Further data; anything that `encoding.to_plain` can write. Default: {}.
+        extra: Further data: anything that `encoding.to_plain` can write. Default: {}.
         archived: True if it is stored compressed. Default: False.
 
     Raises:
@@ -92,11 +92,9 @@ class AuditEntry:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise InvalidInput(f"There is no kind of entry {safe_repr(self.kind)}; there are {', '.join(KINDS)}.")
+            raise InvalidInput(f"Unknown kind of entry {safe_repr(self.kind)}. Valid kinds: {', '.join(KINDS)}.")
         if (self.status in STATUSES) != (self.kind == "todo"):
-            raise InvalidInput(
-                f"A todo is 'open' or 'done', and nothing else has a status: not {safe_repr(self.status)}."
-            )
+            raise InvalidInput(f"status must be 'open' or 'done' for a todo, else None, got {safe_repr(self.status)}.")
         if self.created_at.tzinfo is not UTC:
             object.__setattr__(self, "created_at", from_micros(check_time(self.created_at, "created_at")))
 
@@ -117,7 +115,7 @@ class ChainHead(NamedTuple):
     """The end of the chain at some time.
 
     Attributes:
-        sequence: The place of its last entry, counted from 1; 0 for an empty chain.
+        sequence: The number of its last entry, counted from 1; 0 for an empty chain.
         link: The link of that entry, which covers every entry up to it, 32 bytes.
     """
 
@@ -125,7 +123,7 @@ class ChainHead(NamedTuple):
     link: bytes
 
     def __str__(self) -> str:
-        """Return the head as text to keep elsewhere; `ChainHead.of` reads it."""
+        """Return the head as text to keep elsewhere; `ChainHead.parse` reads it."""
         return f"{self.sequence}:{self.link.hex()}"
 
     @classmethod
@@ -144,7 +142,9 @@ class ChainHead(NamedTuple):
         except ValueError:
             head = cls(-1, b"")
         if not colon or head.sequence < 0 or len(head.link) != LINK_BYTES:
-            raise InvalidInput(f"{safe_repr(text)} is no head of an audit trail: a head is '<number>:<64 hex digits>'.")
+            raise InvalidInput(
+                f"Invalid head {safe_repr(text)} of an audit trail. Expected '<number>:<64 hex digits>'."
+            )
         return head
 
 
@@ -157,7 +157,7 @@ class ChainReport:
     """The result of a check of the chain.
 
     Attributes:
-        entries: The number of places that were checked.
+        entries: The number of checked entries, erased ones included.
         erased: The number of erased entries among them.
         problems: The problems, as sentences; empty if the chain is valid.
         head: The end of the chain.
@@ -178,9 +178,9 @@ def entry_digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequ
     """Compute the digest of an entry.
 
     Args:
-        salt: Its salt.
-        fields: Its columns that never change: path, key, kind, conversation, thread, time and mark.
-        body: Its stored body with texts and metadata, uncompressed.
+        salt: The salt.
+        fields: The columns that never change: path, key, kind, conversation, thread, time and mark.
+        body: The stored body with texts and metadata, uncompressed.
         messages: The digest of the body of each message, in order.
     """
     message_bytes = b"".join(messages)

@@ -2,16 +2,16 @@
 
     print(memory.audit.report())
 
-Counts come from the database and cover all entries. Only the texts of the newest `MOST_READ` entries are read, so that
-a report takes seconds whatever the length of the trail. A report is computed on demand, in one transaction, and changes
+The database computes the counts, which cover all entries. Only the texts of the newest `MOST_READ` entries are read, so
+that a report takes seconds for a trail of any length. A report is computed on demand, in one transaction. It changes
 nothing.
 
-**Runaway hours**: hours with more than `TIMES_USUAL` times the entries of the median hour. Hours below a floor of
-`LEAST_IN_HOUR` entries are ignored.
+**Runaway hours**: hours with more than `RUNAWAY_MIN_ENTRIES` entries, and more than `RUNAWAY_FACTOR` times as
+many as the median hour.
 
-**Open todos**: a todo that seems done is listed with a later reply or self-reflection as evidence: one of its sentences
-reports a completion, in words of the todo. The report closes no todo. English only; in other languages todos are listed
-without suggestions.
+**Open todos**: a todo that seems done is listed with evidence. The evidence is a sentence of a later reply or
+self-reflection that reports a completion in words of the todo. The report closes no todo. Evidence is found in English
+texts only. Todos in other languages are listed without evidence.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from langchain_agentmem.search.analysis import STOP_WORDS, extract_terms
 from langchain_agentmem.storage import Transaction, query
 
 MOST_READ = 20_000
-"""The number of newest entries that are read; all entries are counted."""
+"""The maximum number of newest entries whose texts are read; all entries are counted."""
 PAGE = 100
 LARGE_SIZE = 10_000_000
 """Bytes above which an archive is suggested: 10 MB."""
 ARCHIVE_AGE = timedelta(days=30)
-"""The least age of archivable entries, and the period of growth and runaway hours."""
+"""The minimum age of archivable entries, and the period of growth and runaway hours."""
 MOST_CONVERSATIONS, MOST_RUNAWAYS = 20, 10
 MOST_TODOS = 1_000
-"""The most open todos that are listed and compared with later entries; further ones are only counted."""
-LEAST_IN_HOUR, TIMES_USUAL = 200, 10
-"""A runaway hour has more than `LEAST_IN_HOUR` entries, and more than `TIMES_USUAL` times the median hour's."""
+"""The maximum number of open todos that are listed and compared with later entries; all are counted."""
+RUNAWAY_MIN_ENTRIES, RUNAWAY_FACTOR = 200, 10
+"""An hour is a runaway hour if its entries exceed this number, and this multiple of the median hour's entries."""
 
 _COUNT_FIELDS = ("entries", "junk", "archived", "recent", "open_todos", "archivable", "archivable_size")
 _HOUR = 3_600_000_000
@@ -54,7 +54,7 @@ _SECTION_LINES = 5
 _REPLY_CHARS = 10_000
 _QUOTE_CHARS = 160
 _MIN_OVERLAP = 2 / 3
-"""The share of a todo's words that a sentence must have as evidence of its completion."""
+"""The share of a todo's words that a sentence must contain to be evidence of its completion."""
 _SENTENCE = re.compile(r"(?<=[.!?;\n])\s+|\n")
 _REPORTS_DONE, _REPORTS_NOT_DONE = (re.compile(load_pattern(name), re.IGNORECASE) for name in ("done", "not_done"))
 _STOP_TERMS = frozenset(each for word in STOP_WORDS for each in extract_terms(word))
@@ -64,9 +64,9 @@ class RateAnomaly(NamedTuple):
     """An hour with far more entries than usual.
 
     Attributes:
-        hour: When the hour begins, in UTC.
+        hour: The start of the hour, in UTC.
         entries: The number of entries.
-        usual: The entries of the median hour.
+        usual: The number of entries of the median hour.
     """
 
     hour: datetime
@@ -78,9 +78,9 @@ class ConversationSize(NamedTuple):
     """The size of a conversation in exchanges and model calls.
 
     Attributes:
-        conversation_id: Its id.
-        namespace: Its namespace.
-        entries: The number of its entries.
+        conversation_id: The id.
+        namespace: The namespace.
+        entries: The number of entries.
         junk: The number of entries hidden as junk.
         last_at: The creation time of its last entry.
     """
@@ -96,8 +96,8 @@ class OpenTodo(NamedTuple):
     """An open todo, with evidence of its completion if there is any.
 
     Attributes:
-        id: Its id.
-        text: Its text.
+        id: The id.
+        text: The text.
         age: The time since its creation.
         done_by: The id of the latest entry that reports its completion, or None.
         quote: The sentence that reports the completion.
@@ -117,19 +117,20 @@ class AuditHealth(NamedTuple):
         entries: The number of entries, without erased ones.
         junk: The number of entries hidden as junk.
         archived: The number of archived entries.
-        size: Bytes of the entries, and of the messages of model calls; conversations and checkpoints may share these.
+        size: The bytes of the entries and of the messages of model calls. Conversations and checkpoints may share these
+            messages.
         recent: The number of entries of the last 30 days.
-        read: The number of newest entries that were read, for completed todos and changed junk rules.
-        runaway: Hours of the last 30 days with far more entries than usual.
+        read: The number of newest entries that were read to find completed todos and to apply the junk rules.
+        runaway: The hours of the last 30 days with far more entries than usual.
         conversations: The number of conversations.
         largest: The conversations with the most entries.
         open_todos: The number of open todos.
-        todos: The open todos, the oldest first, with evidence of their completion.
+        todos: The open todos, the oldest first, with any evidence of their completion.
         is_large: True if the trail has more than 10 MB, so that old entries should be archived.
-        archivable: The number of entries that are more than 30 days old and not archived.
+        archivable: The number of unarchived entries older than 30 days.
         archivable_size: The bytes of the archivable entries.
-        hidden: The number of entries that each junk rule hides, by its name; several rules may hide one entry.
-        to_hide: The number of read entries that are shown, but junk by the current rules.
+        hidden: The number of entries that each junk rule hides, by rule name. Several rules may hide one entry.
+        to_hide: The number of read entries that are visible, but junk by the current rules.
         to_show: The number of read entries that are hidden, but not junk by the current rules.
     """
 
@@ -159,15 +160,13 @@ def _format_report(report: AuditHealth) -> Iterator[str]:
     hidden = f"{report.junk:,} hidden as junk, {report.archived:,} archived."
     yield f"{format_count(report.entries, 'entries')}, {format_size(report.size)}; {hidden}"
     if report.read < report.entries:
-        yield f"All are counted, and the newest {report.read:,} are read."
+        yield f"The counts cover all entries. Texts were read only from the newest {report.read:,}."
     if report.entries:
         yield f"Last 30 days: {format_count(report.recent, 'entries')}."
     if report.is_large:
-        yield (
-            f"It is large. Archive {format_count(report.archivable, 'entries')} of more than 30 days ago, which take "
-            f"{format_size(report.archivable_size)}."
-        )
-    hours = [f"{each.hour:%Y-%m-%d %H}:00: {each.entries:,}, usual are {each.usual:,.0f}" for each in report.runaway]
+        old = f"{format_count(report.archivable, 'entries')} ({format_size(report.archivable_size)})"
+        yield f"The trail is large. Not archived and older than 30 days: {old}. Call archive() to compress them."
+    hours = [f"{each.hour:%Y-%m-%d %H}:00: {each.entries:,}, usually {each.usual:,.0f}" for each in report.runaway]
     yield from _format_section("Hours with too many entries", hours, len(hours))
     conversations = [
         f"{'/'.join((*each.namespace, each.conversation_id))}: {format_count(each.entries, 'entries')}, "
@@ -177,13 +176,13 @@ def _format_report(report: AuditHealth) -> Iterator[str]:
     yield from _format_section(format_count(report.conversations, "conversations"), conversations, report.conversations)
     todos = [
         f"{each.text} ({each.id}, open for {format_count(each.age.days, 'days')})"
-        + (f"; done, it seems: {each.done_by} says: {each.quote}" if each.done_by else "")
+        + (f"; seems done, see {each.done_by}: {each.quote}" if each.done_by else "")
         for each in report.todos
     ]
     yield from _format_section(format_count(report.open_todos, "open todos"), todos, report.open_todos)
     yield from (f"Junk by {name}: {count:,}, {count / report.entries:.1%}" for name, count in report.hidden.items())
     if report.to_hide or report.to_show:
-        yield f"By the current rules, filter_junk() would hide {report.to_hide:,} more, and show {report.to_show:,}."
+        yield f"With the current rules, filter_junk() would hide {report.to_hide:,} more, and show {report.to_show:,}."
 
 
 def _format_section(title: str, lines: Sequence[str], count: int) -> Iterator[str]:
@@ -199,8 +198,8 @@ def make_report(tx: Transaction, low: str, high: str, *, now: datetime, rules: S
 
     Args:
         tx: The transaction.
-        low: The first path of the namespaces.
-        high: The path after the last.
+        low: The lower end of the range, inclusive.
+        high: The upper end of the range, exclusive.
         now: The current time.
         rules: The junk rules.
     """
@@ -210,21 +209,18 @@ def make_report(tx: Transaction, low: str, high: str, *, now: datetime, rules: S
     [messages] = query.audit_message_sizes(tx, **path_range)
     todos = audit_rows.load_entries(tx, query.audit_open_todos(tx, **path_range, limit=MOST_TODOS))
     todo_terms = [(each, frozenset(extract_terms(_todo_text(each))) - _STOP_TERMS) for each in todos]
-    done: dict[str, tuple[str, str]] = {}
-    read, changed = 0, Counter[bool]()
+    evidence: dict[str, tuple[str, str]] = {}
+    read, to_change = 0, Counter[bool]()
     for entry in _newest_entries(tx, low, high):
         read += 1
         is_junk = bool(junk_reasons(entry.kind, entry.prompt, entry.reply, rules))
-        changed[is_junk] += is_junk != bool(entry.junk)
+        to_change[is_junk] += is_junk != bool(entry.junk)
         for sentence in _completion_sentences(entry):
             words = set(extract_terms(sentence))
-            for todo, todo_words in todo_terms:
-                if (
-                    todo_words
-                    and todo.created_at <= entry.created_at
-                    and len(words & todo_words) >= _MIN_OVERLAP * len(todo_words)
-                ):
-                    done[todo.id] = entry.id, join_lines(sentence, _QUOTE_CHARS)
+            for todo, terms in todo_terms:
+                overlap = len(words & terms) / len(terms) if terms else 0.0
+                if overlap >= _MIN_OVERLAP and todo.created_at <= entry.created_at:
+                    evidence[todo.id] = entry.id, join_lines(sentence, _QUOTE_CHARS)
     hidden: Counter[str] = Counter()
     for each in query.audit_junk_counts(tx, **path_range):
         hidden.update(dict.fromkeys(json.loads(each["junk"]), int(each["entries"])))
@@ -246,14 +242,14 @@ def make_report(tx: Transaction, low: str, high: str, *, now: datetime, rules: S
         todos=tuple(
             OpenTodo(
                 each.id, join_lines(_todo_text(each), _QUOTE_CHARS), max(now - each.created_at, timedelta(0)),
-                *done.get(each.id, (None, "")),
+                *evidence.get(each.id, (None, "")),
             )
             for each in sorted(todos, key=lambda each: each.created_at)
         ),
         is_large=size > LARGE_SIZE,
         hidden=dict(hidden.most_common()),
-        to_hide=changed[True],
-        to_show=changed[False],
+        to_hide=to_change[True],
+        to_show=to_change[False],
     )  # fmt: skip
 
 
@@ -277,19 +273,17 @@ def _completion_sentences(entry: AuditEntry) -> Iterator[str]:
 
 def _is_agent_entry(entry: AuditEntry) -> bool:
     """Return whether an entry is an exchange, or a model call that the memory did not make."""
-    tags = entry.extra.get("tags")  # another database may have sent anything
-    is_own = isinstance(tags, list | tuple) and NO_STREAM in tags
-    return entry.kind == "exchange" or (entry.kind == "call" and not is_own)
+    tags = entry.extra.get("tags")  # an imported entry may contain anything
+    is_memory_call = isinstance(tags, list | tuple) and NO_STREAM in tags
+    return entry.kind == "exchange" or (entry.kind == "call" and not is_memory_call)
 
 
 def _runaway_hours(tx: Transaction, path_range: Mapping[str, str], since: int) -> tuple[RateAnomaly, ...]:
     rows = query.audit_counts_by_hour(tx, **path_range, since=since)
     usual = float(median(row["entries"] for row in rows)) if rows else 0.0
-    limit = max(LEAST_IN_HOUR, TIMES_USUAL * usual)
-    runaways = sorted((row for row in rows if row["entries"] > limit), key=lambda row: -row["entries"])
-    return tuple(
-        RateAnomaly(from_micros(row["hour"] * _HOUR), int(row["entries"]), usual) for row in runaways[:MOST_RUNAWAYS]
-    )
+    limit = max(RUNAWAY_MIN_ENTRIES, RUNAWAY_FACTOR * usual)
+    peaks = sorted((row for row in rows if row["entries"] > limit), key=lambda row: -row["entries"])
+    return tuple(RateAnomaly(from_micros(row["hour"] * _HOUR), row["entries"], usual) for row in peaks[:MOST_RUNAWAYS])
 
 
 def _todo_text(todo: AuditEntry) -> str:

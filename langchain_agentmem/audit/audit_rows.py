@@ -1,10 +1,10 @@
 """Conversion of audit entries to rows, and of rows to entries.
 
-Each model call receives the whole history again. So the messages of a conversation's calls are parts of one shelf
-(`threads/value_store.py`), each once, and a call names ranges of it, usually one. Conversations and checkpoints share
-the bodies of messages, so that a known message is not stored again. Messages are identified by their content and not by
-their ids, since a graph without a checkpointer makes new ids for each call. The id of a message that is read consists
-of the digest of its content and its number.
+Each model call receives the whole history again. So each message of a conversation's calls is one part of a part store
+(`threads/value_store.py`), and a call names ranges of parts, usually one. Conversations and checkpoints share the
+bodies of messages, so that a known message is not stored again. Messages are identified by their content and not by
+their ids, since a graph without a checkpointer makes new ids for each call. The id of a loaded message consists of the
+digest of its content and its number.
 
 An entry stores its prompt and its reply as separate texts, even if a message contains them: lists, the search and the
 junk rules read no messages.
@@ -20,8 +20,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from langchain_agentmem.audit import audit_entry
-from langchain_agentmem.audit.audit_entry import SALT_BYTES, AuditEntry
+from langchain_agentmem.audit.audit_entry import SALT_BYTES, AuditEntry, entry_digest
 from langchain_agentmem.base.clock import from_micros, to_micros
 from langchain_agentmem.base.encoding import from_plain, is_plain, read_column, read_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
@@ -32,10 +31,10 @@ from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads.value_store import Range, delete_unneeded, ranges_of, to_ranges, unpack
 
 VISIBLE, JUNK, REPLACED = range(3)
-"""The values of `hidden`: shown, hidden as junk, or replaced by a newer version."""
+"""The values of `hidden`: visible, hidden as junk, or replaced by a newer version."""
 MARK_BYTES = 16
 MOST_MESSAGES = 1_000_000
-"""A call that names more messages is damaged."""
+"""The maximum number of messages of a call; a row that names more is damaged."""
 PAGE = 500
 
 _JSON_PREFIX = b"{"
@@ -47,8 +46,8 @@ class EntryDraft(NamedTuple):
 
     Attributes:
         entry: The entry.
-        mark: The mark that identifies an existing todo or reference, such as `todo_key(text)` or a title. Default None:
-            no mark.
+        mark: The mark shared by equivalent todos (`todo_key(text)`) or by versions of a reference (the title). Default:
+            None.
         replaced: True if a newer version of it exists. Default: False.
     """
 
@@ -61,8 +60,8 @@ class StoredCall(NamedTuple):
     """The stored messages of a call.
 
     Attributes:
-        store_id: The shelf that holds the messages.
-        recipe: The ranges of its parts, see `value_store`.
+        store_id: The id of the part store with the messages.
+        recipe: The ranges of the parts, see `value_store`.
         digests: The digests of the bodies, in order.
     """
 
@@ -72,7 +71,7 @@ class StoredCall(NamedTuple):
 
 
 def call_mark(entry: AuditEntry) -> bytes:
-    """Return the mark shared by the calls of one conversation or thread, which share a shelf."""
+    """Return the mark of the calls of one conversation or thread, which share a part store."""
     return _hash_mark(entry.conversation_id or entry.thread_id or "")
 
 
@@ -84,12 +83,12 @@ def numbers_of(recipe: bytes) -> list[int]:
     """
     ranges = list(ranges_of(unpack(recipe)))
     if sum(high - low for low, high in ranges) > MOST_MESSAGES:
-        raise ValueError(f"{len(ranges)} ranges of very many messages")
+        raise ValueError(f"{len(ranges)} ranges name more than {MOST_MESSAGES:,} messages")
     return [number for low, high in ranges for number in range(low, high)]
 
 
 def load_digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, bytes]]:
-    """Return the digests of the message bodies of rows, by shelf and number."""
+    """Return the digests of the message bodies of rows, by part store and number."""
     found: dict[int, dict[int, bytes]] = {}
     for store_id, numbers in _numbers_by_store(rows).items():
         found[store_id] = {}
@@ -100,7 +99,7 @@ def load_digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, by
 
 
 def _numbers_by_store(rows: Iterable[Row]) -> dict[int, set[int]]:
-    """Return the message numbers of rows, by shelf. Damaged rows are left out."""
+    """Return the message numbers of rows, by part store. Damaged rows are left out."""
     found: dict[int, set[int]] = {}
     for row in rows:
         if row["store_id"] is not None:
@@ -110,13 +109,13 @@ def _numbers_by_store(rows: Iterable[Row]) -> dict[int, set[int]]:
 
 
 def free_parts(tx: Transaction, path: str, mark: bytes, store_id: int) -> None:
-    """Delete the parts of a shelf that no call needs, and the shelf if no part is left.
+    """Delete the parts of a store that no call needs, and the store if no part is left.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
         mark: The mark of its calls.
-        store_id: The shelf.
+        store_id: The id of the part store.
     """
     needed: set[Range] = set()
     after = 0
@@ -124,7 +123,7 @@ def free_parts(tx: Transaction, path: str, mark: bytes, store_id: int) -> None:
         try:
             needed.update(each for row in rows for each in ranges_of(unpack(row["messages"])))
         except ValueError:
-            return  # the needs of a damaged entry are unknown
+            return  # the parts that a damaged entry needs are unknown
         after = rows[-1]["sequence"]
     delete_unneeded(tx, store_id, needed)
     if not needed:
@@ -140,13 +139,13 @@ def _hash_mark(mark: str) -> bytes:
     return blake2b(mark.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 
-def row_of(path: str, draft: EntryDraft, stored_call: StoredCall | None) -> dict[str, Any]:
+def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, Any]:
     """Make the row of an entry with its digest, without its place in the chain.
 
     Args:
         path: The path of its namespace.
         draft: The entry.
-        stored_call: Its messages, or None.
+        call: The stored messages, or None.
 
     Raises:
         InvalidInput: Its `extra` has a value that cannot be stored.
@@ -166,13 +165,11 @@ def row_of(path: str, draft: EntryDraft, stored_call: StoredCall | None) -> dict
         "status": entry.status,
         "mark": mark_of(draft.mark),
         "archived": int(entry.archived),
-        "store": None if stored_call is None else stored_call.store_id,
-        "messages": None if stored_call is None else stored_call.recipe,
+        "store": None if call is None else call.store_id,
+        "messages": None if call is None else call.recipe,
         "body": compress_body(body) if entry.archived else body,
     }
-    row["digest"] = audit_entry.entry_digest(
-        salt, _fixed_columns(path, row), body, () if stored_call is None else stored_call.digests
-    )
+    row["digest"] = entry_digest(salt, _fixed_columns(path, row), body, () if call is None else call.digests)
     return row
 
 
@@ -181,16 +178,15 @@ def digest_of(row: Row, messages: Mapping[int, bytes]) -> bytes:
 
     Args:
         row: The row.
-        messages: The digests of the parts of its shelf, by number.
+        messages: The digests of the parts of its store, by number.
 
     Raises:
         ValueError: The row is damaged.
         KeyError: One of its messages is missing.
     """
-    message_digests = [] if row["messages"] is None else [messages[number] for number in numbers_of(row["messages"])]
-    return audit_entry.entry_digest(
-        bytes(row["salt"]), _fixed_columns(row["path"], row), decompress_body(row["body"]), message_digests
-    )
+    digests = [] if row["messages"] is None else [messages[number] for number in numbers_of(row["messages"])]
+    body = decompress_body(row["body"])
+    return entry_digest(bytes(row["salt"]), _fixed_columns(row["path"], row), body, digests)
 
 
 def load_entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> list[AuditEntry]:
@@ -209,7 +205,7 @@ def load_entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True)
 
 
 def prompts_and_replies(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
-    """Return prompt and reply of rows, by place in the chain. Damaged rows are left out."""
+    """Return prompt and reply of rows, by number in the chain. Damaged rows are left out."""
     found: dict[int, tuple[str, str]] = {}
     for row in rows:
         with suppress(KeyError, TypeError, ValueError, AgentMemoryError):
@@ -219,7 +215,7 @@ def prompts_and_replies(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
 
 
 def search_texts(rows: Sequence[Row]) -> dict[int, str]:
-    """Return the searchable texts of rows, by place in the chain; empty for damaged rows."""
+    """Return the searchable texts of rows, by number in the chain; empty for damaged rows."""
     pairs = prompts_and_replies(rows)
     return {row["sequence"]: "\n".join(pairs.get(row["sequence"], ())) for row in rows}
 
@@ -266,7 +262,7 @@ def _encode_body(entry: AuditEntry) -> bytes:
 
 
 def _load_messages(tx: Transaction, rows: Iterable[Row]) -> dict[tuple[int, int], Message]:
-    """Load the messages of rows, by shelf and number. Damaged ones are left out."""
+    """Load the messages of rows, by part store and number. Damaged ones are left out."""
     found: dict[tuple[int, int], Message] = {}
     for store_id, numbers in _numbers_by_store(rows).items():
         for row in query.parts_in_ranges(tx, store=store_id, ranges=json.dumps(to_ranges(sorted(numbers)))):

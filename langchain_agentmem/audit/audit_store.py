@@ -1,15 +1,15 @@
 """Statements that write, read, search, verify, archive and erase the entries of the audit trail.
 
-Every entry gets the next place in one chain (`audit_entry`), in the order of the commits: a transaction that adds
-entries locks the end of the chain until it ends. Adding an entry inserts a row and moves the head. Indexing for the
-search takes longer, but little for many entries together, so new entries wait. They *settle* when `INDEX_THRESHOLD`
-entries wait, or before a search that could find them.
+Every entry gets the next number in one chain (`audit_entry`), in the order of the commits: a transaction that adds
+entries locks the end of the chain until it ends. Adding an entry inserts a row and moves the head. Indexing is slower,
+but faster per entry for many entries together, so new entries wait. They are indexed when `INDEX_THRESHOLD` entries
+wait, or before a search that could find them.
 
 Only columns outside of the digest ever change: the junk rules of an entry, the status of a todo, and whether the entry
 is archived. Every function here takes a transaction.
 
-**Reading.** The cost of reading the last entries of a conversation does not depend on the size of the trail: each list
-of entries is a few ranges of an index, one for each kind and visibility, which are merged here.
+**Reading.** The cost of reading the last entries of a conversation does not depend on the size of the trail. Each list
+of entries consists of a few ranges of an index, one for each kind and visibility. This module merges them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
-from langchain_agentmem.audit import audit_entry, audit_rows
-from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry, ChainHead, ChainReport
+from langchain_agentmem.audit import audit_rows
+from langchain_agentmem.audit.audit_entry import EMPTY_CHAIN, KINDS, STATUSES, AuditEntry, ChainHead, ChainReport
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, VISIBLE, EntryDraft
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import encode_body
@@ -60,7 +60,7 @@ def load_last(
     *,
     before: str | None = None,
     messages: bool = True,
-    **entry_filter: Unpack[EntryFilter],
+    **filters: Unpack[EntryFilter],
 ) -> list[AuditEntry]:
     """Return the last entries, from the oldest to the newest.
 
@@ -70,7 +70,7 @@ def load_last(
         n: The number of entries; 0 or less returns none.
         before: The id of an entry: only entries before it. Default: all.
         messages: True loads the messages of model calls. Default: True.
-        **entry_filter: The filter.
+        **filters: The filter.
 
     Raises:
         InvalidInput: No entry has the id `before`.
@@ -81,16 +81,14 @@ def load_last(
     if before is not None:
         found = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([before]))
         if not found:
-            raise InvalidInput(f"There is no entry {safe_repr(before)} in this audit trail.")
+            raise InvalidInput(f"Unknown entry {safe_repr(before)}: this audit trail has no entry with this id.")
         end = found[0]["sequence"]
-    numbers = _find_numbers(
-        tx, path, entry_filter, query.audit_newest, query.audit_conversation_newest, before=end, limit=n
-    )
+    numbers = _find_numbers(tx, path, filters, query.audit_newest, query.audit_conversation_newest, before=end, limit=n)
     return load_by_number(tx, numbers[-n:], messages=messages)
 
 
 def load_page(
-    tx: Transaction, path: str, after: int = 0, *, limit: int = LIST_PAGE, **entry_filter: Unpack[EntryFilter]
+    tx: Transaction, path: str, after: int = 0, *, limit: int = LIST_PAGE, **filters: Unpack[EntryFilter]
 ) -> tuple[list[AuditEntry], int | None]:
     """Return a page of entries, the oldest first, and `after` for the next page, if any.
 
@@ -98,18 +96,17 @@ def load_page(
         tx: The transaction.
         path: The path of the namespace.
         after: The number after which to begin, as returned with the previous page. Default: 0, the beginning.
-        limit: The most entries of a page.
-        **entry_filter: The filter.
+        limit: The maximum number of entries of a page.
+        **filters: The filter.
     """
-    numbers = numbers_after(tx, path, after, limit, entry_filter)
+    numbers = numbers_after(tx, path, after, limit, filters)
     return load_by_number(tx, numbers), numbers[-1] if len(numbers) == limit else None
 
 
-def numbers_after(tx: Transaction, path: str, after: int, limit: int, entry_filter: EntryFilter) -> list[int]:
+def numbers_after(tx: Transaction, path: str, after: int, limit: int, filters: EntryFilter) -> list[int]:
     """Return the numbers of the first entries after a number."""
-    return _find_numbers(
-        tx, path, entry_filter, query.audit_next, query.audit_conversation_next, after=after, limit=limit
-    )[:limit]
+    bounds = {"after": after, "limit": limit}
+    return _find_numbers(tx, path, filters, query.audit_next, query.audit_conversation_next, **bounds)[:limit]
 
 
 def load_by_number(tx: Transaction, numbers: Sequence[int], *, messages: bool = True) -> list[AuditEntry]:
@@ -145,25 +142,21 @@ def load_head(tx: Transaction) -> ChainHead:
 
 
 def _find_numbers(
-    tx: Transaction, path: str, entry_filter: EntryFilter, all_query: Query, conversation_query: Query, **bounds: int
+    tx: Transaction, path: str, filters: EntryFilter, all_query: Query, conversation_query: Query, **bounds: int
 ) -> list[int]:
     """Return the numbers of filtered entries, in order: one query per kind and visibility."""
-    statement, params = all_query, {"path": path, **bounds}
-    if (conversation := entry_filter.get("conversation")) is not None:
-        statement, params = conversation_query, {**params, "conversation": conversation}
-    junk, kinds = entry_filter.get("include_junk", False), entry_filter.get("kinds")
+    find, params = all_query, {"path": path, **bounds}
+    if (conversation := filters.get("conversation")) is not None:
+        find, params = conversation_query, {**params, "conversation": conversation}
+    junk, kinds = filters.get("include_junk", False), filters.get("kinds")
     states = (JUNK,) if junk == ONLY_JUNK else (VISIBLE, JUNK) if junk else (VISIBLE,)
-    found = [
-        statement.lazy(tx, **params, kind=kind, hidden=hidden)
-        for kind in KINDS
-        if kinds is None or kind in kinds
-        for hidden in states
-    ]
-    return sorted(row["sequence"] for each in found for row in each)
+    wanted = [kind for kind in KINDS if kinds is None or kind in kinds]
+    found = [find.lazy(tx, **params, kind=kind, hidden=hidden) for kind in wanted for hidden in states]
+    return sorted(row["sequence"] for rows in found for row in rows)
 
 
 KIND = "audit"
-"""The kind of entries in the search index."""
+"""The kind of the entries' documents in the search index."""
 INDEX_THRESHOLD = 128
 """The number of waiting entries at which they enter the search index."""
 PAGE = 500
@@ -174,7 +167,7 @@ class EntryPage(NamedTuple):
 
     Attributes:
         entries: The number of changed entries.
-        after: The next page begins after this number; None after the last page.
+        after: The number after which the next page begins; None for the last page.
     """
 
     entries: int
@@ -187,10 +180,10 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
     Args:
         tx: The transaction.
         path: The path of the namespace, which is created if needed.
-        drafts: The entries. Their ids must be new, and their namespace that of `path`.
+        drafts: The entries, with new ids and the namespace of `path`.
 
     Returns:
-        Their numbers in the chain.
+        The numbers of the entries in the chain.
 
     Raises:
         InvalidInput: An entry has a value that cannot be stored.
@@ -247,12 +240,12 @@ def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
 
 
 def add_todos(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[AuditEntry]:
-    """Add the todos whose marks no open todo has.
+    """Add todos, except those with the mark of an open todo.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        drafts: The todos, with their marks.
+        drafts: The todos with their marks.
 
     Returns:
         The added todos.
@@ -274,7 +267,7 @@ def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> A
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        drafts: The reference, with its mark.
+        drafts: A list with one reference and its mark.
 
     Returns:
         The current reference: the existing one if its content is the same.
@@ -302,21 +295,18 @@ def apply_rules(
         path: The path of the namespace.
         reasons: Returns the names of the matching rules for a kind, a prompt and a reply.
         after: The number after which to begin.
-        limit: The most entries of a page.
+        limit: The maximum number of entries of a page.
     """
     query.lock_audit_head(tx)
     numbers = numbers_after(tx, path, after, limit, {"include_junk": True})
     found = query.audit_entries(tx, sequences=json.dumps(numbers))
     texts = audit_rows.prompts_and_replies(found)
     changes = []
-    for row in found:
-        if row["sequence"] in texts:
-            names = reasons(row["kind"], *texts[row["sequence"]])
-            junk_json = json.dumps(list(names)) if names else None
-            if junk_json != row["junk"]:
-                changes.append(
-                    (row, row["hidden"] if row["hidden"] == REPLACED else JUNK if names else VISIBLE, junk_json)
-                )
+    for row in (each for each in found if each["sequence"] in texts):
+        names = reasons(row["kind"], *texts[row["sequence"]])
+        junk = json.dumps(list(names)) if names else None
+        if junk != row["junk"]:
+            changes.append((row, REPLACED if row["hidden"] == REPLACED else JUNK if names else VISIBLE, junk))
     _set_visibility(tx, changes)
     return EntryPage(len(changes), numbers[-1] if len(numbers) == limit else None)
 
@@ -327,11 +317,11 @@ def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        todo_id: Its id.
+        todo_id: The id of the todo.
         status: "open" or "done".
 
     Returns:
-        Whether the status changed.
+        True if the status changed.
 
     Raises:
         InvalidInput: No todo has this id.
@@ -339,19 +329,19 @@ def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
     query.lock_audit_head(tx)  # otherwise the update could overwrite a concurrent erasure
     found = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([todo_id]))
     if not found or found[0]["kind"] != "todo":
-        raise InvalidInput(f"There is no todo {safe_repr(todo_id)}. todos() lists them, with their ids.")
+        raise InvalidInput(f"Unknown todo {safe_repr(todo_id)}. todos() lists the todos with their ids.")
     query.audit_set_status(tx, sequence=found[0]["sequence"], status=status)
     return bool(found[0]["status"] != status)
 
 
 def has_unindexed(tx: Transaction) -> bool:
-    """Return whether entries wait to enter the search index."""
+    """Return whether entries wait for the search index."""
     [head] = query.audit_head(tx)
     return bool(head["sequence"] > head["indexed"])
 
 
 def settle(tx: Transaction) -> None:
-    """Put the waiting entries into the search index. Locks the end of the chain."""
+    """Add the waiting entries to the search index. Locks the end of the chain."""
     [head] = query.lock_audit_head(tx)
     _index_range(tx, head["indexed"], head["sequence"])
 
@@ -370,17 +360,17 @@ def series_of(row: Row) -> search_index.DocumentSeries:
     return search_index.DocumentSeries(row["path"], KIND, row["conversation"] or row["thread"] or "")
 
 
-# -- the parts of the above ----------------------------------------------------------------------------------------
+# -- helpers -------------------------------------------------------------------------------------------------------
 
 
 def _open_store(tx: Transaction, namespace: int, mark: bytes) -> StorePosition:
-    """Return the shelf of the calls with a mark; create it for the first call."""
+    """Return the part store of the calls with a mark; create it for the first call."""
     [row] = query.audit_find_store(tx, namespace=namespace, mark=mark) or query.create_store(tx, next_part=LOOSE_START)
     return StorePosition(row["id"], row["sweep_count"])
 
 
 def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
-    """Show only the newest of several references with one mark."""
+    """Keep only the newest of several references with one mark visible."""
     for mark in sorted(mark for mark in marks if mark is not None):
         found = query.audit_entries_of_mark(tx, path=path, kind="reference", mark=mark)
         numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
@@ -394,9 +384,8 @@ def _set_visibility(tx: Transaction, changes: Sequence[tuple[Row, int, str | Non
     """Show or hide entries, and update the search index."""
     if not changes:
         return
-    query.audit_set_junk.run_many(
-        tx, [{"sequence": row["sequence"], "hidden": hidden, "junk": junk} for row, hidden, junk in changes]
-    )
+    values = [{"sequence": row["sequence"], "hidden": hidden, "junk": junk} for row, hidden, junk in changes]
+    query.audit_set_junk.run_many(tx, values)
     remove_from_index(tx, [row for row, hidden, _ in changes if hidden != VISIBLE])
     _index_missing(tx, [row for row, hidden, _ in changes if hidden == VISIBLE])
 
@@ -410,7 +399,7 @@ def _index_range(tx: Transaction, indexed: int, upto: int) -> None:
 
 
 def _index_missing(tx: Transaction, found: Sequence[Row]) -> None:
-    """Put the entries that are missing from the search index into it."""
+    """Add the entries that the search index lacks."""
     missing = [row for row in found if row["document_id"] is None]
     texts = audit_rows.search_texts(missing)
     series: dict[search_index.DocumentSeries, list[Row]] = {}
@@ -420,9 +409,8 @@ def _index_missing(tx: Transaction, found: Sequence[Row]) -> None:
     for each in sorted(series):
         owners = [row["sequence"] for row in series[each]]
         new = [search_index.IndexedDocument(texts[row["sequence"]], row["created_at"]) for row in series[each]]
-        placed = search_index.reserve_places(tx, each, new)._replace(
-            has_vectors=False, waiting_count=0
-        )  # entries get no vectors
+        # Entries get no vectors.
+        placed = search_index.reserve_places(tx, each, new)._replace(has_vectors=False, waiting_count=0)
         search_index.write(tx, placed, owners, waits=False)
         pairs = zip(owners, placed.numbers, strict=True)
         documents += [{"sequence": owner, "document": number} for owner, number in pairs]
@@ -439,7 +427,7 @@ def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0
         high: The path after the last.
         before: Entries created before this time, in microseconds since 1970.
         after: The number after which to begin.
-        limit: The most entries of a page.
+        limit: The maximum number of entries of a page.
     """
     query.lock_audit_head(tx)
     found = query.audit_to_archive(tx, low=low, high=high, before=before, after=after, limit=limit)
@@ -450,25 +438,23 @@ def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0
 
 
 def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
-    """Erase entries. The chain keeps a stub of each, which reveals nothing of its content.
+    """Erase entries. The digest and the link of each entry remain and reveal no content.
 
     Args:
         tx: The transaction.
         low: The first path of the namespaces.
         high: The path after the last.
-        name: Only entries of the conversation or thread with this name. Default: all.
+        name: The conversation or thread of the entries. Default: all entries.
 
     Returns:
         The number of erased entries.
     """
     query.lock_audit_head(tx)
-    statement, params = (
-        (query.audit_page_within, {}) if name is None else (query.audit_page_of_conversation, {"name": name})
-    )
+    find, params = (query.audit_page_within, {}) if name is None else (query.audit_page_of_conversation, {"name": name})
     erased = 0
     stores: set[tuple[str, bytes, int]] = set()
     series: set[search_index.DocumentSeries] = set()
-    while found := statement(tx, low=low, high=high, **params, limit=PAGE):
+    while found := find(tx, low=low, high=high, **params, limit=PAGE):
         remove_from_index(tx, found)
         query.audit_erase.run_many(tx, [{"sequence": row["sequence"]} for row in found])
         erased += len(found)
@@ -484,7 +470,7 @@ def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
     return erased
 
 
-# -- searched and verified -----------------------------------------------------------------------------------------
+# -- search and verification ---------------------------------------------------------------------------------------
 
 
 def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -492,7 +478,7 @@ def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, .
 
     Args:
         tx: The transaction.
-        owners: Their numbers in the chain.
+        owners: The numbers of the entries in the chain.
     """
     found = query.audit_entries(tx, sequences=json.dumps(list(owners)))
     texts_by_number = audit_rows.search_texts(found)
@@ -504,9 +490,9 @@ def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, view: ob
 
     Args:
         tx: The transaction.
-        hits: The entries found by a search. Entries hidden or erased meanwhile are left out.
-        now: Not used, since entries do not expire.
-        view: Not used, since entries are visible from everywhere.
+        hits: The hits of a search. Entries hidden or erased meanwhile are left out.
+        now: Unused, since entries do not expire.
+        view: Unused, since every thread sees the entries.
     """
     del now, view
     found = query.audit_entries(tx, sequences=json.dumps([hit.owner for hit in hits]))
@@ -517,30 +503,30 @@ def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, view: ob
 
 
 CHAIN_PAGE, MESSAGE_PAGE = 100, 200
-"""The places of the chain, and the messages, that are checked in one query."""
+"""The numbers of entries and of messages that one query reads for the check."""
 MOST_PROBLEMS = 100
-"""The most problems that a check lists; further ones are only counted."""
+"""The maximum number of problems that a check lists; further ones are only counted."""
 _CHAIN_COLUMNS = ("sequence", "link", "digest", "path")
 """The columns that an erased entry keeps; the path comes from its namespace."""
 
 
 def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
-    """Check the whole chain: that each entry is unchanged and in its place.
+    """Check that each entry of the chain is unchanged and in its place.
 
     Args:
         tx: The transaction.
-        since: A head kept elsewhere. It proves that nothing up to this head changed except by erasure, even if an
-            attacker recomputed the chain.
+        since: A head stored elsewhere. It proves that nothing up to this head changed except by erasure, even if an
+            attacker recomputed the chain. Default: None.
     """
     head_rows = query.audit_head(tx)
     end = ChainHead(int(head_rows[0]["sequence"]), bytes(head_rows[0]["link"])) if head_rows else None
-    since = since or audit_entry.EMPTY_CHAIN
-    since_link = audit_entry.EMPTY_CHAIN.link if since == audit_entry.EMPTY_CHAIN else None
+    since = since or EMPTY_CHAIN
+    since_link = EMPTY_CHAIN.link if since == EMPTY_CHAIN else None
     found: list[str] = []
-    position, entries, erased, stores = audit_entry.EMPTY_CHAIN, 0, 0, set[int]()
+    position, entries, erased, stores = EMPTY_CHAIN, 0, 0, set[int]()
     while rows := query.audit_chain(tx, after=position.sequence, limit=CHAIN_PAGE):
-        if rows[-1]["sequence"] <= position.sequence:  # an index that is damaged leads back
-            found.append(f"the audit trail cannot be followed beyond its number {position.sequence}")
+        if rows[-1]["sequence"] <= position.sequence:  # in a damaged index
+            found.append(f"the audit trail cannot be read beyond number {position.sequence}")
             break
         digests = audit_rows.load_digests(tx, rows)
         for row in rows:
@@ -553,12 +539,10 @@ def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
     for store_id in sorted(stores):
         found += _message_problems(tx, store_id)
     if end != position:
-        stored_end = "nothing" if end is None else f"number {end.sequence}"
-        found.append(
-            f"of the end of the chain {stored_end} is noted, which does not fit its last entry, {position.sequence}"
-        )
+        stored_end = "none" if end is None else f"number {end.sequence}"
+        found.append(f"the stored head ({stored_end}) does not match the last entry (number {position.sequence})")
     if since_link != since.link:
-        found.append(f"what the chain holds up to number {since.sequence} is not what it was when the head was taken")
+        found.append(f"the chain up to number {since.sequence} has changed since the given head was read")
     if (more := len(found) - MOST_PROBLEMS) > 0:
         found[MOST_PROBLEMS:] = [f"there are {more} more problems"]
     return ChainReport(entries=entries, erased=erased, problems=tuple(found), head=end or position)
@@ -578,7 +562,7 @@ def find_problems(tx: Transaction) -> list[str]:
 
 
 def _entry_problems(row: Row, before: ChainHead, messages: Mapping[int, bytes]) -> Iterator[str]:
-    """Yield the problems of a place of the chain, given the place before it."""
+    """Yield the problems of an entry of the chain, given the link before it."""
     label = f"number {row['sequence']} of the audit trail"
     if row["kind"] is not None and row["key"] is not None:
         label = f"the entry {safe_repr(row['key'])} (number {row['sequence']})"
@@ -586,7 +570,7 @@ def _entry_problems(row: Row, before: ChainHead, messages: Mapping[int, bytes]) 
     if row["sequence"] != before.sequence + 1:
         yield f"numbers {before.sequence + 1} to {row['sequence'] - 1} of the audit trail are missing"
     elif queries.next_link(before.link, digest) != bytes(row["link"]):
-        yield f"{label} does not follow from what stands before it in the chain"
+        yield f"{label} does not follow from the entry before it in the chain"
     if row["kind"] is None:
         if remaining := [name for name in row.keys() if name not in _CHAIN_COLUMNS and row[name] is not None]:  # noqa: SIM118
             yield f"{label} was erased, but still has {', '.join(remaining)}"
@@ -596,9 +580,9 @@ def _entry_problems(row: Row, before: ChainHead, messages: Mapping[int, bytes]) 
     except (KeyError, TypeError, ValueError):
         is_intact = False
     if not is_intact:
-        yield f"{label} is not what was stored"
+        yield f"{label} is damaged (checksum mismatch)"
     elif columns := _invalid_columns(row):
-        yield f"{label} is marked as no entry can be: {', '.join(columns)}"
+        yield f"{label} has impossible values: {', '.join(columns)}"
 
 
 def _invalid_columns(row: Row) -> list[str]:
@@ -607,7 +591,7 @@ def _invalid_columns(row: Row) -> list[str]:
     is_valid = {
         "hidden": hidden in (VISIBLE, JUNK, REPLACED),
         "junk": hidden == REPLACED or (junk is not None) == (hidden == JUNK),
-        "status": (row["status"] in audit_entry.STATUSES) if row["kind"] == "todo" else row["status"] is None,
+        "status": (row["status"] in STATUSES) if row["kind"] == "todo" else row["status"] is None,
         "archived": row["archived"] in (0, 1),
         "store_id": (row["store_id"] is None) == (row["messages"] is None),
     }
@@ -615,17 +599,17 @@ def _invalid_columns(row: Row) -> list[str]:
 
 
 def _message_problems(tx: Transaction, store_id: int) -> list[str]:
-    """Return the problems of the messages of model calls on a shelf."""
+    """Return the problems of the messages of model calls in a part store."""
     found: list[str] = []
     after = -1
     while page := query.parts_after(tx, store=store_id, after=after, limit=MESSAGE_PAGE):
         found += [
-            f"message {row['number']} of shelf {store_id} in the audit trail is not what was stored"
+            f"message {row['number']} of part store {store_id} in the audit trail is damaged (checksum mismatch)"
             for row in page
             if row["body"] is None or queries.digest(bytes(row["body"])) != bytes(row["hash"])
         ]
-        if page[-1]["number"] <= after:  # an index that is damaged leads back
-            return [*found, f"the messages of shelf {store_id} cannot be followed beyond number {after}"]
+        if page[-1]["number"] <= after:  # in a damaged index
+            return [*found, f"the messages of part store {store_id} cannot be read beyond number {after}"]
         after = page[-1]["number"]
     return found
 

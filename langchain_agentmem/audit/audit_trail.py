@@ -5,9 +5,9 @@
     graph.invoke(state, {"callbacks": [trail.handler()]})      # every model call of a run
     print(trail.last(5, conversation_id="monday"), trail.todos(), trail.verify().ok)
 
-Junk is never deleted: rules hide junk entries, and an entry lists the names of its rules. Every entry is a link of a
-chain, so that verification finds changed or missing entries. `erase` removes the content of an entry, and the chain
-stays valid.
+Junk is never deleted: rules hide junk entries, and an entry lists the names of the rules that match. Every entry is a
+link of a chain, so that verification finds changed or missing entries. `erase` removes the content of entries, and the
+chain stays valid.
 
 A complete example:
 
@@ -30,7 +30,7 @@ A complete example:
         print(trail.search("orchard")[0].value.reply)
         assert trail.verify().ok
 
-`verify(since=head)` proves that nothing changed, except by erasure, up to a head that you keep elsewhere. Junk rules
+`verify(since=head)` proves that nothing changed, except by erasure, up to a head that you store elsewhere. Junk rules
 are data: `trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^ping$", field="prompt")]`, from
 `langchain_agentmem.audit.junk_rules`.
 """
@@ -92,8 +92,8 @@ _NO_LIMIT = 2**31
 class AuditTrail:
     """The record of every prompt and reply of a namespace.
 
-    Methods that wait have async versions, whose names begin with `a`. Texts are stored whole, whatever their length.
-    None becomes an empty text. Bytes are decoded as UTF-8, with U+FFFD for invalid bytes. Other types are an error. The
+    Methods that wait have async versions, whose names begin with `a`. Texts of any length are stored whole. None is
+    stored as an empty text. Bytes are decoded as UTF-8, with U+FFFD for invalid bytes. Other types are an error. The
     content of an entry never changes, but a reference can have a newer version, and a todo can be done.
 
     Args:
@@ -138,7 +138,7 @@ class AuditTrail:
             conversation_id: The conversation. Default: None.
 
         Returns:
-            The entry. It is hidden if its `junk` names any rules.
+            The entry. It is hidden if its `junk` names a rule.
 
         Raises:
             InvalidInput: An argument is invalid.
@@ -148,10 +148,12 @@ class AuditTrail:
     aadd = awaited(add, writes=True)
 
     def add_self_reflection(self, summary: str | None) -> AuditEntry:
-        """Add an agent's reflection on its own work. A reflection of a few characters is junk.
+        """Add an agent's reflection on its own work.
+
+        A reflection of at most 20 characters is junk.
 
         Args:
-            summary: The work of the agent, and its lessons.
+            summary: The completed work of the agent, and its lessons.
         """
         return self._add("reflection", f"{REFLECTION_MARK} Agent status report", summary, SELF_REFLECTION)
 
@@ -166,7 +168,7 @@ class AuditTrail:
         Returns:
             The new todos. A todo that is already open is not added again.
         """
-        content = entry_text(text, "What is to be done")
+        content = entry_text(text, "A request")
 
         def add() -> list[AuditEntry]:
             drafts = [
@@ -215,13 +217,13 @@ class AuditTrail:
         `graph.invoke(state, {"callbacks": [memory.audit.handler()]})`
 
         Args:
-            redact: True removes secrets before writing, see `memory.secrets`; or a function from a text to one without
-                secrets. If the removal fails, the entry contains no texts. Default: False.
+            redact: True to remove secrets before writing, see `memory.secrets`; or a function from a text to one
+                without secrets. If the removal fails, the entry contains no texts. Default: False.
 
         Raises:
             InvalidInput: `redact` is neither a bool nor a function.
         """
-        from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - it loads LangChain
+        from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - imports LangChain
 
         database = self._database
         handler = AuditHandler(
@@ -253,27 +255,20 @@ class AuditTrail:
             n: The number of entries. 0 returns none. Default: 5.
             conversation_id: Only entries of this conversation. Default: entries with any or no conversation.
             kinds: Only these kinds: "exchange", "call", "todo", "reflection", "reference". Default: all.
-            include_junk: True includes hidden entries, with the rules in `junk`; "only" excludes the others. Default:
-                False.
+            include_junk: True to include hidden entries; "only" to exclude all others. Default: False.
             before: The id of an entry: only entries before it. Default: all.
-            messages: True loads the messages of model calls; False loads only prompt and reply. Default: True.
+            messages: True to load the messages of model calls; False for only prompt and reply. Default: True.
 
         Raises:
             InvalidInput: An argument is invalid.
         """
         check_integer("n", n)
         check_flag("messages", messages)
-        entry_filter = _parse_filter(conversation_id, kinds, include_junk)
+        filters = _parse_filter(conversation_id, kinds, include_junk)
         before_id = None if before is None else check_id(before, "trail entry")
         inputs = self._step_inputs(n=n, conversation_id=conversation_id, kinds=kinds, before=before_id)
-        find = partial(
-            audit_store.load_last,
-            path=self._path(),
-            n=min(n, _NO_LIMIT),
-            before=before_id,
-            messages=messages,
-            **entry_filter,
-        )
+        n, path = min(n, _NO_LIMIT), self._path()
+        find = partial(audit_store.load_last, path=path, n=n, before=before_id, messages=messages, **filters)
         return self._database.read("audit.last", find, inputs)
 
     alast = awaited(last)
@@ -289,13 +284,16 @@ class AuditTrail:
     def entries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> Iterator[AuditEntry]:
-        """Iterate over all entries, the oldest first, page by page; arguments as for `last`."""
+        """Iterate over all entries, the oldest first, page by page.
+
+        The arguments are those of `last`.
+        """
         return chain.from_iterable(self._pages(self._path(), _parse_filter(conversation_id, kinds, include_junk)))
 
     def aentries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> AsyncIterator[AuditEntry]:
-        """Async version of `entries`."""
+        """Run `entries` asynchronously."""
         pages = self._pages(self._path(), _parse_filter(conversation_id, kinds, include_junk))
         return (entry async for page in iterate_in_worker(pages) for entry in page)
 
@@ -304,7 +302,7 @@ class AuditTrail:
 
         Args:
             query: Any text.
-            limit: The most results. Default: 10.
+            limit: The maximum number of results. Default: 10.
             conversation_id: Only entries of this conversation. Default: all.
         """
         conversations = None if conversation_id is None else (check_id(conversation_id, "conversation"),)
@@ -312,9 +310,9 @@ class AuditTrail:
         check_integer("limit", limit)
         text = entry_text(query, "A query")
         self._database.limits.check("query_chars", len(text), "The query")
-        analyzed, most = analyze_query(text, self._database.now()), min(limit, _NO_LIMIT)
+        analyzed, limit = analyze_query(text, self._database.now()), min(limit, _NO_LIMIT)
         inputs = self._step_inputs(conversation_id=conversation_id)
-        return Search(analyzed, search_filter, most, name="audit.search", inputs=inputs).find(self._database)
+        return Search(analyzed, search_filter, limit, name="audit.search", inputs=inputs).find(self._database)
 
     asearch = awaited(search)
 
@@ -348,7 +346,7 @@ class AuditTrail:
 
     areopen = awaited(reopen, writes=True)
 
-    # -- care ---------------------------------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------------------------
 
     def filter_junk(self) -> int:
         """Apply the current rules to every entry. New entries are checked when they are added.
@@ -378,7 +376,7 @@ class AuditTrail:
     aarchive = awaited(archive, writes=True)
 
     def head(self) -> ChainHead:
-        """Return the end of the database's chain. Keep it elsewhere, for `verify(since=…)`."""
+        """Return the end of the database's chain. Store it elsewhere, for `verify(since=…)`."""
         return self._database.read("audit.head", audit_store.load_head)
 
     ahead = awaited(head)
@@ -387,8 +385,9 @@ class AuditTrail:
         """Check the chain of the whole database for changed or removed entries.
 
         Args:
-            since: A head kept elsewhere, or its text. It proves that nothing up to this head changed except by erasure,
-                even if an attacker recomputed the chain. Compare `erased` of the report with the expected number.
+            since: A head stored elsewhere, or its text. It proves that nothing up to this head changed except by
+                erasure, even if an attacker recomputed the chain. Compare `erased` of the report with the expected
+                number. Default: None.
         """
         since_head = since if since is None or isinstance(since, ChainHead) else ChainHead.parse(since)
         check = partial(audit_store.verify, since=since_head)
@@ -419,8 +418,8 @@ class AuditTrail:
     def import_document(self, path: str | os.PathLike[str]) -> LegacyImport:
         """Import an `agent_memory.json` of the original audit memory, in one transaction.
 
-        From a damaged file the readable entries are imported, and a copy of the file is stored next to it. Existing
-        entries stay; importing the same file twice adds nothing.
+        If the file is damaged, its readable entries are imported, and a copy of the file is stored next to it.
+        Existing entries stay; importing the same file twice adds nothing.
 
         Args:
             path: The file.
@@ -445,7 +444,7 @@ class AuditTrail:
         """Export all entries, hidden ones included, as an `agent_memory.json`.
 
         Model calls are exported with prompt and reply only. The format has no ids: an import into the same trail adds
-        new entries. `memory.export` keeps everything.
+        new entries. `memory.export` exports everything.
 
         Args:
             path: The file to write. An existing file is replaced when the new one is complete.
@@ -458,14 +457,12 @@ class AuditTrail:
 
     aexport_document = awaited(export_document)
 
-    # -- plumbing -----------------------------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------------------------
 
-    def _pages(
-        self, path: str, entry_filter: EntryFilter, step: str | None = "audit.entries"
-    ) -> Iterator[list[AuditEntry]]:
+    def _pages(self, path: str, filters: EntryFilter, step: str | None = "audit.entries") -> Iterator[list[AuditEntry]]:
         after: int | None = 0
         while after is not None:
-            read = partial(audit_store.load_page, path=path, after=after, **entry_filter)
+            read = partial(audit_store.load_page, path=path, after=after, **filters)
             entries, after = self._database.read(step, read, self._step_inputs(), lambda page: format_result(page[0]))
             yield entries
 
@@ -533,18 +530,18 @@ class AuditTrail:
         path = path_of(entry.namespace)
         return self._database.write(f"audit.{verb}", lambda tx: add(tx, path, drafts), partial(_entry_inputs, entry))
 
-    def _step_inputs(self, **arguments: Any) -> Thunk:
-        """Return the inputs of a traced step: the namespace and the given arguments."""
+    def _step_inputs(self, **values: Any) -> Thunk:
+        """Return the inputs of a traced step: the namespace and the given values."""
         return lambda: summarize_value(
-            drop_none({"namespace": self._database.scopes.resolve(self._namespace), **arguments})
+            drop_none({"namespace": self._database.scopes.resolve(self._namespace), **values})
         )
 
     def _put_reference(self, source: Any, title: Any, conversation: str | None) -> AuditEntry:
         if title is not None and (not isinstance(title, str) or not title.strip()):
-            raise InvalidInput(f"The title of a reference is a text, not {safe_repr(title)}.")
+            raise InvalidInput(f"title must be a non-empty text, got {safe_repr(title)}.")
         text, name = _read_reference(source)
         if (final_title := title or name) is None:
-            raise InvalidInput("A reference that is no file needs a title: add_reference(text, title=…).")
+            raise InvalidInput("A reference given as text needs a title: add_reference(text, title=…).")
         prompt = f"{REFERENCE_MARK} {final_title}"
         draft = self._make_draft("reference", prompt, text, conversation, mark=final_title, title=final_title)
         return self._write("add_reference", audit_store.put_reference, [draft])
@@ -559,8 +556,8 @@ def entry_text(value: Any, label: str) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     if not isinstance(value, str):
-        raise InvalidInput(f"{label} is text, not {type(value).__name__}.")
-    return str.__str__(value)  # such as the text of a LangChain message, a subclass of str
+        raise InvalidInput(f"{label} must be text, got {type(value).__name__}.")
+    return str.__str__(value)  # a subclass of str, such as the text of a LangChain message
 
 
 def _read_reference(source: Any) -> tuple[str, str | None]:

@@ -1,14 +1,14 @@
 r"""Rules that classify audit entries as junk, and the detection of todos in a text.
 
-Junk is hidden with the names of its rules, and never destroyed. Whether a short text is junk depends on the other side:
-"ok" is an answer to a question, and noise after "I see". So a rule may have a second pattern for the other side, which
-keeps the entry. And a todo, which never has a reply, is not junk because of that.
+Junk is hidden with the names of its rules, and never deleted. A short text can be junk or not, depending on the other
+side of the entry: "ok" is an answer to a question, and noise after "I see". So a rule may have a second pattern for the
+other side; an entry with a match stays visible. A todo never has a reply, which does not make it junk.
 
     JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")
 
 Each sentence that asks for something is a todo. Keywords match as whole words, and only in requests: "Fix the build",
-"we should add a test", "the page needs a title". A report ("I added a test") or a question ("What should I eat?") is no
-todo; a request in the form of a question ("Can you fix it?") is one. The words are in `words.yaml`.
+"we should add a test", "the page needs a title". A report ("I added a test") or a question ("What should I eat?") is
+not a todo. A request in the form of a question ("Can you fix it?") is one. The words are in `words.yaml`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ class JunkRule(Options):
     """A rule that classifies entries as junk by their texts.
 
     Attributes:
-        name: The name of the rule, which is the reason in `junk`.
+        name: The name of the rule, which `junk` lists as the reason.
         pattern: A regular expression, case-insensitive. In a text of more than 4,000 characters it is applied only to
             the first and the last 2,000, joined by a line "(more)".
         field: The text to search: "prompt", "reply", "both" or "either". Default: "reply".
         kinds: The kinds of entries that the rule applies to. Default: exchanges and calls, so that a rule about empty
             replies does not hide every todo.
-        unless: A regular expression, or None. An entry with a match stays. It is applied to the other side: the prompt
-            for a rule about replies, and vice versa; both sides for "both" and "either". Default: None.
+        unless: A regular expression, or None. An entry with a match is not junk. The expression is applied to the other
+            side: the prompt for a rule about replies, and vice versa; both sides for "both" and "either". Default:
+            None.
 
     Raises:
         InvalidInput: A pattern is not a regular expression, or another value is invalid.
@@ -58,7 +59,7 @@ class JunkRule(Options):
         try:
             _compile(value or "")
         except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"{safe_repr(value)} is no regular expression: {error}.") from error
+            raise ValueError(f"Invalid regular expression {safe_repr(value)}: {error}.") from error
         return value
 
     def hides(self, kind: Kind, prompt: str, reply: str) -> bool:
@@ -66,8 +67,8 @@ class JunkRule(Options):
 
         Args:
             kind: The kind of the entry.
-            prompt: Its prompt.
-            reply: Its reply.
+            prompt: The prompt.
+            reply: The reply.
         """
         if kind not in self.kinds:
             return False
@@ -89,20 +90,20 @@ def junk_reasons(
 
     Args:
         kind: The kind of the entry.
-        prompt: Its prompt; None is treated as empty.
-        reply: Its reply; None is treated as empty.
+        prompt: The prompt; None is treated as empty.
+        reply: The reply; None is treated as empty.
         rules: The rules. Default: `RULES`.
 
     Returns:
         The names of the matching rules, each once, in the order of the rules; () if the entry is not junk.
     """
-    short_prompt, short_reply = _shorten(prompt or ""), _shorten(reply or "")
-    found = (rule.name for rule in (RULES if rules is None else rules) if rule.hides(kind, short_prompt, short_reply))
-    return tuple(dict.fromkeys(found))
+    sides = _shorten(prompt or ""), _shorten(reply or "")
+    names = (rule.name for rule in (RULES if rules is None else rules) if rule.hides(kind, *sides))
+    return tuple(dict.fromkeys(names))
 
 
 def _shorten(text: str) -> str:
-    """Shorten a long text for fast matching of the rules; a long blank text to a space."""
+    """Shorten a long text for fast matching; a long blank text becomes a space."""
     if len(text) <= 2 * _EDGE_CHARS:
         return text
     return " " if _ALL_BLANK.match(text) else f"{text[:_EDGE_CHARS]}\n(more)\n{text[-_EDGE_CHARS:]}"
@@ -120,7 +121,7 @@ def load_pattern(name: str) -> str:
 
 
 def _only(text: str, most: int = 8) -> str:
-    """Build a pattern for texts of 1 to `most` matches only, with marks and emoji around them."""
+    """Build a pattern for texts of 1 to `most` matches, with only marks and emoji around them."""
     return rf"\A[\W_]*+(?:{text}[\W_]*+){{1,{most}}}\Z"
 
 
@@ -160,29 +161,27 @@ RULES: tuple[JunkRule, ...] = (
     JunkRule(name="no words", pattern=r"\A\s*[.!?…-][\s.!?…-]*\Z", kinds=("exchange",)),
     JunkRule(name="no words", pattern=r"\A[\W_]+\Z", kinds=("exchange",), unless=_REQUEST),
 )
-"""Rules for empty prompts and replies, small talk, reflections of at most 20 characters, tests and debugging."""
+"""The default rules: empty prompts and replies, small talk, reflections of at most 20 characters, and tests."""
 
 
 # -- todos -----------------------------------------------------------------------------------------------------------
 
 MAX_TODO_CHARS = 500
-"""The most characters of a todo."""
+"""The maximum number of characters of a todo."""
 
 _CODE_BLOCK = re.compile(r"^[ \t>]{0,12}(`{3,}|~{3,})(?s:.*?)(?:^[ \t>]{0,12}\1|\Z)", re.MULTILINE)
 _LINE = re.compile(r"[\r\n\v\f\u0085\u2028\u2029]+")
 _LIST_MARK = re.compile(r"[\s>]{0,40}(?:[-*+\u2022#]{1,6}|\(?\d{1,3}[.):])?\s+(?:\[ ?\]\s+)?(?:\[?TODO\b[\]:]*\s*)?")
 _CHECKED_BOX = re.compile(r"\[[xX\u2713\u2714]\]")
-_SENTENCE_END = re.compile(
-    r"(?<=[.!?\u2026])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)\s+|(?<=[\u3002\uff01\uff1f])"
-)
+_BREAK = re.compile(r"(?<=[.!?\u2026])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)\s+|(?<=[\u3002\uff01\uff1f])")
+"""The end of a sentence."""
 _QUOTATION = re.compile(r"`[^`]{0,300}+`|(?<!\w)\"[^\"]{0,300}+\"|\u201c[^\u201d]{0,300}+\u201d")
 
 
 _VERB, _GERUND = load_pattern("verb"), load_pattern("doing")
 _IMPERATIVE = _compile(rf"{load_pattern('starts')}{_VERB}(?!\s+(?:\d|\w+s are\b))")
-_POLITE_REQUEST = _compile(
-    f"{load_pattern('begs')}{_VERB}|{load_pattern('begs_doing')}{_GERUND}|{_GERUND}.{{0,200}}\\bwould be\\b"
-)
+_BEGS, _BEGS_GERUND = load_pattern("begs"), load_pattern("begs_doing")
+_POLITE_REQUEST = _compile(f"{_BEGS}{_VERB}|{_BEGS_GERUND}{_GERUND}|{_GERUND}.{{0,200}}\\bwould be\\b")
 _WISH, _NO_WISH = _compile(load_pattern("wants")), _compile(load_pattern("wants_nothing"))
 _QUESTION = _compile(load_pattern("question"))
 
@@ -210,7 +209,7 @@ def todo_key(text: str) -> str:
         text: A todo.
 
     Returns:
-        The text with letter case and spaces normalized, and without the marks at its end.
+        The text with letter case and spaces normalized, without punctuation at its end.
     """
     plain = " ".join(unicodedata.normalize("NFC", text).casefold().split())
     return plain.rstrip(" .!?\u2026,;:\u3002\uff01\uff1f")
@@ -220,7 +219,7 @@ def _split_sentences(text: str) -> Iterator[str]:
     for line in _LINE.split(_CODE_BLOCK.sub("\n", text)):
         rest = _LIST_MARK.sub("", f" {line}", count=1)
         if not _CHECKED_BOX.match(rest):
-            for sentence in _SENTENCE_END.split(rest):
+            for sentence in _BREAK.split(rest):
                 if plain := " ".join(sentence[: 2 * MAX_TODO_CHARS].split()).strip("*_ "):
                     yield plain if len(plain) <= MAX_TODO_CHARS else plain[:MAX_TODO_CHARS].rsplit(" ", 1)[0]
 

@@ -1,7 +1,7 @@
-"""Reading and writing of `agent_memory.json`, the format of the original audit memory, whole or damaged.
+"""Reading and writing of `agent_memory.json`, the format of the original audit memory.
 
-A damaged file is read entry by entry. Unreadable parts are reported with their places. Nothing is invented: an
-incomplete entry at the end of the file is left out.
+A damaged file is read entry by entry. Unreadable parts are reported with their positions. An incomplete entry at the
+end of the file is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MARKS: Mapping[Kind, tuple[str, str]] = {
     "reflection": ("[SELF-REFLECTION]", "self-reflection"),
     "reference": ("[REFERENCE]", "best-practices"),
 }
-"""The marks of the kinds of entries in the document: the prefix of the prompt, and the conversation."""
+"""The marks of each kind of entry in the document: the prefix of the prompt, and the conversation."""
 
 _OBJECT = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')
 _HISTORY = re.compile(r'"history"\s*:\s*\[')
@@ -48,8 +48,8 @@ class DocumentEntry(NamedTuple):
         prompt: The unchanged prompt, with its mark.
         reply: The unchanged reply.
         timestamp: The time of writing, in UTC; None if it is unreadable.
-        conversation_id: Its conversation, or None.
-        extra: All other fields, and a timestamp that is not a time.
+        conversation_id: The conversation, or None.
+        extra: All other fields, and an invalid timestamp.
     """
 
     prompt: str
@@ -72,7 +72,7 @@ class ParsedDocument(NamedTuple):
 
     Attributes:
         entries: The entries, in the order of the document.
-        lost: The unreadable parts with their places, a sentence each.
+        lost: The unreadable parts with their positions, one sentence each.
         damaged: True if a part is unreadable, or the file is not valid JSON.
     """
 
@@ -82,10 +82,10 @@ class ParsedDocument(NamedTuple):
 
 
 def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
-    """Read a document, however damaged it is.
+    """Read a document, even a damaged one.
 
-    It may also be a bare list of entries, one entry a line, or several documents one after the other; in UTF-8, UTF-16
-    or UTF-32.
+    The file may also contain a list of entries, one entry per line, or several documents in a row. The encoding may be
+    UTF-8, UTF-16 or UTF-32.
 
     Args:
         path: The file. It is not modified.
@@ -99,7 +99,7 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
     except OSError as error:
         raise InvalidInput(f"{safe_repr(str(source))} cannot be read: {error}.") from error
     if is_database(source):
-        raise InvalidInput(f"{safe_repr(str(source))} is a database, and no agent_memory.json.")
+        raise InvalidInput(f"{safe_repr(str(source))} is a database, not an agent_memory.json file.")
     text = data.decode(encoding := json.detect_encoding(data), "replace")
     lost: list[str] = []
     try:
@@ -109,7 +109,7 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
         values, damaged = _scan_objects(text, lost), True
         # Several documents in a row are not valid JSON, but complete.
         if not lost and not str(error).startswith("Extra data"):
-            lost.append("The file is no JSON as a whole, and was read entry by entry.")
+            lost.append("The file is not valid JSON. It was read entry by entry.")
     entries: list[DocumentEntry] = []
     for value in values:
         history = value.get("history", value) if isinstance(value, dict) else value
@@ -123,7 +123,7 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
                     entry = entry._replace(extra={})
                 entries.append(entry)
             else:
-                lost.append(f"In place of an entry there is {safe_repr(each, 80)}.")
+                lost.append(f"Expected an entry, found {safe_repr(each, 80)}.")
     return ParsedDocument(entries, lost, damaged or bool(lost))
 
 
@@ -159,7 +159,7 @@ def copy_damaged_file(path: str | os.PathLike[str], now: datetime) -> Path:
 
     Args:
         path: The file.
-        now: The time, for the name of the copy.
+        now: The current time, for the name of the copy.
 
     Returns:
         The path of the copy: ``<name>.corrupt-<YYYYMMDD-HHMMSS-microseconds>``, in UTC.
@@ -173,7 +173,7 @@ def copy_damaged_file(path: str | os.PathLike[str], now: datetime) -> Path:
         with target.open("xb") as copy:
             copy.write(source.read_bytes())
     except OSError as error:
-        raise InvalidInput(f"{safe_repr(str(source))} cannot be put aside: {error}.") from error
+        raise InvalidInput(f"{safe_repr(str(source))} cannot be copied: {error}.") from error
     return target
 
 
@@ -244,22 +244,19 @@ class LegacyImport(NamedTuple):
 
 
 def drafts_of(
-    entries: Iterable[DocumentEntry],
-    namespace: Namespace,
-    default_time: datetime,
-    mark_junk: Callable[[AuditEntry], AuditEntry],
+    entries: Iterable[DocumentEntry], namespace: Namespace, at: datetime, mark_junk: Callable[[AuditEntry], AuditEntry]
 ) -> list[EntryDraft]:
     """Convert the entries of a document to drafts, with ids that are the same for each import.
 
     Args:
         entries: The entries, in their order.
         namespace: The namespace of the drafts.
-        default_time: The time of the first entries if they have none.
-        mark_junk: Returns an entry with its junk rules.
+        at: The time of entries that have none and follow no entry with a time.
+        mark_junk: A function that returns an entry with the names of its junk rules.
     """
     drafts, counts = [], Counter[bytes]()
     for each in entries:
-        default_time = each.timestamp or default_time  # an entry without a time gets the time of the one before it
+        at = each.timestamp or at  # an entry without a time gets the time of the one before it
         content = [each.kind, each.prompt, each.reply, str(each.timestamp), each.conversation_id or ""]
         key = digest("\x1f".join(content).encode("utf-8", "surrogatepass"))
         counts[key] += 1
@@ -267,7 +264,7 @@ def drafts_of(
         if conversation is not None:
             try:
                 conversation = check_id(conversation, "conversation")
-            except InvalidInput:  # the original takes any name
+            except InvalidInput:  # the original system accepts any name
                 conversation, extra = None, {**extra, "conversation_id": conversation}
         title = each.prompt.strip().removeprefix(MARKS[each.kind][0]).strip() if each.kind in MARKS else ""
         entry = AuditEntry(
@@ -275,7 +272,7 @@ def drafts_of(
             kind=each.kind,
             prompt=each.prompt,
             reply=each.reply,
-            created_at=default_time,
+            created_at=at,
             conversation_id=conversation,
             namespace=namespace,
             status="open" if each.kind == "todo" else None,

@@ -2,23 +2,23 @@
 
     graph.invoke(question, {"callbacks": [memory.audit.handler()]})
 
-A run may pass anything to a model: a tool's artifact that is a table, a parsed reply of the user's own class, or an
-invalid message. Storage refuses such values, but the trail must record them: a value that cannot be stored as it is, is
-stored as its fields or a short description.
+A run may pass anything to a model: a table as a tool's artifact, a parsed reply of the user's own class, or an invalid
+message. Storage refuses such values, but the trail must record them. So a value that cannot be stored unchanged is
+stored as its fields or as a short description.
 
 An audit trail is complete unless redaction is configured. If the redaction fails, no text of the call is written, and
 the entry reports the failure.
 
 `start_entry` and `finish_entry` make entries of the arguments of the callbacks:
 
-    call = begun([HumanMessage("Hi")], entry_id="e", run_id="1", created_at=now, metadata={"thread_id": "t"})
-    entry = ended(call, LLMResult(generations=[[generation]]), duration=0.8)
+    call = start_entry([HumanMessage("Hi")], entry_id="e", run_id="1", created_at=now, metadata={"thread_id": "t"})
+    entry = finish_entry(call, LLMResult(generations=[[generation]]), duration=0.8)
 
 No function here raises because of its input: each provider has its own keys for tokens, names and stop reasons, and a
 user's metadata may contain anything.
 
-The handler only observes a run. It is not a streaming handler, so that it does not change whether a model streams. It
-raises nothing. In async runs, LangChain calls it in a thread of the loop's executor, so that writing never blocks the
+The handler only observes a run. It is not a streaming handler, so that it does not make a model stream. It raises
+nothing. In async runs, LangChain calls it in a thread of the loop's executor, so that writing never blocks the
 loop. A call is written before the callback returns.
 
 The handler records only what LangChain reports. Plain models (`BaseLLM`) do not report cached answers. A model that is
@@ -26,8 +26,8 @@ called outside of any chain or graph does not report its `configurable`: pass it
 does.
 
 A run may begin and never end: a cancelled task that awaits a model sends no callback, nor does a run that a process
-leaves behind. Such a call is also written, when its end is certain: LangChain passes the id of a run as an object that
-the run itself holds. When that object is collected, the run is gone.
+leaves unfinished. Such a call is also written, when its end is certain: LangChain passes the id of a run as an object
+that the run itself refers to. When the object is garbage-collected, the run is gone.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from langchain_agentmem.language_models.model_calls import STEP_KEY
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message, stored_fields
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
+from langchain_agentmem.tracing import drop_none
 
 _MAX_DEPTH = MAX_DEPTH - 16  # values are nested in messages and entries
 _MAX_REPR = 500
@@ -118,7 +119,7 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Cleaner | None:  # noqa: 
     """Return the function that removes secrets from entries.
 
     Args:
-        redact: True removes secrets that `memory.secrets` finds; or a function from text to text; or False.
+        redact: True to remove secrets that `memory.secrets` finds; or a function from text to text; or False.
 
     Returns:
         The function; None for False.
@@ -147,7 +148,7 @@ def redact_entry(entry: AuditEntry, clean: Cleaner) -> AuditEntry:
 
     Args:
         entry: A call.
-        clean: Removes secrets from texts, and from dictionaries and lists of them.
+        clean: A function that removes secrets from texts, and from dictionaries and lists of texts.
     """
     changed: dict[str, Any] = {name: clean(getattr(entry, name)) for name in ("prompt", "reply", "error")}
     messages = tuple(_clean_message(message, clean) for message in entry.messages)
@@ -173,7 +174,7 @@ def _clean_message(message: Message, clean: Cleaner) -> Message:
 
 
 LONGEST_ERROR = 10_000
-"""The most characters of a stored error."""
+"""The maximum number of characters of a stored error."""
 
 _INPUT_KEYS = ("input_tokens", "prompt_tokens", "prompt_token_count", "inputTokens", "prompt_eval_count")
 _OUTPUT_KEYS = ("output_tokens", "completion_tokens", "candidates_token_count", "outputTokens", "eval_count")
@@ -182,9 +183,7 @@ _MODEL_KEYS = ("model_name", "model", "model_id", "modelId", "deployment_name", 
 _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _SETTING_KEYS = ("ls_temperature", "ls_max_tokens", "ls_stop")
 _REFUSAL_KEYS = frozenset({"body", "headers", "status_code", "request_id"})
-_STORED_KEYS = frozenset(
-    {"thread_id", "conversation_id", "checkpoint_ns", "checkpoint_id", "task_id", CONFIG_KEY, STEP_KEY}
-)
+_STORED_KEYS = {"thread_id", "conversation_id", "checkpoint_ns", "checkpoint_id", "task_id", CONFIG_KEY, STEP_KEY}
 _INTERNAL_PREFIXES = ("ls_", "langgraph_", "lc_", "__")
 _STEP_TAGS = ("seq:step:", "graph:step:", "map:key:")
 
@@ -205,11 +204,11 @@ def start_entry(
         inputs: The messages or texts that the model receives.
         entry_id: The id of the entry.
         run_id: The run of the call.
-        created_at: The time when it began.
+        created_at: The start time.
         configurable: The `configurable` of the surrounding config, for keys missing in the metadata. Default: None.
-        scopes: Resolves the namespace. Default: only an explicitly named namespace.
+        scopes: The rules that resolve the namespace. Default: only an explicitly named namespace.
         **callback_args: The keyword arguments of the callback: `parent_run_id`, `name` (default: the purpose of a call
-            that the memory made), `tags`, `metadata`, in which LangGraph names thread and node, and
+            that the memory made), `tags`, `metadata` (in which LangGraph names thread and node), and
             `invocation_params`.
     """
     metadata, params = _as_mapping(callback_args.get("metadata")), _as_mapping(callback_args.get("invocation_params"))
@@ -262,8 +261,8 @@ def finish_entry(
     Args:
         call: The entry from `start_entry`.
         response: LangChain's `LLMResult`; for a failed call, the part streamed before the failure, or None.
-        duration: Seconds that the call took; None if unknown.
-        error: The error of a failed call. Default None: the call was answered.
+        duration: The seconds that the call took; None if unknown.
+        error: The error of a failed call. Default: None, for an answered call.
     """
     messages, provider_data, extra = _read_answer(response)
     extra = {**call.extra, **extra, "answers": len(messages)}
@@ -288,11 +287,11 @@ def _read_answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]],
     messages: list[Message] = []
     provider_data: list[Mapping[str, Any]] = []
     extra: dict[str, Any] = {}
-    for generation in [each for some in _as_sequence(lists) for each in _as_sequence(some)]:
+    for generation in [each for batch in _as_sequence(lists) for each in _as_sequence(batch)]:
         message = getattr(generation, "message", None)
         metadata = _as_mapping(getattr(message, "response_metadata", None))
         if metadata and metadata.keys() <= _REFUSAL_KEYS and not getattr(message, "content", None):
-            # LangChain's message for a provider's refusal is no answer; headers and the like are not stored.
+            # LangChain's message for a provider's refusal is no answer; headers and body are not stored.
             refusal = {key: metadata.get(key) for key in ("status_code", "request_id")}
             extra |= {key: to_storable(value) for key, value in refusal.items() if value is not None}
             continue
@@ -306,11 +305,8 @@ def _read_answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]],
     provider_data.append(_as_mapping(getattr(response, "llm_output", None)))
     if (reason := _first_value(provider_data, _REASON_KEYS)) is not None:
         extra["stop_reason"] = to_storable(reason)
-    return (
-        messages,
-        [*provider_data, *(_as_mapping(each.get(key)) for each in provider_data for key in _USAGE_KEYS)],
-        extra,
-    )
+    provider_data += [_as_mapping(each.get(key)) for each in provider_data for key in _USAGE_KEYS]
+    return messages, provider_data, extra
 
 
 def _error_text(error: BaseException | str) -> str:
@@ -325,38 +321,33 @@ def _error_text(error: BaseException | str) -> str:
 
 
 def _usable_id(config_values: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
-    """Return a valid id; for an invalid one return None and put the value into `extra`."""
+    """Return a valid id; for an invalid one return None and put its value into `extra`."""
     value = config_values[key]
     if value is None or (isinstance(value, str) and not value):
         return None
-    with suppress(Exception):  # the error text of `id_of` calls the repr of the object
+    with suppress(Exception):  # the error text of `check_id` calls the object's own `repr`
         return check_id(value, "call")
     extra[key] = value
     return None
 
 
 def _usable_namespace(config_values: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
-    """Return the namespace; for an invalid one the root, which no other namespace can read."""
+    """Return the namespace, or for an invalid one the root, which no other namespace can read."""
     try:
-        return scopes.resolve(
-            None, {"configurable": {key: value for key, value in config_values.items() if value is not None}}
-        )
-    except Exception:  # noqa: BLE001 - as above
+        return scopes.resolve(None, {"configurable": drop_none(config_values)})
+    except Exception:  # noqa: BLE001 - values of a user's config may raise anything
         extra["namespace"] = config_values[CONFIG_KEY]
         return ()
 
 
 def _tool_names(params: Mapping[str, Any]) -> list[str]:
-    tools = params.get("tools")
-    names = (
-        _first_value((tool, _as_mapping(tool.get("function"))), ("name",))
-        for tool in map(_as_mapping, _as_sequence(tools))
-    )
+    tools = map(_as_mapping, _as_sequence(params.get("tools")))
+    names = (_first_value((tool, _as_mapping(tool.get("function"))), ("name",)) for tool in tools)
     return [name for name in names if isinstance(name, str)]
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
+    return isinstance(value, str) and bool(value)
 
 
 def _is_count(value: Any) -> bool:
@@ -382,7 +373,7 @@ def _as_sequence(values: Any) -> Sequence[Any]:
     return values if isinstance(values, list | tuple) else ()
 
 
-ABANDONED = "Abandoned: the run was given up before the model answered, as when the task that awaits it is cancelled."
+ABANDONED = "Abandoned: the run ended before the model answered, for example because its task was cancelled."
 UNFINISHED = "Unfinished: the handler was closed before the model answered."
 
 logger = logging.getLogger(__name__)
@@ -392,7 +383,7 @@ class _OpenCall(NamedTuple):
     """A call that has begun and not ended.
 
     Attributes:
-        call: Its entry so far.
+        call: The incomplete entry.
         started: The start by `time.perf_counter`.
         watch: A weak reference to the run's id, whose callback reports the end of the run; None if not possible.
     """
@@ -408,24 +399,25 @@ class AuditHandler(BaseCallbackHandler):
     One handler serves any number of concurrent runs, graphs and threads.
 
     Args:
-        record: Writes an entry. It is called once for each call, when the call has ended, in the thread in which
-            LangChain calls the handler. Its exceptions are logged once and suppressed.
-        new_id: Makes ids for entries. Default: UUIDs.
-        clock: Returns the current time. Default: the system's, in UTC.
-        redact: True removes secrets before writing, see `memory.secrets`; or a function from a text to one without
-            secrets. If the removal fails, the entry contains no texts. Default False: a complete trail.
-        scopes: Resolves the namespace of a run's config. Default: only an explicitly named namespace.
-        nested: Returns the conversation of a nested graph's run, given its config. Default: None for every run.
+        record: A function that writes an entry. It is called once for each call, when the call has ended, in the thread
+            in which LangChain calls the handler. Its exceptions are logged once and suppressed.
+        new_id: A function that makes ids for entries. Default: UUIDs.
+        clock: A function that returns the current time. Default: the system's, in UTC.
+        redact: True to remove secrets before writing, see `memory.secrets`; or a function from a text to one without
+            secrets. If the removal fails, the entry contains no texts. Default: False, a complete trail.
+        scopes: The rules that resolve the namespace of a run's config. Default: only an explicitly named namespace.
+        find_conversation: A function from the config of a nested graph's run to its conversation. Default: None for
+            every run.
     """
 
-    # The handler needs no callbacks for steps of this memory, which are no model calls.
-    hears_nodes_only = True
+    # The handler needs no callbacks for the steps of this memory, which are not model calls.
+    ignore_steps = True
     ignore_agent = ignore_chain = ignore_retriever = ignore_retry = ignore_custom_event = True
 
-    # Per process, since the open calls of the parent end in the parent.
+    # Per process, since the open calls of a parent process end in the parent.
     _lock = PerProcess(threading.Lock)
     _open_calls: PerProcess[dict[str, _OpenCall]] = PerProcess(dict)
-    # Filled during garbage collection, which may run anywhere: it must not write or take a lock.
+    # Filled during garbage collection, which may run anywhere and so must not write or take a lock.
     _dead_runs: PerProcess[deque[str]] = PerProcess(deque)
 
     def __init__(
@@ -446,12 +438,10 @@ class AuditHandler(BaseCallbackHandler):
         self._clean = cleaner_of(redact)
         self._failures = FirstFailures(logger)
 
-    def on_chat_model_start(
-        self, serialized: Any, messages: Sequence[Sequence[Any]], *, run_id: Any, **callback_args: Any
-    ) -> None:
+    def on_chat_model_start(self, serialized: Any, messages: Sequence[Any], *, run_id: Any, **kwargs: Any) -> None:
         """Record the start of a chat model's call."""
         del serialized
-        self._begin_call([each for some in messages or () for each in some], run_id, callback_args)
+        self._begin_call([each for batch in messages or () for each in batch], run_id, kwargs)
 
     def on_llm_start(self, serialized: Any, prompts: Sequence[str], *, run_id: Any, **callback_args: Any) -> None:
         """Record the start of a text model's call."""
@@ -461,12 +451,12 @@ class AuditHandler(BaseCallbackHandler):
     def on_llm_end(self, response: Any, *, run_id: Any, **callback_args: Any) -> None:
         """Write the entry of an answered call."""
         del callback_args
-        self._end_call(run_id, "a call that ended", response)
+        self._end_call(run_id, "an answered call", response)
         self._write_abandoned()
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **callback_args: Any) -> None:
         """Write the entry of a failed or cancelled call."""
-        self._end_call(run_id, "a call that failed", callback_args.get("response"), error)
+        self._end_call(run_id, "a failed call", callback_args.get("response"), error)
         self._write_abandoned()
 
     def __copy__(self) -> Self:
@@ -483,7 +473,7 @@ class AuditHandler(BaseCallbackHandler):
             self._end_call(key, "an unfinished call", error=UNFINISHED)
 
     def _begin_call(self, inputs: Sequence[Any], run_id: Any, callback_args: Mapping[str, Any]) -> None:
-        with self._suppress_errors("a call that began"):
+        with self._suppress_errors("the start of a call"):
             if (key := str(run_id)) in self._open_calls:
                 return  # a handler that is passed twice receives each callback twice
             config = running_config() or {}
@@ -511,15 +501,13 @@ class AuditHandler(BaseCallbackHandler):
         """Write the calls whose runs are gone."""
         while self._dead_runs:
             with suppress(IndexError):  # another thread took it first
-                self._end_call(self._dead_runs.popleft(), "a call that was given up", error=ABANDONED)
+                self._end_call(self._dead_runs.popleft(), "an abandoned call", error=ABANDONED)
 
-    def _end_call(
-        self, run_id: Any, activity: str, response: Any = None, error: BaseException | str | None = None
-    ) -> None:
+    def _end_call(self, key: Any, label: str, response: Any = None, error: BaseException | str | None = None) -> None:
         """Write an ended call, if it is open. A text as error means that its end was not reported."""
-        with self._suppress_errors(activity):
+        with self._suppress_errors(label):
             with self._lock:
-                found = self._open_calls.pop(str(run_id), None)
+                found = self._open_calls.pop(str(key), None)
             if found is not None:
                 duration = None if isinstance(error, str) else time.perf_counter() - found.started
                 self._write(finish_entry(found.call, response, duration=duration, error=error))
@@ -530,18 +518,18 @@ class AuditHandler(BaseCallbackHandler):
                 entry = redact_entry(entry, self._clean)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 error.__suppress_context__ = True  # the run's own error may contain the secret
-                self._report("taking secrets out of a call", error)
+                self._report("redacting a call", error)
                 entry = strip_texts(entry, error)
         self._record(entry)
 
     @contextmanager
-    def _suppress_errors(self, activity: str) -> Iterator[None]:
+    def _suppress_errors(self, label: str) -> Iterator[None]:
         """Log exceptions of the block and suppress them, so that the run continues."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - recording must not break the run
-            self._report(f"recording {activity}", error)
+            self._report(f"recording {label}", error)
 
     def _report(self, activity: str, error: Exception) -> None:
         source = activity, type(error)
-        self._failures.report(source, "The audit trail failed at %s; the run goes on.", activity, error=error)
+        self._failures.report(source, "The audit trail failed when %s. The run continues.", activity, error=error)

@@ -1,16 +1,16 @@
-"""Options and arguments of users: how they are checked, and how much may be given at most.
+"""Checks of users' options and arguments, and upper limits for values.
 
-class CompactorConfig(Options):
+    class CompactorConfig(Options):
         threshold: int = Field(default=10, ge=1)
 
     CompactorConfig(threshold=0)        # InvalidInput: threshold must be greater than or equal to 1, got 0.
 
-Checks are strict: "3" is no number, and 1 is no flag. Declare a list as `Sequence[str]`, because a strict tuple refuses
-lists. Numbers are finite, unless a field says `allow_inf_nan=True`. A validator that raises `ValueError` or
-`InvalidInput` writes the whole sentence itself.
+Checks are strict: "3" is not a number, and 1 is not a boolean. Declare a list as `Sequence[str]`, because a strict
+tuple refuses lists. Numbers are finite, unless a field says `allow_inf_nan=True`. A validator that raises `ValueError`
+or `InvalidInput` provides the whole error message.
 
-What is stored is checked where it is about to be written, whoever writes it (`storage/engine.py`), so nothing of the
-call stays; what is asked for is checked where it is asked.
+The sizes of stored values are checked just before they are written (`storage/engine.py`), so a refused call stores
+nothing. Other arguments are checked by the called method.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ T = TypeVar("T")
 STRICT_CONFIG = ConfigDict(
     frozen=True, strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True, defer_build=True
 )
-_UNKNOWN_OPTION = "There is no option {}. Options: {}."
+_UNKNOWN_OPTION = "Unknown option {}. Valid options: {}."
 _EXPECTED_TEXTS = {"sequence_str": "be a list"}
-"""Expectations that pydantic words in another way than "Input should …"."""
+"""The expectations for pydantic's errors whose messages do not begin with "Input should"."""
 
 
 class Options(BaseModel):
-    """Immutable options.
+    """A base class of immutable options.
 
     Raises:
         InvalidInput: A value is wrong, or an option is unknown.
@@ -55,7 +55,7 @@ class Options(BaseModel):
                 raise InvalidInput(describe_fault(error, known=type(self).model_fields)) from None
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values, which are checked."""
+        """Return a copy with changed values, after checking them."""
         return type(self)(**{**dict(self), **changes})
 
 
@@ -80,7 +80,7 @@ def check_value(kind: Any, value: Any, name: str) -> Any:
     """Check one argument and return it.
 
     Args:
-        kind: Its type, such as `Annotated[int, Ge(1)] | None`.
+        kind: The type of the argument, such as `Annotated[int, Ge(1)] | None`.
         value: The argument.
         name: The argument's name, for the error.
 
@@ -117,7 +117,7 @@ def describe_fault(error: ValidationError, *, name: str = "", known: Iterable[st
     Args:
         error: The error of pydantic.
         name: The name of the argument that was checked. Default: the name of the field.
-        known: The options that exist.
+        known: The valid options.
     """
     first, *others = error.errors(include_url=False, include_context=False)
     if first["type"] in ("value_error", "assertion_error"):
@@ -128,11 +128,9 @@ def describe_fault(error: ValidationError, *, name: str = "", known: Iterable[st
         return _UNKNOWN_OPTION.format(safe_repr(place), ", ".join(known))
     if first["type"] in ("missing", "missing_argument"):
         return f"{place} is missing."
-    faults = [first, *(each for each in others if each["input"] is first["input"])]  # of a union, one for each type
-    expected = (
-        each["msg"].partition(" should ")[2] or _EXPECTED_TEXTS.get(each["type"], each["msg"]) for each in faults
-    )
-    return f"{place} must {' or '.join(dict.fromkeys(expected))}, got {safe_repr(first['input'])}."
+    faults = [first, *(each for each in others if each["input"] is first["input"])]  # a union has one for each type
+    texts = (each["msg"].partition(" should ")[2] or _EXPECTED_TEXTS.get(each["type"], each["msg"]) for each in faults)
+    return f"{place} must {' or '.join(dict.fromkeys(texts))}, got {safe_repr(first['input'])}."
 
 
 @lru_cache(256)
@@ -148,16 +146,10 @@ def _type_adapter(kind: Any) -> TypeAdapter[Any]:
 # --- Texts, names, numbers and lists ----------------------------------------------------------------------------------
 
 MAX_NAME_CHARS = 500
-
-
 MATCH_ALL = "*"
-"""The query that means all."""
-
-
+"""The query that matches everything."""
 NO_LIMIT = 2**31 - 1
-
-
-_CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def check_text(value: Any, label: str) -> str:
@@ -168,10 +160,10 @@ def check_text(value: Any, label: str) -> str:
         label: The argument's description, for the error.
 
     Raises:
-        InvalidInput: The argument is no text.
+        InvalidInput: The argument is not text.
     """
     if not isinstance(value, str):
-        raise InvalidInput(f"{label} is text, not {type(value).__name__}.")
+        raise InvalidInput(f"{label} must be text, not {type(value).__name__}.")
     return value
 
 
@@ -183,12 +175,12 @@ def check_name(value: Any, label: str) -> str:
         label: The argument's description, for the error.
 
     Raises:
-        InvalidInput: The name is no text, empty, too long, or has control characters.
+        InvalidInput: The name is not text, empty, too long, or has control characters.
     """
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS or _CONTROL_CHARS.search(value):
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS or CONTROL_CHARS.search(value):
         raise InvalidInput(
-            f"{safe_repr(value)} cannot be {label}: that is a text of 1 to {MAX_NAME_CHARS} characters without control "
-            "characters."
+            f"{safe_repr(value)} cannot be {label}: it must be text of 1 to {MAX_NAME_CHARS} characters without "
+            "control characters."
         )
     return value
 
@@ -197,12 +189,12 @@ def parse_limit(value: Any) -> int:
     """Return the maximum number of results that a caller wants; None means all.
 
     Raises:
-        InvalidInput: The limit is no whole number of 0 or more.
+        InvalidInput: The limit is not a whole number of 0 or more.
     """
     if value is None:
         return NO_LIMIT
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInput(f"A limit is a whole number of 0 or more, or None for all, not {safe_repr(value)}.")
+        raise InvalidInput(f"A limit must be a whole number of 0 or more, or None, not {safe_repr(value)}.")
     return min(value, NO_LIMIT)
 
 
@@ -215,9 +207,9 @@ def parse_texts(values: Any, label: str) -> list[str]:
     if isinstance(values, str):
         return [values]
     if isinstance(values, Mapping) or not isinstance(values, Sequence | set | frozenset):
-        raise InvalidInput(f"{label} are a list of texts, not {type(values).__name__}.")
+        raise InvalidInput(f"{label} must be a list of texts, not {type(values).__name__}.")
     if wrong := [each for each in values if not isinstance(each, str)]:
-        raise InvalidInput(f"{label} are texts, and {safe_repr(wrong[0])} is none.")
+        raise InvalidInput(f"{label} must be texts, but {safe_repr(wrong[0])} is not one.")
     return list(values)
 
 
@@ -225,37 +217,37 @@ def check_integer(name: str, value: Any, minimum: int = 0) -> None:
     """Check an option that is a whole number.
 
     Raises:
-        InvalidInput: It is something else, or less than the least that it may be.
+        InvalidInput: The value is not a whole number, or less than `minimum`.
     """
     check_value(Annotated[int, Ge(minimum)], value, name)
 
 
 def check_timeout(value: Any) -> float | None:
-    """Check a time to wait in seconds, and return it; 0 waits not at all, None for ever.
+    """Check a timeout in seconds, and return it: 0 does not wait, None waits without a limit.
 
     Raises:
-        InvalidInput: It is no number of seconds, or more than the system can wait.
+        InvalidInput: The value is not a number of seconds, or more than the system can wait.
     """
     kind = Annotated[float, Ge(0), Le(threading.TIMEOUT_MAX)] | None
-    return check_value(kind, value, "timeout")  # type: ignore[no-any-return]  # which it is
+    return check_value(kind, value, "timeout")  # type: ignore[no-any-return]  # the checked type
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Check an option that is on or off, and return it.
+    """Check a boolean option, and return it.
 
     Raises:
-        InvalidInput: It is neither True nor False.
+        InvalidInput: The value is neither True nor False.
     """
-    return check_value(bool, value, name)  # type: ignore[no-any-return]  # which it is
+    return check_value(bool, value, name)  # type: ignore[no-any-return]  # the checked type
 
 
-# --- How much may be given at most ------------------------------------------------------------------------------------
+# --- Upper limits ----------------------------------------------------------------------------------------------------
 
 _SIZED_TYPES = (bytes, str, memoryview)
 
 
 class MemoryLimits(Options):
-    """Upper limits for what callers may pass, for `AgentMemory(limits=MemoryLimits(...))`.
+    """The upper limits of arguments, for `AgentMemory(limits=MemoryLimits(...))`.
 
     Attributes:
         value_bytes: Bytes of one stored value: a whole message, an item, a record, a fact, an audit entry, or a part of
@@ -268,7 +260,7 @@ class MemoryLimits(Options):
         import_bytes: Bytes of a file that is read as a whole, such as a file of another program. Default: 1 GiB.
 
     Raises:
-        InvalidInput: A limit is no whole number of 1 or more.
+        InvalidInput: A limit is not a whole number of 1 or more.
     """
 
     value_bytes: int = Field(default=256 * 2**20, ge=1)
@@ -279,20 +271,20 @@ class MemoryLimits(Options):
     import_bytes: int = Field(default=2**30, ge=1)
 
     def check(self, name: str, size: int, label: str) -> None:
-        """Refuse what is too large.
+        """Refuse a size above a limit.
 
         Args:
             name: The name of the limit.
-            size: How large it is.
+            size: The size.
             label: The argument's description, for the error.
 
         Raises:
-            LimitExceeded: It is larger than the limit.
+            LimitExceeded: The size is above the limit.
         """
         if size > (maximum := getattr(self, name)):
             raise LimitExceeded(
-                f"{label} is too large: {size:,}, and the limit {name} is {maximum:,}. Give less at once, or raise it "
-                f"with AgentMemory(..., limits=MemoryLimits({name}={size}))."
+                f"{label} is too large: {size:,}, and the limit {name} is {maximum:,}. Pass less, or raise it with "
+                f"AgentMemory(..., limits=MemoryLimits({name}={size}))."
             )
 
     def check_file(self, path: str | os.PathLike[str]) -> None:
@@ -311,25 +303,25 @@ class MemoryLimits(Options):
         """Refuse values that are about to be written.
 
         Args:
-            query: The name of the query that writes them.
+            query: The name of the query that writes the values.
             names: The parameters that hold values.
-            rows: Its parameters.
+            rows: The parameters of the query.
 
         Raises:
-            LimitExceeded: One is larger than `value_bytes`, or there are more than `batch`.
+            LimitExceeded: A value is larger than `value_bytes`, or there are more rows than `batch`.
         """
         if not isinstance(rows, list):
             rows = [rows]
         elif len(rows) > self.batch:
-            self.check("batch", len(rows), f"What one call writes ({query})")
+            self.check("batch", len(rows), f"The number of rows of one call ({query})")
         maximum = self.value_bytes
         for row in rows:
             for name in names:
                 value = row[name]
                 if isinstance(value, _SIZED_TYPES) and len(value) > maximum:
-                    self.check("value_bytes", len(value), f"A value that is to be stored ({query})")
+                    self.check("value_bytes", len(value), f"A value to store ({query})")
 
 
 DEFAULT_LIMITS = MemoryLimits()
 UNLIMITED = MemoryLimits(**dict.fromkeys(MemoryLimits.model_fields, 2**62))
-"""Those of what was measured when it was written, such as a backup: it is to be had back whatever the limits were."""
+"""The limits for data that was checked when it was written, such as a backup: it can always be restored."""

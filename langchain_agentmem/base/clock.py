@@ -23,7 +23,7 @@ def utc_now() -> datetime:
 
 
 def new_uuid() -> str:
-    """Return a new message id: a UUID that begins with the time, so that ids sort by time."""
+    """Return a new message id: a UUID that begins with the time, so ids sort by time."""
     return str(uuid7())
 
 
@@ -33,7 +33,7 @@ def to_micros(moment: datetime) -> int:
 
 
 EARLIEST, LATEST = to_micros(datetime.min.replace(tzinfo=UTC)), to_micros(datetime.max.replace(tzinfo=UTC))
-"""What a stored number can stand for: the years 1 to 9999."""
+"""The range of stored times: the years 1 to 9999, in microseconds."""
 
 
 def from_micros(micros: int) -> datetime:
@@ -47,13 +47,13 @@ def check_time(value: Any, label: str) -> int:
     A time without a time zone is taken as UTC.
 
     Raises:
-        InvalidInput: The value is no datetime, or lies outside the years 1 to 9999 in UTC.
+        InvalidInput: The value is not a datetime, or lies outside the years 1 to 9999 in UTC.
     """
     if not isinstance(value, datetime):
-        raise InvalidInput(f"{label} is a datetime, not {type(value).__name__}.")
+        raise InvalidInput(f"{label} must be a datetime, not {type(value).__name__}.")
     try:
         return to_micros(value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC))
-    except OverflowError as error:  # what was stored could never be read again
+    except OverflowError as error:  # such a value could not be read again
         raise InvalidInput(f"{label} must be in the years 1 to 9999 in UTC, not {value!s}.") from error
 
 
@@ -61,10 +61,10 @@ def parse_time(text: str) -> datetime:
     """Parse an ISO 8601 time; without a time zone, it is taken as UTC.
 
     Raises:
-        InvalidInput: The text is no such time.
+        InvalidInput: The text is not an ISO 8601 time.
     """
     try:
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"{safe_repr(text)} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00.") from error
+        raise InvalidInput(f"Invalid time {safe_repr(text)}. Write 2026-05-31 or 2026-05-31T18:30+02:00.") from error

@@ -1,18 +1,19 @@
-"""Async twins of methods: the method runs in a worker thread, with the context of the caller.
+"""Async twins: coroutine functions that run a sync method in a worker thread.
 
     def get(self, key: str) -> str | None: ...
 
     aget = awaited(get)
 
-A coroutine that the method needs, such as a model call, runs on the caller's event loop: see `run_on_callers_loop`.
-Cancelling waits for a database write that has begun, begins no other one, and cancels a model call.
+A call of such a twin is an awaited call. The method runs in a copy of the caller's context. A coroutine that the method
+needs, such as a model call, runs on the caller's event loop: see `run_on_callers_loop`.
+A cancelled call finishes a database write that has begun, begins no other write, and cancels a model call.
 
-The current call belongs to the thread, not to the context: user code may copy a context into threads and event loops
+The current call is stored for the thread, not in the context. User code may copy a context into threads and event loops
 that are not workers, and these must not wait for the caller's loop.
 
-anyio's `to_thread` would do most of this, but it stops waiting for the thread when a task is cancelled natively.
+anyio's `to_thread` would do most of this, but `asyncio.Task.cancel` makes it stop waiting for the thread.
 
-A forked child has only the thread that forked: a lock that another thread held stays locked there forever, and the
+A forked child has only the thread that forked. A lock that another thread held stays locked there forever, and the
 threads of the parent do not run. So locks and threads are `PerProcess`.
 """
 
@@ -45,46 +46,46 @@ class _CallState(threading.local):
 
 
 _call_state = _CallState()
-if hasattr(os, "register_at_fork"):  # a worker may fork, in a hook: its child has no event loop that runs
+if hasattr(os, "register_at_fork"):  # a hook may fork in a worker; no event loop runs in the child
     os.register_at_fork(after_in_child=partial(setattr, _call_state, "call", None))
 
 
 class PerProcess(Generic[T]):
     """An attribute with a separate value in each process, such as a lock.
 
-    class Cache:
-        _lock = PerProcess(threading.Lock)
+        class Cache:
+            _lock = PerProcess(threading.Lock)
 
-    A forked child begins with a new value. That of its parent is kept, so that nothing of it is closed there.
+    A forked child begins with a new value. The parent's value stays referenced there, so the child never closes it.
 
     Args:
-        make: Makes a value. It may be called twice, where two threads need the first one at the same time.
+        make: Creates a value. It may be called twice if two threads read the attribute first at the same time.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._slot = f"{name} by process"
+        self._attribute = f"{name} by process"
 
     def __get__(self, instance: Any, owner: type | None = None) -> T:
         process = os.getpid()
         try:
-            return instance.__dict__[self._slot][process]  # type: ignore[no-any-return]  # what was set
+            return instance.__dict__[self._attribute][process]  # type: ignore[no-any-return]  # the type that was set
         except KeyError:
-            values: dict[int, T] = instance.__dict__.setdefault(self._slot, {})
+            values: dict[int, T] = instance.__dict__.setdefault(self._attribute, {})
             return values.setdefault(process, self._make())
 
     def __set__(self, instance: Any, value: T) -> None:
-        instance.__dict__.setdefault(self._slot, {})[os.getpid()] = value
+        instance.__dict__.setdefault(self._attribute, {})[os.getpid()] = value
 
 
 @contextlib.contextmanager
 def pause_gc() -> Iterator[None]:
     """Pause garbage collection in a block that creates many objects, all needed.
 
-    Otherwise Python treats the objects of a long list as old while the list grows, and searches the whole process for
-    garbage every few reads. A collector that is already off stays off. The block must not wait.
+    Otherwise the objects reach the oldest generation while they are created. Python then runs a full collection every
+    few reads. If collection is already off, it stays off. The block must not wait: collection is off in all threads.
     """
     if not gc.isenabled():
         yield
@@ -103,8 +104,8 @@ def awaited(function: Callable[P, T], *, writes: bool = False) -> Callable[P, Co
 
     Args:
         function: The method or function.
-        writes: True for a function that writes to the database. It then queues with the writers, not the readers. A
-            call that mostly reads may write, too: it frees its place to another call meanwhile.
+        writes: True to run the function in `write_workers`, False for `read_workers`. Default: False. A function that
+            mostly reads may write in `read_workers`: the write frees its slot for another call.
     """
     name = function.__name__
     owner, _, _ = function.__qualname__.rpartition(".")
@@ -112,11 +113,9 @@ def awaited(function: Callable[P, T], *, writes: bool = False) -> Callable[P, Co
 
     @wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        bound = (
-            partial(getattr(args[0], name), *args[1:], **kwargs) if is_method else partial(function, *args, **kwargs)
-        )
-        coroutine = run_in_worker(bound, writes=writes)
-        del args, kwargs, bound  # a traceback would show them, and a key may be among them
+        run = partial(getattr(args[0], name), *args[1:], **kwargs) if is_method else partial(function, *args, **kwargs)
+        coroutine = run_in_worker(run, writes=writes)
+        del args, kwargs, run  # a traceback shows locals, and an encryption key may be among them
         return await coroutine
 
     call.__name__ = f"_a{name[1:]}" if name.startswith("_") else f"a{name}"
@@ -128,14 +127,14 @@ async def run_in_worker(function: Callable[[], T], *, writes: bool = False) -> T
     """Call a function in a worker thread, in a copy of this context.
 
     Args:
-        function: What to call.
-        writes: Whether it writes to the database, as for `awaited`.
+        function: The function.
+        writes: True if the function writes to the database, as for `awaited`.
     """
     context = contextvars.copy_context()
-    if is_in_worker():  # user code runs an event loop in a worker: waiting for another worker could be a deadlock
+    if is_in_worker():  # user code runs an event loop in a worker: waiting for another worker could deadlock
         return context.run(function)
     call = _Call(asyncio.get_running_loop(), write_workers if writes else read_workers, partial(context.run, function))
-    del function  # a traceback would show it, and a key may be among its arguments
+    del function  # a traceback shows locals, and its arguments may contain an encryption key
     future: Future[T] = call.workers.submit(call.run)
     try:
         await _wait_for(future)
@@ -149,11 +148,11 @@ async def run_in_worker(function: Callable[[], T], *, writes: bool = False) -> T
     try:
         return future.result()
     finally:
-        del future  # it would keep the exception, whose traceback keeps this frame
+        del future  # breaks the reference cycle of the exception, its traceback and this frame
 
 
 async def iterate_in_worker(iterator: Iterator[T]) -> AsyncIterator[T]:
-    """Iterate over something in a worker thread."""
+    """Iterate over an iterator in a worker thread."""
     end = object()
     while (each := await run_in_worker(partial(next, iterator, end))) is not end:
         yield each
@@ -176,17 +175,17 @@ def check_cancelled() -> None:
 
 
 def run_on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: bool = False) -> T:
-    """From a worker, run a coroutine on the caller's event loop and wait for it.
+    """Run a coroutine on the caller's event loop, from a worker, and wait for it.
 
-    Another call may use the worker's place meanwhile.
+    Another call may use the worker's slot meanwhile.
 
     Args:
-        make: Makes the coroutine.
+        make: Creates the coroutine.
         always: Run the coroutine even after the call was cancelled, and do not cancel the coroutine.
 
     Raises:
         asyncio.CancelledError: The call was cancelled, or its event loop was closed.
-        RuntimeError: With `always`: the event loop was closed.
+        RuntimeError: No awaited call runs in this thread. With `always`: the event loop was closed.
     """
     if (call := _call_state.call) is None:
         raise RuntimeError("No awaited call runs in this thread.")
@@ -202,13 +201,13 @@ def run_on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: b
         if done.done():
             return done.result()
     finally:
-        del done  # it would keep the exception, whose traceback keeps this frame
+        del done  # breaks the reference cycle of the exception, its traceback and this frame
     call.cancelled = True
     raise RuntimeError("The event loop of the caller was closed.") if always else asyncio.CancelledError
 
 
 def _start_coroutine(call: _Call, make: Callable[[], Coroutine[Any, Any, T]], done: Future[T], *, always: bool) -> None:
-    """Begin a coroutine for `run_on_callers_loop`, on the loop."""
+    """Start the coroutine of `run_on_callers_loop`; runs on the caller's event loop."""
 
     async def run() -> T:
         return await make()
@@ -228,7 +227,7 @@ def _start_coroutine(call: _Call, make: Callable[[], Coroutine[Any, Any, T]], do
 
 
 def run_in_new_thread(function: Callable[[], T]) -> Future[T]:
-    """Start calling a function in a new daemon thread, in a copy of this context."""
+    """Start a daemon thread that calls a function in a copy of this context."""
     future: Future[T] = Future()
     run = partial(contextvars.copy_context().run, function)
     threading.Thread(target=_settle_future, args=[future, run], name=f"{THREAD_NAME}-call", daemon=True).start()
@@ -236,7 +235,10 @@ def run_in_new_thread(function: Callable[[], T]) -> Future[T]:
 
 
 def run_cancellable(function: Callable[[], T]) -> T:
-    """Call a function that may take long and writes nothing; in a worker it can be cancelled."""
+    """Call a function that may take long and writes nothing.
+
+    In a worker, the call can be cancelled.
+    """
     if not is_in_worker():
         return function()
     future = run_in_new_thread(function)
@@ -245,7 +247,7 @@ def run_cancellable(function: Callable[[], T]) -> T:
 
 
 def release_slot() -> contextlib.AbstractContextManager[None]:
-    """Wait for something in the block: in a worker, another call may work meanwhile."""
+    """Return a context to wait in. In a worker, another call may run meanwhile."""
     call = _call_state.call
     return contextlib.nullcontext() if call is None else call.workers.release_slot()
 
@@ -269,7 +271,7 @@ def _settle_future(future: Future[T], function: Callable[[], T]) -> None:
     except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
         future.set_exception(error)
     finally:
-        del future, function  # they keep the exception, whose traceback keeps this frame
+        del future, function  # breaks the reference cycle of the exception, its traceback and this frame
 
 
 async def _wait_for(future: Future[Any]) -> None:
@@ -285,7 +287,7 @@ async def _wait_for(future: Future[Any]) -> None:
             waiter.set_result(None)
 
     def wake(_: Future[Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no caller waits
             loop.call_soon_threadsafe(finish)
 
     future.add_done_callback(wake)
@@ -298,9 +300,9 @@ class _Call:
     Attributes:
         loop: The event loop of the caller.
         workers: The pool whose thread runs it.
-        function: The function. It is no local variable of a frame: a traceback would show its arguments, such as a key.
-        cancelled: No caller waits for the call any more.
-        task: The task on the loop that the call waits for.
+        function: The function. It is no local variable while it runs: a traceback shows locals, such as a key.
+        cancelled: True if the caller cancelled the call, or its event loop was closed.
+        task: The task on the event loop that the call waits for, if any.
     """
 
     __slots__ = ("cancelled", "function", "loop", "task", "workers")
@@ -325,38 +327,38 @@ class _Call:
             raise asyncio.CancelledError
 
     def cancel(self) -> None:
-        """Begin nothing more, and cancel what is waited for on the loop."""
+        """Begin nothing more, and cancel the task that the call waits for."""
         self.cancelled = True
         if self.task is not None:
             self.task.cancel()
 
 
-class _State:
-    """The state that the workers of a process share.
+class _PoolState:
+    """The state of one pool of workers in one process.
 
     Attributes:
-        lock: Guards the others.
-        tasks: Calls that wait for a thread.
-        idle: The number of threads that wait for a call and are not expected to take one of those that wait.
-        threads: The number of threads, not counting those that wait for an event loop.
+        lock: The lock for the other attributes.
+        queue: The calls that wait for a thread.
+        idle: The number of idle threads that are not reserved for a queued call.
+        threads: The number of threads, not counting those that released their slot.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self.queue: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self.idle = self.threads = 0
 
 
 class Workers:
-    """A pool of daemon threads. A thread that waits for an event loop frees its place.
+    """A pool of daemon threads. A thread frees its slot while it waits in `release_slot`.
 
-    A call makes further calls in its own thread, so that no thread that holds a place waits for another.
+    A call makes further calls in its own thread, so no thread that holds a slot waits for another.
 
     Args:
         size: Maximum number of threads that work at the same time.
     """
 
-    _state = PerProcess(_State)
+    _state = PerProcess(_PoolState)
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -374,37 +376,37 @@ class Workers:
                 state.idle -= 1
             else:
                 self._start_thread(state)
-            state.tasks.put((future, function))
+            state.queue.put((future, function))
         return future
 
     @contextlib.contextmanager
     def release_slot(self) -> Iterator[None]:
-        """Free this thread's place for another during the block."""
+        """Free this thread's slot for another thread during the block."""
         state = self._state
         try:
             with state.lock:
                 state.threads -= 1
-                if not state.tasks.empty():
+                if not state.queue.empty():
                     with contextlib.suppress(RuntimeError):  # no thread can be started: this one takes the next call
                         self._start_thread(state)
             yield
         finally:
             with state.lock:
-                state.threads += 1  # it goes on immediately: for a moment one more than usual works
+                state.threads += 1  # without waiting: for a moment one thread too many may run
 
-    def _start_thread(self, state: _State) -> None:
-        """Start a thread if a place is free; the caller holds the lock.
+    def _start_thread(self, state: _PoolState) -> None:
+        """Start a thread if a slot is free; the caller holds the lock.
 
         A failed start is ignored while another thread of the pool runs.
         """
         if state.threads < self.size:
             with contextlib.suppress(RuntimeError) if state.threads else contextlib.nullcontext():
-                threading.Thread(target=self._run_tasks, args=[state], name=THREAD_NAME, daemon=True).start()
+                threading.Thread(target=self._run_queue, args=[state], name=THREAD_NAME, daemon=True).start()
                 state.threads += 1
 
-    def _run_tasks(self, state: _State) -> None:
+    def _run_queue(self, state: _PoolState) -> None:
         while True:
-            future, function = state.tasks.get()
+            future, function = state.queue.get()
             if future.set_running_or_notify_cancel():
                 _settle_future(future, function)
             del future, function
@@ -412,16 +414,16 @@ class Workers:
                 if state.threads > self.size:
                     state.threads -= 1
                     return
-                state.idle += state.tasks.empty()
+                state.idle += state.queue.empty()
 
 
 read_workers = Workers(8)
-"""For calls that read. `PostgresOptions.pool_size` may allow more."""
+"""The threads for calls that read. A larger `DatabaseOptions.pool_size` of PostgreSQL raises both sizes."""
 write_workers = Workers(4)
-"""For calls that write, so that readers do not wait behind them."""
+"""The threads for calls that write, so readers do not wait for writers."""
 
 
-# --- What is closed, and what may be awaited as well as used ---------------------------------------------------------
+# --- Closable objects, and values that may be awaited ----------------------------------------------------------------
 
 
 class Closable:
@@ -431,7 +433,7 @@ class Closable:
 
     @abstractmethod
     def close(self) -> None:
-        """Close it. Closing twice is harmless."""
+        """Close the object. Closing twice is harmless."""
 
     async def aclose(self) -> None:
         """Close like `close`, without blocking the event loop."""

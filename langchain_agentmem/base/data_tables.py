@@ -29,7 +29,7 @@ def load_data_table(name: str) -> Any:
     """
     if name.endswith(".toml"):
         return tomllib.loads(read_data_text(name))
-    import yaml  # noqa: PLC0415 - only who looks something up pays
+    import yaml  # noqa: PLC0415 - imported only when a table is loaded
 
     return yaml.safe_load(read_data_text(name))
 
@@ -38,7 +38,7 @@ def parse_yaml(text: str) -> Any:
     """Parse untrusted YAML. Tags that name Python objects are refused.
 
     Raises:
-        InvalidInput: The text is no YAML, or expands to more than `MAX_YAML_VALUES` values.
+        InvalidInput: The text is not valid YAML, or expands to more than `MAX_YAML_VALUES` values.
     """
     import yaml  # noqa: PLC0415 - as above
 
@@ -46,18 +46,18 @@ def parse_yaml(text: str) -> Any:
         value = yaml.safe_load(text)
         size = _count_values(value, {})
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        raise InvalidInput(f"This is not YAML that can be read: {error}") from error
+        raise InvalidInput(f"Invalid YAML: {error}") from error
     if size > MAX_YAML_VALUES:
-        raise InvalidInput("This YAML names its own parts again and again: it would fill the memory.")
+        raise InvalidInput(f"The YAML expands to more than {MAX_YAML_VALUES:,} values. Remove its repeated aliases.")
     return value
 
 
 def _count_values(value: Any, known: dict[int, int]) -> int:
-    """Count the values inside a value, itself included; repeated ones count each time."""
+    """Count a value and the values inside it. Count an alias each time that it occurs."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:
-        known[id(value)] = MAX_YAML_VALUES + 1  # what is within itself has no end
+        known[id(value)] = MAX_YAML_VALUES + 1  # a value that contains itself exceeds the maximum
         inner = value.values() if isinstance(value, dict) else value
         known[id(value)] = 1 + sum(_count_values(each, known) for each in inner)
     return known[id(value)]

@@ -36,7 +36,7 @@ TAG = "$agentmem"
 """The key that marks a tagged value."""
 
 MAX_DEPTH = 128
-"""How deeply containers may be nested. What can be written can then be read at any depth of the stack."""
+"""The maximum nesting of containers. A value within it can be read at any depth of the call stack."""
 
 _INTEGER_BOUND = 1 << 4096  # beyond this many bits Python may refuse to write an integer in decimal
 
@@ -52,9 +52,9 @@ _JSON: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "check
 _dump_sorted = json.JSONEncoder(sort_keys=True, **_JSON).encode
 _dump_ordered = json.JSONEncoder(**_JSON).encode
 as_json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
-"""A value of JSON's own types in as few characters as it takes, as queries take lists."""
+"""Write a value of JSON's own types without spaces, the form in which queries take lists."""
 parse_json: Callable[[str], Any] = json.JSONDecoder(parse_constant=_refuse_constant).decode
-"""Read JSON that has neither NaN nor infinity."""
+"""Parse JSON without NaN and infinity."""
 
 
 def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one line for each type
@@ -62,7 +62,7 @@ def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one
 
     Args:
         value: Anything.
-        depth: How many more levels of containers are allowed. Default: `MAX_DEPTH`.
+        depth: The number of allowed levels of containers. Default: `MAX_DEPTH`.
 
     Returns:
         True when the value is made of text, finite numbers, booleans, None, lists, and dictionaries whose
@@ -151,7 +151,7 @@ def decode(data: bytes) -> Any:
 
 
 def write_plain(value: Any) -> bytes:
-    """Write what `to_plain` gave, keys in their order. It is not checked again."""
+    """Write a result of `to_plain` without checking it, keys in their order."""
     return _dump_ordered(value).encode("utf-8", "surrogatepass")
 
 
@@ -183,11 +183,11 @@ def json_value(value: Any, timespec: str = "auto") -> Any:  # noqa: PLR0911 - on
 
 
 quote_json: Callable[[str], str] = encode_basestring
-"""A text as `write_plain` writes it, before it is encoded."""
+"""Return a text as JSON, in the form of `write_plain` before encoding to bytes."""
 
 
 def read_plain(data: bytes) -> Any:
-    """Read JSON, leaving tags as they are.
+    """Read JSON without decoding tags.
 
     Raises:
         InvalidInput: The bytes are damaged.
@@ -204,11 +204,11 @@ def read_column(text: str | None, kind: type[T]) -> T:
     """Read the plain JSON of a column.
 
     Args:
-        text: What it holds; nothing is an empty value.
-        kind: What it is: `dict` or `list`.
+        text: The content of the column; None or "" for an empty value.
+        kind: The expected type: `dict` or `list`.
 
     Raises:
-        DatabaseUnreadable: It holds something else.
+        DatabaseUnreadable: The column holds something else.
     """
     try:
         value = json.loads(text) if text else kind()
@@ -216,10 +216,7 @@ def read_column(text: str | None, kind: type[T]) -> T:
         value = None
     if isinstance(value, kind):
         return value
-    text_repr = safe_repr(text)
-    raise DatabaseUnreadable(
-        f"The database is damaged: it holds {text_repr}, which was never stored; verify() tells more."
-    )
+    raise DatabaseUnreadable(f"The database is damaged: {safe_repr(text)} is not a {kind.__name__}. Run verify().")
 
 
 _TAG_BYTES = f'"{TAG}"'.encode()
@@ -231,9 +228,9 @@ def _tag(name: str, value: Any) -> dict[str, Any]:
 
 
 def _encode_value(value: Any, place: tuple[Any, ...], depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
-    """Return the JSON form of a value, with so many levels of containers.
+    """Return the JSON form of a value with at most `depth` levels of containers.
 
-    Its place in the whole is that of its container, and its key or number there; only an error puts it into words.
+    `place` is the place of the container and the key or index in it, nested to the root. Only errors format it.
     """
     if value is None or type(value) is str or type(value) is bool:
         return value
@@ -260,7 +257,7 @@ def _encode_value(value: Any, place: tuple[Any, ...], depth: int) -> Any:  # noq
         if isinstance(value, kind):
             try:
                 return _tag(name, write(value))
-            except (ValueError, OverflowError) as error:  # a subclass such as pandas.NaT that is no real date
+            except (ValueError, OverflowError) as error:  # a subclass such as pandas.NaT that is not a real date
                 raise _encoding_error(place, f"{safe_repr(value)} cannot be written: {error}") from error
     raise _encoding_error(place, _describe_unsupported(value))
 
@@ -286,17 +283,17 @@ def _encoding_error(place: tuple[Any, ...], reason: str) -> InvalidInput:
 def _describe_unsupported(value: Any) -> str:
     kind = type(value)
     if hasattr(kind, "model_dump"):
-        remedy = "Give its .model_dump(mode='json') instead"
+        remedy = "Pass its .model_dump(mode='json') instead"
     elif dataclasses.is_dataclass(kind):
-        remedy = "Give dataclasses.asdict(...) of it instead"
+        remedy = "Pass dataclasses.asdict(...) of it instead"
     else:
-        remedy = "Give text, numbers, lists and dictionaries instead"
+        remedy = "Pass text, numbers, lists and dictionaries instead"
     return f"an object of type {kind.__module__}.{kind.__qualname__} cannot be stored as JSON. {remedy}."
 
 
 def _encode_time(value: datetime | time) -> Any:
     if isinstance(value, datetime):
-        datetime.fromisoformat(value.isoformat())  # refuses what only looks like a date
+        datetime.fromisoformat(value.isoformat())  # refuses a subclass that is not a real date
     zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
     if zone is None and not value.fold:
         return value.isoformat()
@@ -310,7 +307,7 @@ def _decode_time(kind: type[datetime | time], value: Any) -> datetime | time:
     parsed = kind.fromisoformat(value["iso"]).replace(fold=value["fold"])
     try:
         return parsed if value["zone"] is None else parsed.replace(tzinfo=ZoneInfo(value["zone"]))
-    except (KeyError, ValueError, OSError):  # this machine has no such zone: the offset still tells the instant
+    except (KeyError, ValueError, OSError):  # this machine lacks the zone: the offset still gives the instant
         if isinstance(parsed, time):
             raise
         return parsed
@@ -326,12 +323,12 @@ _TAGGED_TYPES: tuple[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]
     (datetime, "datetime", _encode_time, partial(_decode_time, datetime)),  # before date, its parent
     (date, "date", date.isoformat, date.fromisoformat),
     (time, "time", _encode_time, partial(_decode_time, time)),
-    (timedelta, "timedelta", lambda span: [span.days, span.seconds, span.microseconds], lambda own: timedelta(*own)),
+    (timedelta, "timedelta", lambda span: [span.days, span.seconds, span.microseconds], lambda args: timedelta(*args)),
     (UUID, "uuid", lambda value: value.hex, lambda text: UUID(hex=text)),
     (Decimal, "decimal", str, Decimal),
-    (complex, "complex", lambda number: [repr(number.real), repr(number.imag)], lambda own: complex(*map(float, own))),
+    (complex, "complex", lambda value: [repr(value.real), repr(value.imag)], lambda pair: complex(*map(float, pair))),
 )
-"""Each type that has a tag: the tag, and how a value is written and read."""
+"""Each type that has a tag: the type, the tag, the function that writes a value, and the one that reads it."""
 _READERS: dict[str, Callable[[Any], Any]] = {name: read for _, name, _, read in _TAGGED_TYPES} | {
     "int": partial(int, base=16),
     "float": float,
@@ -353,9 +350,7 @@ def _decode_value(value: Any) -> Any:
     try:
         read = _READERS[plain[TAG]]
     except (KeyError, TypeError):
-        raise InvalidInput(
-            f"The stored value has an unknown tag, {safe_repr(plain[TAG])}: it is damaged, or from a newer version."
-        ) from None
+        raise InvalidInput(f"Unknown tag {safe_repr(plain[TAG])}: it is damaged, or from a newer version.") from None
     try:
         return read(plain["value"])
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
@@ -382,8 +377,8 @@ def replace_surrogates(value: T) -> T:
         value: A text, or lists and dictionaries of texts and other values, which stay as they are.
 
     Returns:
-        Two halves of a surrogate pair in a row as one character, and any other half as U+FFFD; the same object where
-        there is none, or where it is nested too deeply to be looked through.
+        The value with surrogate pairs as one character, and other surrogates as U+FFFD. The same object if it contains
+        no surrogates, or is nested too deeply to be searched.
     """
     try:
         return _clean_surrogates(value)
@@ -413,11 +408,11 @@ REASONING_TYPES = frozenset({"reasoning", "reasoning_content", "redacted_thinkin
 CALL_TYPES = frozenset(
     {"function_call", "input_json_delta", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use"}
 )
-"""The types of blocks, by their content. A tool that the provider runs itself is no call."""
+"""The types of blocks, by their content. A tool that the provider runs itself is not a call."""
 
 
 def block_type(block: Any) -> str | None:
-    """Return the "type" of a content block; None if it is missing or no text.
+    """Return the "type" of a content block; None if it is missing or not text.
 
     Args:
         block: A block of a message's content, or any other value in its place.
@@ -457,7 +452,7 @@ def parse_call(call: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def reasoning_text(content: Any) -> str:
-    """Return the text of reasoning blocks of any form, one line each.
+    """Return the text of reasoning blocks of any form, one block a line.
 
     Signatures and encrypted reasoning are left out.
 

@@ -1,9 +1,9 @@
-"""Keys that encrypt data on disk, and their sources. Nothing shows the keys.
+"""Keys that encrypt data on disk, and their sources. The keys are never shown.
 
-A key is a passphrase (a text), or 32 random bytes, also written as SQLCipher writes them: "x'" and 64 hexadecimal
-digits "'". Bytes are used as they are; a passphrase is made slow to guess first, once for each file that it opens.
+A key is a passphrase (a text) or 32 random bytes. The bytes may be written in SQLCipher's form: "x'", 64 hexadecimal
+digits, "'". Bytes are used unchanged; from a passphrase, a key is derived slowly, once for each opened file.
 The package holds a function that returns the key, so that the key appears in no `repr` and, once handed over, in no
-local variable of a traceback. A user's function is called whenever a database or a file is opened.
+local variable of a traceback. A user's function is called each time that a database or file is opened.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ KeyLike: TypeAlias = str | bytes | Callable[[], str | bytes]
 """A passphrase, 32 bytes, or a function that returns one of these."""
 
 KEY_BYTES = 32
-"""Bytes of a key that is used as it is."""
+"""The length of a binary key."""
 KEY_VARIABLE, NEW_KEY_VARIABLE, EXPORT_KEY_VARIABLE = "AGENTMEM_KEY", "AGENTMEM_NEW_KEY", "AGENTMEM_EXPORT_KEY"
-"""The environment variables with the key of a database, with the one that it gets, and with that of an export; with
-_FILE behind them the path of a file that holds it, with _COMMAND a command that prints it."""
+"""The environment variables with the current key of a database, its new key, and the key of an export. With the suffix
+_FILE, the variable holds the path of a file with the key; with _COMMAND, a command that prints the key."""
 _COMMAND_TIMEOUT = 60.0
-"""Seconds that a command may take."""
+"""The maximum seconds that a command may take."""
 _RAW_KEY = re.compile(r"[xX]'([0-9a-fA-F]{64})'")
 
 
 class EncryptionKey:
-    """A key that nothing shows; calling it returns a passphrase or 32 bytes.
+    """A key that is never shown. Calling it returns a passphrase or 32 bytes.
 
     Args:
-        given: The key, or a function that returns it.
+        key: The key, or a function that returns it.
     """
 
     __slots__ = ("_get_key", "_is_callable")
@@ -70,7 +70,7 @@ class EncryptionKey:
         except InvalidInput:
             raise
         except Exception as error:
-            raise InvalidInput(f"The function that gives the key failed with {type(error).__name__}.") from error
+            raise InvalidInput(f"The function that returns the key failed with {type(error).__name__}.") from error
         if problem := _find_key_problem(key):
             del key
             raise InvalidInput(problem)
@@ -86,11 +86,11 @@ class EncryptionKey:
         return "EncryptionKey(…)"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("A key is not written down.")
+        raise TypeError("An encryption key cannot be pickled.")
 
 
 def _find_key_problem(key: object) -> str:
-    """Return why a value cannot be a key, without any part of it; "" if it can."""
+    """Return why a value cannot be a key, without any part of the value; "" if it can."""
     if isinstance(key, str):
         has_surrogates = any("\ud800" <= each <= "\udfff" for each in key)
         problem = "a text with half of a surrogate pair" if has_surrogates else "" if key else "an empty text"
@@ -98,28 +98,28 @@ def _find_key_problem(key: object) -> str:
         problem = "" if len(key) == KEY_BYTES else f"{len(key)} bytes"
     else:
         problem = f"a {type(key).__name__}"
-    return problem and f"A key is a passphrase, {KEY_BYTES} bytes, or a function that gives one of them, not {problem}."
+    return problem and f"A key is a passphrase, {KEY_BYTES} bytes, or a function that returns one, not {problem}."
 
 
 def key_from_env(variable: str = KEY_VARIABLE) -> EncryptionKey | None:
-    """Return the key that the environment names, if any.
+    """Return the key that the environment specifies, or None.
 
-    Its file is read, or its command run, when the key is needed.
+    The file is read, or the command run, when the key is needed.
 
     Args:
         variable: The variable with the key itself.
 
     Raises:
-        InvalidInput: More than one variable names a key.
+        InvalidInput: More than one variable specifies a key.
     """
     variables = [name for name in (variable, f"{variable}_FILE", f"{variable}_COMMAND") if os.environ.get(name)]
     if len(variables) > 1:
-        raise InvalidInput(f"The key is given {len(variables)} times: by {' and '.join(variables)}.")
+        raise InvalidInput(f"Set only one of {' and '.join(variables)}: each specifies the key.")
     return EncryptionKey(partial(_read_variable, variables[0])) if variables else None
 
 
 def _read_variable(name: str) -> str:
-    """Return the key that a variable holds or leads to."""
+    """Return the key from a variable, or from its file or command."""
     key = os.environ[name]
     try:
         if name.endswith("_FILE"):
@@ -128,10 +128,8 @@ def _read_variable(name: str) -> str:
             completed = subprocess.run(shlex.split(key), stdout=subprocess.PIPE, check=True, timeout=_COMMAND_TIMEOUT)  # noqa: S603
             key = completed.stdout.decode("utf-8").rstrip("\r\n")
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        completed, reason = (
-            None,
-            getattr(error, "strerror", None) or type(error).__name__,
-        )  # which show no part of the key
+        # Neither shows any part of the key.
+        completed, reason = None, getattr(error, "strerror", None) or type(error).__name__
     else:
         return key
-    raise InvalidInput(f"{name} gives no key: {reason}.")
+    raise InvalidInput(f"{name} provides no key: {reason}.")

@@ -1,18 +1,19 @@
 """Events of a memory, and the hooks that receive them.
 
-An event is a value; a hook is any callable that takes one:
+An event is an immutable object. A hook is any callable that takes an event:
 
-    def announce(event: Event) -> None:
+    def announce(event: MemoryEvent) -> None:
         print(event)
 
     memory = AgentMemory("agent.db", hooks=[announce])
 
-Hooks are called after the commit, in the thread of the operation. An awaitable that a hook returns is awaited on the
-caller's event loop as a task of its own, or is run to its end where the caller has no loop. Exceptions raised by hooks
-are logged once for each hook and suppressed. A hook receives no events that it causes itself.
+Hooks are called after the commit, in the thread of the operation. An awaitable that a hook returns is awaited in a
+separate task on the caller's event loop. If the caller has no loop, it is awaited immediately. Exceptions raised by
+hooks are logged once for each hook and suppressed. A hook receives no events that it causes itself.
 
-Events hold ids and numbers. Steps show content according to `AgentMemory(trace_content=...)`. Events of a failure hold
-the error, and one event the query. These may quote messages, and are meant for code of the same process.
+Most events contain only ids and numbers. The events of traced operations (`StepEvent`) also contain content, in the
+form of `AgentMemory(trace_content=...)`. The events of failures contain exceptions, and `ExperienceSelectionFellBack`
+contains the query. Both may quote messages, so do not send these events to other processes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from langchain_agentmem.base.concurrency import callers_loop
 from langchain_agentmem.errors import InvalidInput, safe_repr
 
 SETTLE_SECONDS = 1.0
-"""Seconds that closing waits for the asynchronous hooks that have not ended."""
+"""The maximum number of seconds that `Hooks.settle` waits for asynchronous hooks."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,41 +53,45 @@ class ConversationEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessagesStored(ConversationEvent):
-    """The event that new messages are in the log of a conversation, in the order of their ids."""
+    """The event emitted after new messages were added to a conversation.
+
+    Attributes:
+        message_ids: The ids of the messages, in the order of the conversation.
+    """
 
     message_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageUpdated(ConversationEvent):
-    """The event that a message has new content; its previous version is kept."""
+    """The event emitted after a message's content was replaced. The old version is kept."""
 
     message_id: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessagesRemoved(ConversationEvent):
-    """The event that messages have left a conversation."""
+    """The event emitted after messages were removed from a conversation."""
 
     message_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationErased(ConversationEvent):
-    """The event that a conversation and all its data were erased from storage."""
+    """The event emitted after a conversation and all its data were erased from storage."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadMoved(ConversationEvent):
-    """The event that a thread of the root moved to a namespace, with its memory.
+    """The event emitted after a thread of the root was moved to a namespace.
 
-    Its conversation moved, too.
+    Its memory and its conversation were moved, too.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryResetEvent(MemoryEvent):
-    """The event that an agent's memory was cleared, so plans made from it are stale."""
+    """The event emitted after an agent's memory was cleared. Plans made from it are stale."""
 
     agent_name: str
     timestamp: datetime
@@ -94,21 +99,22 @@ class MemoryResetEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionEvent(MemoryEvent):
-    """The event that a compaction of a context started or ended.
+    """The event emitted when a compaction of a context starts and when it ends.
 
     Attributes:
         session_id: The conversation or thread.
         agent_name: The agent of the context; empty if unknown.
         status: "started", "completed" or "failed". A failed stage, such as a model that returns no summary, is
             reported as "failed" with only that stage in `stages_run`. The compaction continues without it.
-        pre_tokens: Tokens before.
-        post_tokens: Tokens after; 0 until the compaction is completed.
-        pre_messages: Messages before.
-        post_messages: Messages after; 0 until the compaction is completed.
-        duration: Seconds since it started; None when it starts.
-        stages_run: The processors that ran, in order; None when it starts.
+        pre_tokens: The size of the context in tokens before the compaction.
+        post_tokens: The size after it; 0 until the compaction is completed.
+        pre_messages: The number of messages before the compaction.
+        post_messages: The number after it; 0 until the compaction is completed.
+        duration: Seconds since the start; None in the "started" event.
+        stages_run: The processors that ran, in order; None in the "started" event.
         dropped_ids: The ids of the messages that this compaction dropped from the context, in order. A summary, if
-            made, replaces them; messages dropped by packing or a window have no replacement. `expand` shows each.
+            made, replaces them; messages dropped by packing or a window have no replacement. The tool `expand` shows a
+            dropped message.
     """
 
     session_id: str
@@ -125,13 +131,13 @@ class CompactionEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionStageFailed(MemoryEvent):
-    """The event that a stage of a compaction failed. Nothing is lost.
+    """The event emitted after a stage of a compaction failed.
 
-    The compaction continued without the stage.
+    The compaction continued without the stage. Nothing is lost.
 
     Attributes:
         session_id: The conversation or thread.
-        stage: The processor.
+        stage: The name of the processor.
         error: The exception of the processor.
     """
 
@@ -142,13 +148,13 @@ class CompactionStageFailed(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionFellShort(MemoryEvent):
-    """The event that a context missed its target size, or is shown above its limit.
+    """The event emitted after a compaction that leaves a context above its target or limit.
 
     Attributes:
         session_id: The conversation or thread.
-        tokens: The size of the context now.
-        target_tokens: The maximum size of the context; None if only messages or rounds are limited.
-        reason: The reason, in a sentence: the content that takes the room and must stay.
+        tokens: The size of the context after the compaction.
+        target_tokens: The maximum size of the context, in tokens; None if only messages or rounds are limited.
+        reason: The reason, in a sentence: the content that fills the context and cannot be dropped.
     """
 
     session_id: str
@@ -159,12 +165,12 @@ class CompactionFellShort(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompressionFellShort(MemoryEvent):
-    """The event that a text was cut because a model did not shorten it.
+    """The event emitted after a text was cut because a model did not shorten it enough.
 
     Attributes:
         context: A short description of the text.
         characters: The original length.
-        max_chars: The maximum length, which the text now keeps.
+        max_chars: The maximum length, to which the text was cut.
         reason: The reason, in a sentence.
         error: The exception of the model; None if it answered.
     """
@@ -178,11 +184,11 @@ class CompressionFellShort(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExperienceSelectionFellBack(MemoryEvent):
-    """The event that experiences were selected by words, not by a model.
+    """The event emitted after experiences were selected by keywords, since the model failed.
 
     Attributes:
-        role: The role to select for; None for no particular role.
-        query: The query to select for.
+        role: The role that the experiences are for; None for no particular role.
+        query: The query that the experiences match.
         reason: The reason, in a sentence.
         error: The exception of the model; None if it answered.
     """
@@ -195,15 +201,15 @@ class ExperienceSelectionFellBack(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepEvent(MemoryEvent):
-    """An event of a traced operation. Emitted only if somebody listens.
+    """An event of a traced operation, emitted only if a hook or tracer receives it.
 
     Attributes:
         step_id: The unique id of the step.
-        parent_id: The step that it is a part of, or None.
+        parent_id: The id of the enclosing step, or None.
         name: `memory.<part>.<verb>`.
-        started_at: When it began, in UTC.
+        started_at: The start of the step, in UTC.
         inputs: The inputs of the operation, as readable plain data.
-        metadata: The location: the kind of database, the thread, the namespace and so on.
+        metadata: The context of the step, such as the kind of database, the thread and the namespace.
     """
 
     step_id: str
@@ -216,16 +222,16 @@ class StepEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepStarted(StepEvent):
-    """The event that a traced operation has begun."""
+    """The event emitted when a traced operation starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepFinished(StepEvent):
-    """The event that a traced operation has ended.
+    """The event emitted when a traced operation ends.
 
     Attributes:
         duration: The duration in seconds.
-        outputs: The result, in the form of the inputs; None if the operation failed.
+        outputs: The result, as readable plain data like the inputs; None if the operation failed.
         error: The exception of the operation; None if it succeeded.
     """
 
@@ -245,8 +251,7 @@ class Hook(Protocol):
 class FirstFailures:
     """A logger of the first failure of each source; further failures are not logged.
 
-    A listener that fails usually fails every time. Once is enough to find it; a thousand times would bury
-    the log.
+    A function that fails usually fails at every call. Repeated warnings would hide the rest of the log.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -278,18 +283,18 @@ class Progress(NamedTuple):
 
 
 Watch: TypeAlias = Callable[[Progress], object]
-"""Receives the progress of an operation. An exception raised by it ends the operation."""
+"""A function that receives the progress of an operation. An exception raised by it ends the operation."""
 
 
 def check_callable(listener: L, name: str) -> L:
-    """Return a caller's listener after checking that it is callable or None.
+    """Return a caller's function after checking that it is callable or None.
 
     Args:
-        listener: The argument.
-        name: The name of the argument.
+        listener: The function or None.
+        name: The name of the argument, for the error.
 
     Raises:
-        InvalidInput: The listener cannot be called.
+        InvalidInput: The value is neither callable nor None.
     """
     if listener is not None and not callable(listener):
         raise InvalidInput(f"{name} must be a function, not {safe_repr(listener)}.")
@@ -297,19 +302,19 @@ def check_callable(listener: L, name: str) -> L:
 
 
 _active_hooks: ContextVar[tuple[object, ...]] = ContextVar("agentmem_hooks", default=())
-"""The hooks that are being called here."""
+"""The hooks that the current task or thread is calling. They receive no events from their own calls."""
 
 
 class Hooks:
     """The hooks of one memory, which receive every event in the order of registration.
 
-    True if there is any. Without hooks, `emit` costs next to nothing.
+    The truth value is False without hooks. Callers then need not create events.
 
     Args:
         hooks: Callables that take an event.
 
     Raises:
-        InvalidInput: One of them cannot be called.
+        InvalidInput: A hook cannot be called.
     """
 
     __slots__ = ("_failures", "_hooks", "_tasks")
@@ -318,9 +323,9 @@ class Hooks:
         self._hooks = tuple(hooks)
         for hook in self._hooks:
             if not callable(hook):
-                raise InvalidInput(f"{safe_repr(hook)} is not a hook. Give a function that takes one event.")
+                raise InvalidInput(f"{safe_repr(hook)} is not a hook. Pass a function that takes one event.")
         self._failures = FirstFailures(logger)
-        self._tasks: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly
+        self._tasks: set[asyncio.Task[None]] = set()  # keeps running tasks alive, as a loop refers to them weakly
 
     def emit(self, event: MemoryEvent) -> None:
         """Call every hook with an event. Log and suppress the first `Exception` of a hook.
@@ -336,14 +341,14 @@ class Hooks:
                 result = hook(event)
                 if inspect.isawaitable(result):
                     self._await_result(hook, result)
-            except Exception as error:  # noqa: BLE001 - whatever a hook raises must not reach the agent
+            except Exception as error:  # noqa: BLE001 - no error of a hook may reach the agent
                 self._report(hook, error)
             finally:
                 _active_hooks.reset(token)
 
     async def settle(self) -> None:
-        """Wait for the running loop's asynchronous hooks to end, at most 1 second."""
-        await asyncio.sleep(0)  # those of this turn begin
+        """Wait until the asynchronous hooks of the running loop end, at most `SETTLE_SECONDS`."""
+        await asyncio.sleep(0)  # so that hooks scheduled just now can start
         loop, current = asyncio.get_running_loop(), asyncio.current_task()
         if tasks := [task for task in list(self._tasks) if task.get_loop() is loop and task is not current]:
             await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
@@ -355,7 +360,7 @@ class Hooks:
         async def wait() -> None:
             try:
                 await result
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # noqa: BLE001 - no error of a hook may reach the agent
                 self._report(hook, error)
 
         def begin() -> None:
@@ -365,7 +370,8 @@ class Hooks:
 
         coroutine = wait()
         if (loop := callers_loop()) is None:
-            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # it stays no loop of this thread
+            # With a loop_factory, the runner does not set the event loop of this thread.
+            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
                 runner.run(coroutine)
             return
         try:
@@ -374,21 +380,19 @@ class Hooks:
             coroutine.close()
 
     def _report(self, hook: object, error: Exception) -> None:
-        self._failures.report(id(hook), "The hook %s failed; memory goes on without it.", safe_repr(hook), error=error)
+        self._failures.report(id(hook), "The hook %s failed; the operation continues.", safe_repr(hook), error=error)
 
 
 class EventContext(Hooks):
-    """The agent whose memory it is, and its event bus (`set_event_context`).
-
-    The bus has `emit(event)`, sync or async, or is a callable.
+    """The event bus of a memory, with the name of its agent (`set_event_context`).
 
     Args:
-        agent_name: The agent whose memory it is.
-        event_bus: The bus; None for none.
-        session_id: The run that the events belong to.
+        agent_name: The name of the agent that owns the memory.
+        event_bus: An object with `emit(event)`, sync or async, or a callable. None for no bus.
+        session_id: The id of the run that the memory belongs to. Default: None.
 
     Raises:
-        InvalidInput: The bus offers no way to give it an event.
+        InvalidInput: The bus has no `emit`, and cannot be called.
     """
 
     __slots__ = ("agent_name", "event_bus", "session_id")
@@ -399,10 +403,8 @@ class EventContext(Hooks):
 
 
 def _hook_of(bus: Any) -> Hook:
-    """Return a function that puts an event on a bus."""
+    """Return a function that sends an event to a bus."""
     emit = getattr(bus, "emit", bus)
     if callable(emit):
         return emit  # type: ignore[no-any-return]
-    raise InvalidInput(
-        f"{safe_repr(bus)} is not an event bus. Give one that has emit(event), or a function of an event."
-    )
+    raise InvalidInput(f"{safe_repr(bus)} is not an event bus. Pass an object with emit(event), or a function.")

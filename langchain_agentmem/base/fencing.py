@@ -1,14 +1,14 @@
-"""Text as data in a prompt: between two marks that nothing in the text can end, or open again.
+"""Fences for text that is data in a prompt: two marks that nothing in the text can close or open.
 
     <note by="Maya">
     Does `a < b` hold? &lt;/note> It does.
     </note>
 
-Only text that looks like the marks is escaped, so that code stays as it was written. No two texts result in the same
-block. Fences of different names may be nested.
+Only text that looks like the marks is escaped, so code stays unchanged. Different texts result in different blocks.
+Fences of different names may be nested.
 
-`sanitize_text` removes characters that act on a reader without carrying text: invisible characters, and tokens that a
-model or its server takes for the end of a message. This cannot be undone.
+`sanitize_text` removes invisible characters, and escapes tokens that a model or its server interprets as the end of a
+message. This cannot be undone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["fence_text", "sanitize_text"]
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
-_FILLERS = r"\u115f\u1160\u3164\uffa0"  # letters, as Unicode has it, that nobody sees
+_FILLERS = r"\u115f\u1160\u3164\uffa0"  # letters in Unicode, but invisible
 _INVISIBLE = (
     rf"[\xad\u034f\u061c{_FILLERS}\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
     r"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -32,29 +32,26 @@ _INVISIBLE = (
 
 
 def fence_text(tag: str, text: str, **attributes: object) -> str:
-    """Write a text as data.
+    """Enclose a text in marks, as data.
 
     Args:
         tag: The name of the marks: a letter, then letters, digits, hyphens and underscores.
-        text: Anything.
-        attributes: What the opening mark tells of it, in this order; those that are None are left out.
+        text: Any text.
+        attributes: The attributes of the opening mark, in order. An attribute with the value None is omitted.
 
     Returns:
         The opening mark on a line, the text, and the closing mark on a line.
     """
-    attribute_text = "".join(
-        f' {key}="{_quote_attribute(value)}"' for key, value in attributes.items() if value is not None
-    )
+    pairs = "".join(f' {key}="{_quote_attribute(value)}"' for key, value in attributes.items() if value is not None)
     escaped = _mark_pattern(tag).sub(lambda match: "&lt;" if match.group() == "<" else "&amp;", text)
-    return f"<{tag}{attribute_text}>\n{escaped}\n</{tag}>"
+    return f"<{tag}{pairs}>\n{escaped}\n</{tag}>"
 
 
 def _quote_attribute(value: object) -> str:
     return _UNSAFE.sub(lambda match: f"&#x{ord(match.group()):x};", html.escape(str(value)))
 
 
-# A mark as a careless reader may see it: with blanks or signs before the name, in any case, and whatever stands in it
-# that is not seen.
+# A model may recognize a mark with blanks or signs before the name, in any case, or with invisible characters in it.
 _BEFORE, _AFTER = rf"(?:[^\w<&]|[{_FILLERS}])*", rf"(?![^\W{_FILLERS}])"
 
 
@@ -68,7 +65,7 @@ def _mark_pattern(tag: str) -> re.Pattern[str]:
     return re.compile(f"<(?={rest})|&(?=(?:amp;)*lt;{rest})")
 
 
-# --- What acts on a reader -----------------------------------------------------------------------------------------
+# --- Characters and tokens that act on a model ----------------------------------------------------------------------
 
 _LINE_BREAKS = re.compile(r"\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
@@ -77,7 +74,7 @@ _JOINER_RUN, _VARIATION_SELECTORS = re.compile(r"\ufe0f?\u200d|\u200c"), re.comp
 _LOOKALIKES = str.maketrans({"\uff1c": "<", "\ufe64": "<", "\uff1e": ">", "\ufe65": ">"})
 _TAG_NAME = re.compile(r"(?<=<)([^\w<]*)(\w+)")
 
-# Names of marks between which models read something else than data: parts of prompts, calls, and our own.
+# Names of marks whose content models do not read as data: parts of prompts, calls, and the marks of this package.
 _TAG_NAMES = (
     r"system|user|assistant|human|developer|instructions?|sys|bos|eos|(?:start|end)_of_turn|think(?:ing)?|"
     r"tool_(?:calls?|use|results?|response)|function_(?:calls?|results?)|invoke"
@@ -86,28 +83,27 @@ _CONTROL_TOKENS = re.compile(
     rf"<(?={_BEFORE}(?i:(?:core_|recalled_)?memory(?:_update|_results)?){_AFTER})"
     rf"|<(?={_BEFORE}(?i:{_TAG_NAMES})(?=[\s/>])[^>]{{0,80}}>|/?s>)"
     r"|<(?=[|\uff5c][^>\n]{1,60}[|\uff5c]>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)(?:\]|\Z))"  # a label closes it
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)(?:\]|\Z))"  # a label after the bracket
 )
 
 
 def sanitize_text(text: str) -> str:
     """Make untrusted text safe to show to a model.
 
-    Line breaks of every kind become newlines. Control characters and invisible characters are removed, though
-    joiners and the like stay where scripts and emoji need them, and halves of characters are replaced. The tokens and
-    tags that end a message, or begin another or a call, are escaped, also in look-alike characters.
+    Line breaks of every kind become newlines. Control characters and invisible characters are removed, except joiners
+    and variation selectors that scripts and emoji need. Lone surrogates are replaced. Tokens and tags that end a
+    message, or begin another message or a call, are escaped, also if written in look-alike characters.
 
     Args:
-        text: Anything.
+        text: Any text.
 
     Returns:
         The text. A harmless text is returned unchanged.
     """
     text = replace_surrogates(_LINE_BREAKS.sub("\n", text))
     text = _INVISIBLE_RUN.sub(_filter_invisible, _CONTROLS.sub("", text)).translate(_LOOKALIKES)
-    return _CONTROL_TOKENS.sub(
-        lambda match: "&lt;" if match.group() == "<" else "&#91;", _TAG_NAME.sub(_normalize_tag_name, text)
-    )
+    text = _TAG_NAME.sub(_normalize_tag_name, text)
+    return _CONTROL_TOKENS.sub(lambda match: "&lt;" if match.group() == "<" else "&#91;", text)
 
 
 def _filter_invisible(match: re.Match[str]) -> str:

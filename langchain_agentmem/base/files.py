@@ -1,4 +1,4 @@
-"""Atomic writing of files: a file exists completely or not at all."""
+"""Atomic writes: a reader sees the complete old file or the complete new file, never a part of one."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ _PRIVATE_MODE = 0o600
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES, _PAGE_BYTES = 64, 4_096
 _SIDE_SUFFIXES = ("-wal", "-shm", "-journal")
-"""Ends of the names of files that SQLite keeps next to a database."""
+"""Suffixes of the files that SQLite keeps next to a database."""
 
 
 def check_path(path: Any) -> Path:
     """Check the path of a file.
 
     Raises:
-        InvalidInput: It is no path, or no file can be called so.
+        InvalidInput: The argument is not a path, or not a valid file name.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
-        raise InvalidInput(f"A file is named by a path, not by {safe_repr(path)}.")
+        raise InvalidInput(f"A file path must be a non-empty str or os.PathLike, got {safe_repr(path)}.")
     try:
         os.lstat(name)
     except (ValueError, OSError) as error:
-        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:  # a NUL, or half of a surrogate pair
-            reason = "too long" if isinstance(error, OSError) else "a character in it cannot be in one"
-            raise InvalidInput(f"A file is named by a path, and not by {safe_repr(name)}: {reason}.") from error
+        # ValueError: the path contains a NUL or an unpaired surrogate.
+        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
+            reason = "it is too long" if isinstance(error, OSError) else "it has a character that is invalid in paths"
+            raise InvalidInput(f"Invalid path {safe_repr(name)}: {reason}.") from error
     return Path(name)
 
 
@@ -50,37 +51,33 @@ def file_of(database: str) -> Path:
 def create_private(path: Path) -> None:
     """Create an empty file that only its owner may read and write, whatever the umask.
 
-    An existing file stays as it is.
-
-    If creation fails, the code that opens the file reports the reason.
+    An existing file is not changed. If creation fails, the code that opens the file reports the reason.
     """
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE_MODE))
-        path.chmod(_PRIVATE_MODE)  # the umask may have taken some of it
+        path.chmod(_PRIVATE_MODE)  # the umask may have removed a permission
 
 
 def check_no_file(path: Path, *, force: bool) -> None:
-    """Check that no file is replaced unasked.
+    """Check that no file would be replaced without `force`.
 
     Raises:
-        InvalidInput: One is there.
+        InvalidInput: The file exists.
     """
     if path.is_file() and not force:
-        raise InvalidInput(
-            f"{safe_repr(str(path))} is there already. Write elsewhere, or replace it with --force (force=True)."
-        )
+        raise InvalidInput(f"{safe_repr(str(path))} exists. Choose another path, or pass --force (force=True).")
 
 
 @contextlib.contextmanager
 def _replace_file(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
-    """Create a private file next to another, and replace that if the block succeeds."""
+    """Create a private file next to the target, and replace the target if the block succeeds."""
     try:
         if make_folder:
             target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(handle)
         try:
-            Path(name).chmod(_PRIVATE_MODE)  # the umask may have taken some of it
+            Path(name).chmod(_PRIVATE_MODE)  # the umask may have removed a permission
             yield Path(name)
             with Path(name).open("rb+") as file:
                 os.fsync(file.fileno())
@@ -94,12 +91,12 @@ def _replace_file(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def write_atomically(path: str | os.PathLike[str], *, make_folder: bool = False) -> Iterator[TextIO]:
-    """Open a text file to write, which takes its name only if the block succeeds.
+    """Open a temporary text file, and move it to `path` if the block succeeds.
 
-    A crash leaves the old file or the new one, never half of either.
+    A crash leaves the whole old file or the whole new file.
 
     Args:
-        path: Where the file goes. A file that is there is replaced.
+        path: The path of the file. An existing file is replaced.
         make_folder: Create a missing folder. Default: False.
 
     Raises:
@@ -108,17 +105,17 @@ def write_atomically(path: str | os.PathLike[str], *, make_folder: bool = False)
     target = check_path(path)
     with _replace_file(target, make_folder=make_folder) as temp:
         if target.is_file() and is_database(target):
-            raise InvalidInput(f"{safe_repr(str(target))} is a database, which a text would replace. Write elsewhere.")
+            raise InvalidInput(f"{safe_repr(str(target))} is a database. Choose another path for the text.")
         with temp.open("w", encoding="utf-8") as file:
             yield file
 
 
 @contextlib.contextmanager
 def replace_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Reserve a path for a SQLite file that takes its name only if the block succeeds.
+    """Create a temporary SQLite file, and move it to `path` if the block succeeds.
 
     Args:
-        path: Where the file goes. A file that is there is replaced.
+        path: The path of the file. An existing file is replaced.
 
     Raises:
         InvalidInput: The file cannot be written, or `path` is a database in use.
@@ -133,40 +130,39 @@ def replace_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         wal = Path(f"{target}-wal")
         if wal.exists() and wal.stat().st_size:
             raise InvalidInput(
-                f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
-                "it first, or write elsewhere."
+                f"{safe_repr(str(target))} is a database in use: its write-ahead log contains commits. Close it "
+                "first, or choose another path."
             )
         side_files = [Path(f"{target}{suffix}") for suffix in _SIDE_SUFFIXES]
-        stale = [each for each in side_files if each.exists()]  # who opens the new file may make others
+        stale = [each for each in side_files if each.exists()]  # only these: opening the new file may create others
     for each in stale:
         each.unlink(missing_ok=True)
 
 
 def _write_error(target: Path, error: OSError) -> InvalidInput:
-    """Return the error for an unwritable file. It never names a temporary file."""
-    folder = target.parent
-    reason = (
-        error.strerror or error if folder.is_dir() else f"there is no folder {safe_repr(str(folder))}. Make it first"
-    )
+    """Return the error for an unwritable file, without the name of the temporary file."""
+    folder, reason = target.parent, error.strerror or error
+    if not folder.is_dir():
+        reason = f"the folder {safe_repr(str(folder))} does not exist. Create it first"
     return InvalidInput(f"{safe_repr(str(target))} cannot be written: {reason}.")
 
 
 def is_database(path: Path) -> bool:
     """Return whether a file is a SQLite database, or looks like an encrypted one.
 
-    An encrypted database has whole pages of bytes that are no text.
+    See `looks_encrypted` for the second test.
     """
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
         return header.startswith(_SQLITE_MAGIC) or looks_encrypted(path, header)
-    except OSError:  # nobody here may read it
+    except OSError:  # the file cannot be read
         return False
 
 
 def looks_encrypted(path: Path, header: bytes) -> bool:
     """Return whether a file that begins with `header` looks like an encrypted database.
 
-    All bytes of an encrypted database look random.
+    An encrypted database has no SQLite header, contains non-ASCII bytes, and its size is a multiple of the page size.
     """
     return not header.startswith(_SQLITE_MAGIC) and not (header.isascii() or path.stat().st_size % _PAGE_BYTES)

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used: importing the package itself costs next to nothing."""
+"""Lazy imports: the names of a package are imported at their first use, so importing the package is fast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[st
     """Return the `__getattr__` and the `__dir__` of a package.
 
     Args:
-        package: Its name.
+        package: The name of the package.
         modules: The module of each name.
     """
 

@@ -1,8 +1,8 @@
-"""Namespaces and ids: what may name a tenant, a user, a topic or a conversation.
+"""Namespaces and ids: the names of tenants, users, topics and conversations.
 
-A namespace is a tuple of labels. It is stored as a path in which every label is ended by U+001F; the namespaces
-below a prefix are then one range of paths, which an index answers. Control characters are therefore not allowed
-in labels, and since ids travel through two databases, logs and URLs, not in ids either.
+A namespace is a tuple of labels. It is stored as a path: each label is followed by U+001F. In the order of paths, a
+namespace and all namespaces below it form one range, so one index scan finds them. Labels must therefore not contain
+control characters. Ids must not either, because they are also used in logs and URLs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
 
-from langchain_agentmem.base.argument_checks import check_flag, check_value
+from langchain_agentmem.base.argument_checks import CONTROL_CHARS, check_flag, check_value
 from langchain_agentmem.errors import InvalidInput, safe_repr
 
 C = TypeVar("C")
@@ -24,10 +24,10 @@ Namespace: TypeAlias = tuple[str, ...]
 
 
 class ThreadKey(NamedTuple):
-    """The path of a namespace, and the id of a thread or conversation there.
+    """The path of a namespace, and the id of a thread or conversation in it.
 
     Attributes:
-        path: The path. Where a thread is looked up, the empty path stands for any namespace.
+        path: The path. When a thread is searched by its id, the empty path means any namespace.
         name: The id.
     """
 
@@ -36,7 +36,7 @@ class ThreadKey(NamedTuple):
 
 
 class RuntimeLike(Protocol):
-    """LangGraph's `Runtime`, or its `ToolRuntime`."""
+    """A `Runtime` or `ToolRuntime` of LangGraph."""
 
     @property
     def stream_writer(self) -> Callable[[Any], None]:
@@ -45,13 +45,13 @@ class RuntimeLike(Protocol):
 
 
 ThreadLike: TypeAlias = Mapping[str, Any] | RuntimeLike
-"""What names a thread: a config, or a runtime that LangGraph hands out."""
+"""An object that specifies a thread: a config, or a runtime from LangGraph."""
 
 CONFIG_KEY = "agentmem_namespace"
-"""Where a run's `config["configurable"]` names its namespace."""
+"""The key of `config["configurable"]` with the namespace of a run."""
 
 EXAMPLE_CONFIG = '{"configurable": {"thread_id": "…"}}'
-"""A config, as errors show one."""
+"""An example of a config for errors."""
 
 MAX_LABEL_CHARS = 200
 MAX_PATH_BYTES = 2_000
@@ -60,9 +60,9 @@ MAX_ID_CHARS = 500
 _OWN_PREFIX = "agentmem_"
 _TEMPLATE_KEY = re.compile(r"\{([^\W\d]\w*)\}")
 _LABEL_END = NESTED_SEPARATOR = "\x1f"
-_AFTER_END = "\x20"
-_AFTER_ALL = "\U0010ffff" * (MAX_LABEL_CHARS + 1)  # behind every path, that of the last label of all included
-_CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""The character after each label of a path. It also separates the two parts of a nested graph's conversation id."""
+_RANGE_END = "\x20"  # the character after _LABEL_END
+_LAST_PATH = "\U0010ffff" * (MAX_LABEL_CHARS + 1)  # sorts after every path
 
 
 def path_of(namespace: Any) -> str:
@@ -80,14 +80,14 @@ def path_of(namespace: Any) -> str:
     if not isinstance(namespace, tuple | list):
         raise InvalidInput(f"A namespace is a tuple of strings, not {type(namespace).__name__}.")
     for label in namespace:
-        if not isinstance(label, str) or not label or len(label) > MAX_LABEL_CHARS or _CONTROL_CHARS.search(label):
+        if not isinstance(label, str) or not label or len(label) > MAX_LABEL_CHARS or CONTROL_CHARS.search(label):
             raise InvalidInput(
                 f"The label {safe_repr(label)} cannot be part of a namespace: labels are strings of 1 to "
                 f"{MAX_LABEL_CHARS} characters without control characters."
             )
     path = "".join(label + _LABEL_END for label in namespace)
     if (size := len(path.encode())) > MAX_PATH_BYTES:
-        raise InvalidInput(f"A namespace may have {MAX_PATH_BYTES} bytes in all; this one has {size}.")
+        raise InvalidInput(f"A namespace may have at most {MAX_PATH_BYTES} bytes; this one has {size}.")
     return path
 
 
@@ -103,20 +103,20 @@ def parse_namespace(path: str | None) -> Namespace:
         path: The written namespace; "/" or None for the root.
 
     Raises:
-        InvalidInput: A label is empty, as for an unset shell variable. That must not mean the root.
+        InvalidInput: A label is empty. An unset shell variable, for example, must not select the root.
     """
     if path is None or path == "/":
         return ()
     labels = path.split("/")
     if not all(labels):
         raise InvalidInput(
-            f"{safe_repr(path)} is no namespace: write labels separated by /, such as users/ada; / alone is everything."
+            f"Invalid namespace {safe_repr(path)}. Write labels separated by /, such as users/ada, or / for the root."
         )
     return tuple(map(unquote, labels))
 
 
 def format_namespace(namespace: Namespace, *more: str) -> str:
-    """Write a namespace and optional further labels in the form of `parse_namespace`."""
+    """Format a namespace, with optional further labels, as text that `parse_namespace` reads."""
     return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in (*namespace, *more)) or "/"
 
 
@@ -127,19 +127,18 @@ def nested_conversation(thread: str, ns: str) -> str:
 
     Args:
         thread: The thread's id.
-        ns: The "checkpoint_ns" of the graph; one that is too long to be part of an id is replaced by its digest.
+        ns: The "checkpoint_ns" of the graph. A namespace too long for an id is replaced by its digest.
     """
-    return (
-        f"{thread}{_LABEL_END}{ns if len(ns) <= MAX_LABEL_CHARS else blake2b(ns.encode(), digest_size=20).hexdigest()}"
-    )
+    name = ns if len(ns) <= MAX_LABEL_CHARS else blake2b(ns.encode(), digest_size=20).hexdigest()
+    return f"{thread}{_LABEL_END}{name}"
 
 
 def nested_range(thread: str) -> tuple[str, str]:
     """Return the id range of the conversations of a thread's nested graphs.
 
-    It begins with the first id, and excludes the second.
+    The second id is excluded.
     """
-    return thread + _LABEL_END, thread + _AFTER_END
+    return thread + _LABEL_END, thread + _RANGE_END
 
 
 def is_nested(conversation: str) -> bool:
@@ -156,45 +155,47 @@ def outer_thread(conversation: str) -> str:
 
 
 def label_pattern(label: str) -> tuple[str, str]:
-    """Return a prefix for a path, and the text that shows the label in the prefixed path."""
+    """Return U+001F, and the label between two U+001F.
+
+    A path with a U+001F in front contains the second text if the namespace has the label.
+    """
     return _LABEL_END, f"{_LABEL_END}{label}{_LABEL_END}"
 
 
 def path_range(namespace: Any) -> tuple[str, str]:
     """Return the path range of a namespace and all below it; the second path is excluded."""
     path = path_of(namespace)
-    return (path, path[:-1] + _AFTER_END) if path else ("", _AFTER_ALL)
+    return (path, path[:-1] + _RANGE_END) if path else ("", _LAST_PATH)
 
 
 def check_id(value: Any, kind: str, error: type[InvalidInput] = InvalidInput) -> str:
     """Check an id given by a user.
 
     Args:
-        value: A string; whole numbers and UUIDs are written as one.
-        kind: What it names, for the error.
-        error: The error to raise.
+        value: A string. Whole numbers and UUIDs are converted to strings.
+        kind: The kind of object with the id, for the error.
+        error: The class of the error.
 
     Raises:
-        InvalidInput: It is empty, too long, or has control characters.
+        InvalidInput: The id is empty, too long, or has control characters.
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     text = value if isinstance(value, str) else str(value) if is_number or isinstance(value, UUID) else ""
-    parts = text.split(_LABEL_END, 1) if kind == "conversation" else [text]  # that of a nested graph has two
-    if not all(part and len(part) <= MAX_ID_CHARS and not _CONTROL_CHARS.search(part) for part in parts):
-        description = (
-            f"the {kind}" if kind.endswith("_id") else f"the id of {'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
-        )
+    parts = text.split(_LABEL_END, 1) if kind == "conversation" else [text]  # the id for a nested graph has two parts
+    if not all(part and len(part) <= MAX_ID_CHARS and not CONTROL_CHARS.search(part) for part in parts):
+        article = "an" if kind[:1] in "aeiou" else "a"
+        label = f"the {kind}" if kind.endswith("_id") else f"the id of {article} {kind}"
         raise error(
-            f"{safe_repr(value)} cannot be {description}: ids are strings of 1 to {MAX_ID_CHARS} characters without "
+            f"{safe_repr(value)} cannot be {label}: ids are strings of 1 to {MAX_ID_CHARS} characters without "
             "control characters."
         )
     return text
 
 
 class ThreadId(str):
-    """The id of a thread from a checkpointer, with the namespace of the thread.
+    """The id of a thread in a checkpointer's config, with the namespace of the thread.
 
-    LangGraph names subgraphs by the id alone.
+    LangGraph copies only the id into the configs of subgraphs. The attribute keeps the namespace with it.
 
     Attributes:
         namespace: The namespace of the thread.
@@ -214,23 +215,23 @@ class ThreadId(str):
 
 
 class Scopes(NamedTuple):
-    """The rules that select the namespace of a call, whose threads share memory.
+    """The rules that select the namespace of a call. The threads of a namespace share memory.
 
     Attributes:
-        template: Labels with keys of the config in braces, such as `("users", "{user_id}")`; empty for one scope
-            for all. Default: none, and a config names its namespace itself.
-        bare_threads: Accept a config without the keys if only one thread has its id. Default: False.
-        retains_deleted: Keep a deleted thread's contributions to its scope. Default: True.
-        boundary: The namespace that no call may leave. Default: none.
-        find_home: Returns the namespace of the thread that a run loaded, if the config lacks the keys. Default: the
-            root.
+        template: Labels with keys of the config in braces, such as `("users", "{user_id}")`. An empty template is one
+            scope for all threads. Default: None, so a config names its namespace itself.
+        bare_threads: True to accept a config without the keys if only one thread has its id. Default: False.
+        retains_deleted: True to keep a deleted thread's contributions to its scope. Default: True.
+        boundary: The namespace that no call may leave. Default: None.
+        find_namespace: Returns the namespace of a run's loaded thread, for a config without the keys. Default: a
+            function that returns the root.
     """
 
     template: Namespace | None = None
     bare_threads: bool = False
     retains_deleted: bool = True
     boundary: Namespace | None = None
-    find_home: Callable[[Mapping[str, Any]], Namespace] = lambda _: ()
+    find_namespace: Callable[[Mapping[str, Any]], Namespace] = lambda _: ()
 
     def is_shared(self, path: str) -> bool:
         """Return whether the threads of a namespace share memory.
@@ -251,18 +252,18 @@ class Scopes(NamedTuple):
                 both are given.
         """
         if (namespace is None) == (not keys):
-            raise InvalidInput('Name one namespace: within(("users", "ada")), or a template\'s key, user_id="ada".')
+            raise InvalidInput('Pass either a namespace, within(("users", "ada")), or keys, within(user_id="ada").')
         if namespace is not None:
-            return self._replace(boundary=self._check_inside(self.check_namespace(namespace)))
-        if unknown := set(keys) - set(self.keys):
-            missing = ", ".join(map(safe_repr, sorted(unknown)))
+            inner = self.check_namespace(namespace)
+        elif unknown := sorted(set(keys) - set(self.keys)):
             raise InvalidInput(
-                f"The template of this memory, {safe_repr(self.template)}, has no key {missing}: name the namespace "
-                'itself, within(("users", "ada")), or open the memory with namespace=("users", "{user_id}").'
+                f"The template of this memory, {safe_repr(self.template)}, has no key "
+                f'{", ".join(map(safe_repr, unknown))}. Pass the namespace itself, within(("users", "ada")), or open '
+                'the memory with namespace=("users", "{user_id}").'
             )
-        return self._replace(
-            boundary=self._check_inside(self.fill_template({key: check_id(keys[key], key) for key in keys}))
-        )
+        else:
+            inner = self.fill_template({key: check_id(value, key) for key, value in keys.items()})
+        return self._replace(boundary=self._check_inside(inner))
 
     def resolve(self, namespace: Any, config: Any = None, *, optional: bool = False) -> Namespace:
         """Return the namespace that a call uses: the given one, else that of its run.
@@ -270,8 +271,9 @@ class Scopes(NamedTuple):
         Args:
             namespace: The caller's namespace; None or an empty tuple for none.
             config: The run's config. Default: the config of the surrounding run.
-            optional: Require no namespace outside of runs: the root then stands for every namespace. A namespace with a
-                key in braces as a label, which an earlier version could create, is accepted as well.
+            optional: True for a call that may cover every namespace: outside of runs and without a namespace, it uses
+                the root, which then stands for all. The given namespace may then also have labels with unfilled keys,
+                as an earlier version could store them. Default: False.
 
         Raises:
             InvalidInput: The namespace is not a tuple of usable labels, lies outside of `boundary`, or has an unfilled
@@ -279,132 +281,117 @@ class Scopes(NamedTuple):
         """
         if namespace is not None and not (isinstance(namespace, tuple | list) and not namespace):
             return self._check_inside(namespace if optional else self.check_namespace(namespace))
-        if self.boundary is not None:
-            configured = self.config_namespace(config)
-            if configured is not None and configured != self.boundary:
-                raise InvalidInput(
-                    f"The config leads to {safe_repr(configured)}; this is the memory of {safe_repr(self.boundary)}."
-                )
-            return self.boundary
-        config = config if config is not None else running_config()
+        if config is None and self.boundary is None:
+            config = running_config()
         configured = self.config_namespace(config)
+        if self.boundary is not None:
+            if configured not in (None, self.boundary):
+                own = safe_repr(self.boundary)
+                raise InvalidInput(f"The config selects {safe_repr(configured)}, but this memory is limited to {own}.")
+            return self.boundary
         if configured or (configured is not None and self.template is not None):
             return configured
         configurable = configurable_of(config)
-        if self.template is None:  # () stands for the only thread of its id, as a config that says nothing does
-            return self.find_home(configurable)
+        if self.template is None:  # an explicit () has the same meaning as no namespace
+            return self.find_namespace(configurable)
         missing = [key for key in self.keys if _key_value(key, configurable) is None]
-        names_nobody = len(missing) == len(self.keys)  # who names a part of the keys means somebody
-        may_read_all = optional and running_config() is None  # a run is somebody's
-        if names_nobody and (may_read_all or (self.bare_threads and "thread_id" in configurable)):
-            return self.find_home(configurable)
+        may_read_all = optional and running_config() is None  # a run may read only its user's memory
+        # A config with some of the keys belongs to a user, so it may not read all namespaces.
+        if missing == self.keys and (may_read_all or (self.bare_threads and "thread_id" in configurable)):
+            return self.find_namespace(configurable)
         example = ", ".join(f'"{key}": "…"' for key in missing)
-        hint = "" if namespace is None else " () names nobody; a search looks everywhere with everything=True."
+        hint = "" if namespace is None else " To search all namespaces, pass everything=True."
         raise InvalidInput(
-            f"The namespace {safe_repr(self.template)} needs {', '.join(missing)}: say it in the run's config, "
-            f'{{"configurable": {{{example}}}}}, and outside of runs with {self._within_call}.{hint}'
+            f"Missing {', '.join(missing)} for namespace {safe_repr(self.template)}. In a run, pass "
+            f'config={{"configurable": {{{example}}}}}; elsewhere, use {self._within_call}.{hint}'
         )
 
     @property
     def without_template(self) -> Scopes:
-        """The scopes for configs of other packages' checkpointers, without a template."""
+        """Scopes without a template, for configs of other packages' checkpointers."""
         return Scopes(boundary=self.boundary)
 
     def config_namespace(self, config: Any) -> Namespace | None:
         """Return the namespace that a config itself names, or None.
 
-        A config names it directly or by the keys of the template.
-
-        A run whose graph has a checkpointer of `boundary` uses that checkpointer's namespace.
+        A config names it directly or by the keys of the template. If the graph's checkpointer was made with `within`,
+        the checkpointer's namespace is used.
 
         Args:
             config: The config; None names no namespace.
 
         Raises:
-            InvalidInput: `config` is no config, names two namespaces, or has an unknown key with the package's prefix.
+            InvalidInput: `config` is not a config, names two namespaces, or has an unknown key with the prefix of the
+                package.
         """
         configurable = configurable_of(config)
         for key in configurable:
             if isinstance(key, str) and key.startswith(_OWN_PREFIX) and key != CONFIG_KEY:
-                raise InvalidInput(f"A config has no key {safe_repr(key)}; {CONFIG_KEY} names a namespace.")
+                raise InvalidInput(f"Unknown config key {safe_repr(key)}. To select a namespace, use {CONFIG_KEY}.")
         namespace = configurable.get(CONFIG_KEY)
         path = path_of(namespace) if CONFIG_KEY in configurable else None
-        thread_namespace = getattr(configurable.get("thread_id"), "namespace", None)  # a text from outside has none
+        thread_namespace = getattr(configurable.get("thread_id"), "namespace", None)  # a plain str has none
         thread_namespace = thread_namespace or self._graph_namespace(configurable)
         if self.template is None:
             return thread_namespace if path is None else namespace_of(path)
         values = {key: _key_value(key, configurable) for key in self.keys}
         if None in values.values():
-            given_keys = {key: value for key, value in values.items() if value is not None}
-            home_path = (
-                path if path is not None or self.boundary is None else path_of(self.boundary[: len(self.template)])
-            )
-            if given_keys and home_path is not None and not given_keys.items() <= self.keys_of(home_path).items():
-                raise InvalidInput(
-                    f"The config says {safe_repr(given_keys)}, which does not lead to "
-                    f"{safe_repr(namespace_of(home_path))}."
-                )
-            # What a saver returned carries the name beside the keys; alone it counts where an id alone would do.
-            name_suffices = self.bare_threads or self.boundary is not None
-            return (
-                namespace_of(path)
-                if name_suffices and path is not None
-                else None
-                if given_keys
-                else thread_namespace or None
-            )
+            given = {key: value for key, value in values.items() if value is not None}
+            owner = path_of(self.boundary[: len(self.template)]) if path is None and self.boundary is not None else path
+            if given and owner is not None and not given.items() <= self.keys_of(owner).items():
+                other = safe_repr(namespace_of(owner))
+                raise InvalidInput(f"The keys {safe_repr(given)} of the config do not select {other}.")
+            # Configs from a saver contain both the namespace and the keys. The namespace alone is accepted only where
+            # a thread id alone would be accepted.
+            if path is not None and (self.bare_threads or self.boundary is not None):
+                return namespace_of(path)
+            return None if given else thread_namespace or None
         from_keys = self.fill_template({key: value or "" for key, value in values.items()})
         if path is not None and path_of(from_keys) != path:
-            raise InvalidInput(
-                f"The config names the namespace {safe_repr(namespace)}, and its keys lead to {safe_repr(from_keys)}."
-            )
+            raise InvalidInput(f"The config names {safe_repr(namespace)}, but its keys select {safe_repr(from_keys)}.")
         return from_keys
 
     def _graph_namespace(self, configurable: Mapping[str, Any]) -> Namespace | None:
-        """Return the namespace that the running graph's checkpointer of this memory is limited to."""
+        """Return the boundary of the running graph's checkpointer, if it belongs to this memory."""
         scopes = getattr(getattr(configurable.get("__pregel_checkpointer"), "database", None), "scopes", None)
-        return (
-            scopes.boundary if isinstance(scopes, Scopes) and scopes._replace(boundary=self.boundary) == self else None
-        )
+        if isinstance(scopes, Scopes) and scopes._replace(boundary=self.boundary) == self:
+            return scopes.boundary
+        return None
 
     def check_unambiguous(self, paths: Collection[str], name: str, remedy: str) -> None:
-        """Check that a thread id is unambiguous, if threads belong to users.
+        """Check that a thread id is unambiguous, if the template has labels.
 
         Args:
-            paths: The paths of the namespaces that have one of this id.
-            name: The id.
-            remedy: The remedy, for the error.
+            paths: The paths of the namespaces with a thread of this id.
+            name: The thread's id.
+            remedy: The instruction at the end of the error message, such as "pass namespace=".
 
         Raises:
-            InvalidInput: Several namespaces have a thread of this id, and none is specified.
+            InvalidInput: Several namespaces have a thread of this id, and the scopes have no boundary.
         """
         if self.template and self.boundary is None and len(paths) > 1:
             examples = ", ".join(safe_repr(namespace_of(path)) for path in sorted(paths)[:3])
-            raise InvalidInput(f"There is a thread {safe_repr(name)} in several namespaces ({examples}, …): {remedy}.")
+            raise InvalidInput(f"Thread {safe_repr(name)} exists in several namespaces ({examples}, …): {remedy}.")
 
     def is_run_allowed(self) -> bool:
         """Return whether the surrounding run, if any, may use this memory's namespace."""
-        running = running_config()
-        return running is not None and (
-            self.boundary is None or self.config_namespace(running) in (None, self.boundary)
-        )
+        run = running_config()
+        return run is not None and (self.boundary is None or self.config_namespace(run) in (None, self.boundary))
 
     def check_new(self, path: str, name: str) -> None:
-        """Check that a thread may begin: its config must have the keys of the template.
+        """Check that a new thread may be created: its config must have the keys of the template.
 
         Args:
             path: The path of the thread's namespace.
             name: The thread's id.
 
         Raises:
-            InvalidInput: The thread may not begin.
+            InvalidInput: A key is missing, or the namespace has an unfilled key.
         """
         if self.template is None:
             self.check_namespace(namespace_of(path))
         if not path and self.keys:
-            raise InvalidInput(
-                f"There is no thread {safe_repr(name)} yet, and a new one needs {', '.join(self.keys)} in the config."
-            )
+            raise InvalidInput(f"Missing {', '.join(self.keys)} in the config of the new thread {safe_repr(name)}.")
 
     @property
     def keys(self) -> list[str]:
@@ -412,32 +399,26 @@ class Scopes(NamedTuple):
         return [key for label in self.template or () for key in _TEMPLATE_KEY.findall(label)]
 
     def fill_template(self, values: Mapping[str, str]) -> Namespace:
-        """Return the template, filled with values of its keys."""
+        """Return the template filled with the values of its keys."""
         labels = tuple(_TEMPLATE_KEY.sub(lambda key: values[key[1]], label) for label in self.template or ())
         return namespace_of(path_of(labels))
 
     def check_namespace(self, value: Any) -> Namespace:
         """Return a namespace after checking that no label contains an unfilled key.
 
-        Such a label would be one namespace for all users.
+        All users would share a namespace with an unfilled key.
         """
         namespace = namespace_of(path_of(value))
         if namespace != self.template and any(map(_TEMPLATE_KEY.search, namespace)):
-            remedy = (
-                self._within_call if self.keys else "AgentMemory(url, namespace=…), whose runs and within(…) fill it"
-            )
-            raise InvalidInput(
-                f"{safe_repr(namespace)} has a key that nothing fills: write whose it is, or use {remedy}."
-            )
+            call = self._within_call if self.keys else "AgentMemory(url, namespace=…)"
+            raise InvalidInput(f"{safe_repr(namespace)} has an unfilled key. Write its value, or use {call}.")
         return namespace
 
     def _check_inside(self, value: Any) -> Namespace:
         """Return a given namespace after checking that it lies inside `boundary`."""
         namespace, boundary = namespace_of(path_of(value)), self.boundary or ()
         if namespace == self.template and self.keys:
-            raise InvalidInput(
-                f"{safe_repr(namespace)} is the template itself: say whose memory with {self._within_call}."
-            )
+            raise InvalidInput(f"{safe_repr(namespace)} is the template. Fill its keys with {self._within_call}.")
         if namespace[: len(boundary)] != boundary:
             raise InvalidInput(f"The namespace {safe_repr(namespace)} is not within {safe_repr(boundary)}.")
         return namespace
@@ -448,7 +429,7 @@ class Scopes(NamedTuple):
         return f"memory.within({', '.join(f'{key}=…' for key in self.keys)})"
 
     def keys_of(self, path: str) -> dict[str, str]:
-        """Return the template keys that lead to a stored namespace, for use in a config.
+        """Return the values of the template keys that select a stored namespace, for a config.
 
         Args:
             path: The path of the namespace.
@@ -457,10 +438,9 @@ class Scopes(NamedTuple):
         if self.template is None or len(labels) != len(self.template):
             return {}
         for label, template_label in zip(labels, self.template, strict=True):
-            parts = _TEMPLATE_KEY.split(template_label)  # text and keys by turns
+            parts = _TEMPLATE_KEY.split(template_label)  # text and keys alternate
             pattern = "".join(f"(?P<{part}>.+)" if index % 2 else re.escape(part) for index, part in enumerate(parts))
-            match = re.fullmatch(pattern, label, re.DOTALL)
-            if match is None:
+            if (match := re.fullmatch(pattern, label, re.DOTALL)) is None:
                 return {}
             values.update(match.groupdict())
         return values
@@ -470,29 +450,34 @@ def parse_scopes(template: Any, *, bare_threads: Any = False, on_thread_delete: 
     """Create scopes after checking the options for namespaces.
 
     Raises:
-        InvalidInput: The template is no tuple of labels, or has braces that hold no name.
+        InvalidInput: The template is not a tuple of labels, or has braces without a valid key.
     """
     if template is not None:
         path_of(template)
         for label in template:
             if re.search(r"[{}]", _TEMPLATE_KEY.sub("", label)):
-                raise InvalidInput(f'The label {safe_repr(label)} has braces that hold no key, as "{{user_id}}" does.')
-            if len(_TEMPLATE_KEY.findall(label)) > 1:  # "a-b" and "c" would lead where "a" and "b-c" do
-                raise InvalidInput(f"The label {safe_repr(label)} has several keys: give each a label of its own.")
+                raise InvalidInput(
+                    f'The label {safe_repr(label)} has braces without a valid key such as "{{user_id}}".'
+                )
+            if len(_TEMPLATE_KEY.findall(label)) > 1:  # "{x}-{y}" is "a-b-c" for "a-b" and "c", and for "a" and "b-c"
+                raise InvalidInput(f"The label {safe_repr(label)} has several keys. Use a separate label for each.")
     check_flag("bare_threads", bare_threads)
     check_value(Literal["keep", "forget"], on_thread_delete, "on_thread_delete")
     return Scopes(None if template is None else tuple(template), bare_threads, on_thread_delete == "keep")
 
 
 def _key_value(key: str, configurable: Mapping[str, Any]) -> str | None:
-    """Return the value of a template key from the config, the context or the server's user."""
+    """Return the value of a template key, or None.
+
+    It is in the config, in the runtime's context, or the authenticated user of a LangGraph server.
+    """
     context = getattr(configurable.get("__pregel_runtime"), "context", None)
     from_context = context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
     server_user = configurable.get("langgraph_auth_user_id") if key == "user_id" else None
     candidates = [value for value in (configurable.get(key), from_context, server_user) if value is not None]
     values = [check_id(value, key) for value in candidates]
     if len(set(values)) > 1:
-        raise InvalidInput(f"The config, its context and the server do not agree on {key}: {', '.join(values)}.")
+        raise InvalidInput(f"The config, its context and the server have different {key} values: {', '.join(values)}.")
     return values[0] if values else None
 
 
@@ -500,7 +485,7 @@ def check_config(config: C) -> C:
     """Return a caller's config, or None, after checking it.
 
     Raises:
-        InvalidInput: The argument is no config.
+        InvalidInput: The argument is not a config.
     """
     given: Any = config
     for names in (configurable_of(config), given or ()):
@@ -516,12 +501,12 @@ def configurable_of(config: Any) -> Mapping[str, Any]:
         config: A LangChain config, or None.
 
     Raises:
-        InvalidInput: The argument is no config.
+        InvalidInput: The argument is not a config.
     """
     configurable = config.get("configurable") if isinstance(config, Mapping) else config
     if configurable is None:
         if config is not None and "thread_id" in config:
-            raise InvalidInput(f"The thread_id of a config stands within configurable: {EXAMPLE_CONFIG}.")
+            raise InvalidInput(f"The thread_id of a config must be inside configurable: {EXAMPLE_CONFIG}.")
         return {}
     if not isinstance(configurable, Mapping):
         raise InvalidInput(f"A config is a dictionary such as {EXAMPLE_CONFIG}, not {safe_repr(config)}.")
@@ -530,7 +515,7 @@ def configurable_of(config: Any) -> Mapping[str, Any]:
 
 def running_config() -> Mapping[str, Any] | None:
     """Return the config of the surrounding run, if any."""
-    # Where LangChain was never loaded, nothing runs.
+    # Without LangChain loaded, there is no run.
     module = sys.modules.get("langchain_core.runnables.config")
     config: Mapping[str, Any] | None = module.var_child_runnable_config.get() if module else None
     return config

@@ -1,4 +1,4 @@
-"""The source of a memory, its actor, and the trust in sources."""
+"""The source and the actor of a memory, and the trust in sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SourceName: TypeAlias = Literal["user", "person", "model", "tool", "import"]
 """The source of a memory: the user of the agent, a person who maintains the memory, a model, a tool, or the memory of
 another program."""
 TrustLevel: TypeAlias = Literal["user", "person", "model", "tool", "import", "unknown"]
-"""A source as a level of trust, the most trusted first; a memory without a source is "unknown"."""
+"""The levels of trust, the most trusted first. Each source is a level; a memory without a source is "unknown"."""
 Trust: TypeAlias = "TrustLevel | Collection[str]"
 """The lowest trusted level, or the set of trusted sources."""
 
@@ -35,14 +35,14 @@ def parse_trust(trust: Any) -> frozenset[str] | None:
         return None
     levels = parse_texts(trust, "Levels of trust")
     if not levels or not set(levels) <= set(TRUST_LEVELS):
-        raise InvalidInput(f"trust must be one of {', '.join(TRUST_LEVELS)}, or some of them, not {safe_repr(trust)}.")
+        raise InvalidInput(f"trust must be one or more of {', '.join(TRUST_LEVELS)}, not {safe_repr(trust)}.")
     if isinstance(trust, str):
         return frozenset(TRUST_LEVELS[: TRUST_LEVELS.index(cast("TrustLevel", trust)) + 1])
     return frozenset(levels)
 
 
 def trust_rank(source: str | None) -> int:
-    """Return the place of a source in the order of trust, 0 for the most trusted."""
+    """Return the rank of a source in the order of trust, 0 for the most trusted."""
     return SOURCES.index(source) if source in SOURCES else len(SOURCES)
 
 

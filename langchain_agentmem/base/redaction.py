@@ -1,12 +1,12 @@
 r"""Redaction: secrets are replaced by `***` before they enter layered memory, which every prompt shows.
 
-A secret is found by its form (`sk-…`, a private key, the password in a URL) or by its name, as in `db_password: …` or
-`"apiKey": "…"`. Numbers, types, placeholders and code after such a name stay: `max_token: 4096`, `token: str`,
-`password = get_password()`.
+A secret is recognized by its form (`sk-…`, a private key, the password in a URL) or by its name, as in
+`db_password: …` or `"apiKey": "…"`. Numbers, types, placeholders and code after such a name stay: `max_token: 4096`,
+`token: str`, `password = get_password()`.
 
     redact("OPENAI_API_KEY=abc123")     # 'OPENAI_API_KEY=***'
 
-Every pattern takes time in proportion to the text: none starts within what it has just read, and none backtracks.
+Every pattern takes time in proportion to the length of the text: no pattern rescans text, and none backtracks.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PLACEHOLDER = re.compile(
     r"|missing|wrong|invalid|incorrect|expired|changed|unknown|default|must|should|is|are|was|can|may|has|the|an?|this"
     r"|that|my|our|to|of|for|from|with|and|or|not)[.:!]*"
 )
-"""Placeholders, and words that are no secret, whatever the name before them."""
+"""Placeholders, and words that are not secrets, whatever the name before them."""
 _CODE_OR_PATH = re.compile(r"[A-Za-z_][\w.]*[(\[]|(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*$|[~./]{0,2}/|[A-Za-z]:\\")
-"""Code or a path, unless it is quoted."""
+"""Code or a path. In quotes, the same text may be a secret."""
 _NUMBER = re.compile(r"[-+]?[\d.,_/]+%?")
 _MORE_WORDS = re.compile(r"[ \t]+[A-Za-z]")
 _MIN_DIGITS = {"password": 4, "key": 8}
@@ -38,13 +38,13 @@ _MIN_TOKEN_CHARS, _LONG_TOKEN_CHARS = 6, 20
 
 
 def is_secret_value(value: str, kind: str, *, bare: bool = False, prose: bool = False) -> bool:
-    """Decide if a value is a secret, given the kind of its name.
+    """Return whether a value is a secret, given the kind of its name.
 
     Args:
         value: The text.
         kind: The group of `SECRET_NAME_REGEX` that matches the name: "password", "key" or "vague".
-        bare: Whether it stands in a text without quotes. Default False.
-        prose: Whether it may be a word of a sentence. Default False.
+        bare: True if the value is in a text without quotes. Default: False.
+        prose: True if the value may be a word of a sentence. Default: False.
     """
     value, words = value.strip(), value.split()
     if not any(map(str.isalnum, value)) or _PLACEHOLDER.fullmatch(value) or (bare and _CODE_OR_PATH.match(value)):
@@ -53,18 +53,16 @@ def is_secret_value(value: str, kind: str, *, bare: bool = False, prose: bool = 
         return False
     if _NUMBER.fullmatch(value):
         return value.isdigit() and len(value) >= _MIN_DIGITS.get(kind, len(value) + 1)
-    digits = any(map(str.isdigit, value))
-    return (
-        not prose or len(value) >= _LONG_TOKEN_CHARS or (digits and (kind != "vague" or len(value) >= _MIN_TOKEN_CHARS))
-    )
+    min_chars = _MIN_TOKEN_CHARS if kind == "vague" else 0
+    return not prose or len(value) >= _LONG_TOKEN_CHARS or (len(value) >= min_chars and any(map(str.isdigit, value)))
 
 
 def _redact_pattern(text: str, regex: re.Pattern[str]) -> str:
     """Return a text without the secrets of one kind.
 
-    The group whose name begins with "secret" is replaced; without such a group, the whole match is. With the groups of
-    `SECRET_NAME`, the name and the value decide if it is a secret. Else it is one, except placeholders such as
-    `<your key>`.
+    The group whose name begins with "secret" is replaced, or the whole match if there is no such group. If the match
+    has a group of `SECRET_NAME`, `is_secret_value` decides. Otherwise, any text except a placeholder such as
+    `<your key>` is a secret.
     """
     parts: list[str] = []
     end = 0
@@ -73,7 +71,7 @@ def _redact_pattern(text: str, regex: re.Pattern[str]) -> str:
         group = next((name for name in groups if name.startswith("secret")), 0)
         start, stop = match.span(group)
         if end <= start < stop and _is_secret(match, group):
-            # A number in JSON becomes a text, so that it stays JSON.
+            # A masked number in JSON becomes a text, so the whole stays valid JSON.
             parts += (text[end:start], f'"{MASK}"' if group == "secret_number" else MASK)
             end = stop
     return "".join((*parts, text[end:]))
@@ -90,7 +88,7 @@ def _is_secret(match: re.Match[str], group: str | int) -> bool:
 
 
 _WORD_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
-"""The start of a word; in JSON, the end of a line is a backslash and a letter."""
+"""The start of a word. In JSON, a line break before it is a backslash and a letter."""
 _PRIVATE_KEY = re.compile(
     r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN ).)*?"
     r"(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?>(?:(?>(?:\\[nr]|\s)*)[A-Za-z0-9+/=]{20,}+)+))"
@@ -114,7 +112,7 @@ _NAMED_VALUE = re.compile(rf"""(?ix) {SECRET_NAME} (?:\\*["'`]\]?)? (?:[ \t]{{0,
         | '(?P<secret_single>(?>(?:[^'"\\\n]|"(?![ \t]{{0,8}}[,:}}\]])|\\.)*))'
         | `(?P<secret_back>[^`"\n]*)` )
         | (?![$%][{{(]|\{{)(?P<secret_bare>(?>(?:[^\s"'`,;&)\]}}<>|\\]|\\++(?!["'`]))+)) )""")
-"""What is quoted is only looked at, as there may be other names in it."""
+"""Quoted text is matched by a lookahead only, as it may contain other names."""
 _PROVIDER_KEY = re.compile(rf"""(?x){_WORD_START}(?:
         eyJ[\w-]{{5,}}+\.[\w-]{{5,}}+(?:\.[\w-]*+)?
         | sk-(?:[A-Za-z0-9]{{16}} | (?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{{10}})
@@ -165,9 +163,8 @@ def redact(text: str) -> str:
 def redact_value(value: object) -> Any:
     """Replace the secrets in a JSON-like value.
 
-    Secrets are replaced in texts and keys, and in values whose name is that of a secret.
-
-    The name is the key, as in `{"password": 1234}`, or next to the value: `{"name": "DB_PASSWORD", "value": "x"}`.
+    Secrets are replaced in texts and keys, and in values whose name is that of a secret. The name is the key, as in
+    `{"password": 1234}`, or another field, as in `{"name": "DB_PASSWORD", "value": "x"}`.
 
     Args:
         value: Nested dictionaries, lists, tuples, sets and texts; other values stay as they are.
@@ -176,7 +173,7 @@ def redact_value(value: object) -> Any:
         A new value; the given one is unchanged. If two keys become equal, the later key is numbered.
 
     Raises:
-        InvalidInput: It is nested more than 128 levels deep, or contains itself.
+        InvalidInput: The value is nested more than 128 levels deep, or contains itself.
     """
     return _redact_value(value, None, MAX_DEPTH)
 

@@ -1,8 +1,8 @@
-"""Values as errors, logs and reports show them: briefly, safely, and without passwords.
+"""Representations of values for errors, logs and reports: short, safe, and without passwords.
 
-`safe_repr` takes the place of `repr` for whatever a user, a file or a server gave. Its work is bounded however large or
-deep a value is, and it calls no method of a foreign class. `mask_passwords` does the same for a text that may hold
-the address of a database, and may be that address itself, however wrongly it is written.
+`safe_repr` replaces `repr` for values from a user, a file or a server. It works in bounded time however large or deep a
+value is, and it calls no method of a foreign class. `mask_passwords` masks the passwords in a text that contains the
+address of a database, even if the address is malformed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 MASK = "***"
-"""What stands in place of a password."""
+"""The replacement for a password."""
 
 
 def _preceded_by(word: str, words: str, sign: str = "<=") -> str:
-    """Return a pattern of a word behind one of some others, or with `<!` behind none.
+    """Return a pattern of a word preceded by one of some words, or with `<!` by none.
 
-    The pattern begins with the word, which makes it fast.
+    The pattern begins with the word, to be fast.
     """
     lookbehinds = [f"(?{sign}{each}{gap}{word})" for each in words.split() for gap in ("", "[ _-]")]
     return f"{word}(?:{'|'.join(lookbehinds) if sign == '<=' else ''.join(lookbehinds)})"
@@ -39,43 +39,41 @@ SECRET_NAME = (
     rf"|(?P<vague>secret|{_preceded_by('token', 'next page continuation max min pad eos bos per', '<!')}|credentials?))"
     r"\d{0,4}"
 )
-"""The end of a name of a secret: `DB_PASSWORD`, `X-Api-Key`, `accessToken`. The vague ones have other meanings, too."""
+"""The end of the name of a secret: `DB_PASSWORD`, `X-Api-Key`, `accessToken`. Vague names have other meanings, too."""
 SECRET_NAME_REGEX = re.compile(rf"(?i){SECRET_NAME}\Z")
 
 MAX_CHARS = 200
-"""Characters that are shown of a value unless more or fewer are asked for."""
+"""The default number of characters that are shown of a value."""
 
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
-"""They belong to the spelling of some languages, and to pictures that are made of several."""
+"""Characters that the spelling of some languages and combined emoji require."""
 _MAX_DEPTH = 4
 _MAX_ITEMS = 8
 _MAX_READ_CHARS = 4_000
-"""Characters of a text that are looked at."""
+"""The number of characters of a text that are examined."""
 _MAX_BITS = 256
-"""Bits of the largest whole number that is written out."""
+"""The size of the largest whole number that is shown in full."""
 
 _LOGIN = re.compile(r"(?P<before>\b(?!file:)[A-Za-z][\w+.-]{0,30}:/+[^:\s]*:).*@", re.DOTALL)
-"""All up to the last @: a password in which /, @, : or # was not escaped ends nowhere else."""
+"""The text up to the last @: a password with an unescaped /, @, : or # has no other certain end."""
 _CUT_LOGIN = re.compile(
     r"(?P<before>\b(?!file:)[A-Za-z][\w+.-]{0,30}:/+[^:/@\[\s]*:)(?=\S)(?!\*\*\*@|\d+(?:[/?,\s'\")]|$)).*", re.DOTALL
 )
-"""What stands where a port should: a password behind which the host is missing."""
+"""A text in the place of a port: a password without a host after it."""
 _PARAMETER = re.compile(
     rf"(?is)(?P<before>{SECRET_NAME}\s{{0,8}}=\s{{0,8}}).+?(?=[\s&;]{{1,8}}(?:host|hostaddr|port|dbname|user|password|passfile"
     r"|options|service|application_name|connect_timeout|client_encoding|target_session_attrs|ssl\w{1,30}|gss\w{1,30}"
     r"|krb\w{1,30}|keepalives\w{0,30})\s{0,8}=|\Z)"
 )
-"""A value ends at the next parameter: an & in a password that was not escaped is no such place."""
+"""A parameter with a secret. Its value ends at the next known parameter, not at an & inside the password."""
 
 
 def safe_repr(value: object, max_chars: int = MAX_CHARS) -> str:
-    """Format a value for an error: like `repr`, but short and without passwords.
-
-    The time is bounded.
+    """Format a value for an error: like `repr`, but short, without passwords, in bounded time.
 
     Args:
-        value: Anything.
+        value: Any object.
         max_chars: Approximate number of characters. Default: `MAX_CHARS`.
 
     Returns:
@@ -99,7 +97,7 @@ def format_count(number: float, noun: str) -> str:
 def format_size(number: float) -> str:
     """Format a number of bytes: "812 B", "1.5 MB"."""
     for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:  # noqa: PLR2004 - what makes a kilo
+        if number < 1000:  # noqa: PLR2004 - the factor of the next unit
             return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
         number /= 1000
     return f"{number:,.1f} TB"
@@ -112,25 +110,23 @@ def join_lines(text: str, max_chars: int) -> str:
 
 
 def escape_unprintable(text: str, *, lines: bool = False) -> str:
-    """Replace control and invisible characters by their numbers.
-
-    These are characters that a terminal would obey, or that cannot be seen.
+    """Replace characters that control a terminal, or are invisible, by their escape sequences.
 
     Args:
         text: Any text.
-        lines: Keep tabs and line breaks. Default: False, they become spaces.
+        lines: True to keep tabs and line breaks. Default: False, they become spaces.
     """
     if text.isprintable():
         return text
-    characters = []
+    chars = []
     for each in text:
         if each in "\t\n":
-            characters.append(each if lines else " ")
+            chars.append(each if lines else " ")
         elif unicodedata.category(each) in _INVISIBLE_CATEGORIES and each not in _JOINERS:
-            characters.append(ascii(each)[1:-1])
+            chars.append(ascii(each)[1:-1])
         else:
-            characters.append(each)
-    return "".join(characters)
+            chars.append(each)
+    return "".join(chars)
 
 
 def mask_passwords(text: str) -> str:
@@ -140,8 +136,8 @@ def mask_passwords(text: str) -> str:
         text: A path, a URL, a connection string `host=… password=…`, or the message of a driver.
 
     Returns:
-        The text with `***` in place of each password, in a URL also where its characters were not escaped, and in
-        place of parameters that are named like a secret. A text is cut to its first 4,000 characters.
+        The text with `***` in place of each password, and of each parameter named like a secret. Unescaped characters
+        of a password in a URL are masked, too. A text is cut to its first 4,000 characters.
     """
     text = text[:_MAX_READ_CHARS]
     if "=" in text:
@@ -169,7 +165,7 @@ _BARE_TYPES = frozenset({str, bytes, bytearray, int, *_CONTAINERS})
 def _format_value(value: Any, max_chars: int, depth: int) -> str:
     """Format a value by its real class, with at most `depth` levels of containers.
 
-    The class that the value claims to have is ignored.
+    The value's `__class__` is ignored.
     """
     kind = type(value)
     if kind in _PLAIN_TYPES or (kind in (datetime, time) and type(value.tzinfo) in _ZONE_TYPES):
@@ -208,14 +204,14 @@ def _class_name(kind: type) -> str:
 
 def _format_text(text: str, max_chars: int) -> str:
     masked = mask_passwords(text)
-    if len(masked) > max_chars:  # its end tells more than its middle, as of a path
+    if len(masked) > max_chars:  # the end says more than the middle, as in a path
         end = 0 if len(text) > _MAX_READ_CHARS else max_chars // 3
         masked = f"{masked[: max_chars - end]}…{masked[len(masked) - end :]}"
     return repr(masked)
 
 
 def _format_items(items: Iterable[Any], max_chars: int, depth: int, write: Callable[[Any, int, int], str]) -> str:
-    """Write the first items of a container, as long as there is room for them."""
+    """Format the first items of a container that fit in `max_chars`."""
     parts: list[str] = []
     for item in list(islice(items, _MAX_ITEMS + 1)):
         if len(parts) == _MAX_ITEMS or not depth or sum(map(len, parts)) > max_chars:
@@ -228,6 +224,5 @@ def _format_items(items: Iterable[Any], max_chars: int, depth: int, write: Calla
 def _format_pair(item: tuple[Any, Any], max_chars: int, depth: int) -> str:
     key, value = item
     is_secret = value is not None and type(key) is str and SECRET_NAME_REGEX.search(key[:_MAX_READ_CHARS])
-    return (
-        f"{_format_value(key, max_chars, depth)}: {repr(MASK) if is_secret else _format_value(value, max_chars, depth)}"
-    )
+    text = repr(MASK) if is_secret else _format_value(value, max_chars, depth)
+    return f"{_format_value(key, max_chars, depth)}: {text}"

@@ -1,9 +1,9 @@
-"""LangGraph's checkpointer over the thread log.
+"""LangGraph's checkpointer on top of the thread log.
 
-Begin with `checkpoint_saver`, which is LangGraph's `BaseCheckpointSaver`, and copies the threads of other savers.
-`checkpoint_codec` converts between its values and the log of threads: it reads configs, serializes values, and decides
-which classes are imported. `checkpoint_listing` returns `list` and `history` a page at a time. `rewind_follower` makes
-memory and traces follow each call.
+Begin with `checkpoint_saver`, which implements LangGraph's `BaseCheckpointSaver` and imports the threads of other
+savers. `checkpoint_codec` converts between LangGraph's values and the log: it parses configs, serializes values, and
+decides which classes are imported. `checkpoint_listing` returns `list` and `history` a page at a time.
+`rewind_follower` reports each call to memory and traces.
 
-Imports base, language_models, messages, storage, threads, rewinding and tracing, and LangGraph.
+It may import `base`, `language_models`, `messages`, `storage`, `threads`, `rewinding`, `tracing` and LangGraph.
 """

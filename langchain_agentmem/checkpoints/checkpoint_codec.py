@@ -1,11 +1,11 @@
 """The conversion between LangGraph's checkpoints and the thread log.
 
-- What a config names, and errors that name it too: `parse_config`, `report_damage`, `report_unstorable`.
-- Which classes are imported. LangGraph's serializer writes an object as the name of its class with plain data. By
-  default it imports whatever class is named when it reads: who can write to the database can then have modules of this
-  machine imported, and their classes called. A strict one imports only what LangGraph holds to be safe and what is
-  allowed.
-- Values taken apart and put together again: `CheckpointCodec`.
+- `parse_config` reads configs. `report_damage` and `report_unstorable` raise errors that name the thread.
+- `make_serializer` decides which classes are imported. LangGraph's serializer writes an object as the name of its class
+  with plain data. By default it imports any class that it reads the name of. So a person who can write to the database
+  can make this process import modules and call their classes. A strict serializer imports only the classes that
+  LangGraph considers safe and the allowed ones.
+- `CheckpointCodec` splits values into parts, and reads them again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -40,7 +40,7 @@ from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log, value_store
 from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, pack_head, short_versions, unpack_head
 from langchain_agentmem.threads.thread_rows import ROOT_NS, DeletedThread, Thread
-from langchain_agentmem.threads.value_codec import VALUE_PREFIX, KnownMessages, ValueDraft, ValueReading, sharing_level
+from langchain_agentmem.threads.value_codec import VALUE_PREFIX, KnownMessages, ValueDraft, ValueReader, sharing_level
 from langchain_agentmem.threads.value_store import DamagedValue, StoredPart, StorePosition, StoreWriter
 
 logger = logging.getLogger(__name__)
@@ -50,24 +50,21 @@ def make_serializer(*, strict: bool) -> JsonPlusSerializer:
     """Return LangGraph's own serializer.
 
     Args:
-        strict: Import only the classes that LangGraph considers safe. If False: LangGraph's default, which is strict
-            if the environment variable LANGGRAPH_STRICT_MSGPACK says so.
+        strict: True to import only the classes that LangGraph considers safe. False for LangGraph's default, which is
+            strict if the environment variable LANGGRAPH_STRICT_MSGPACK is set so.
     """
     return JsonPlusSerializer(allowed_msgpack_modules=None) if strict else JsonPlusSerializer()
 
 
 _UNCHANGED_TYPES = frozenset({bool, bytes, float, int, str, type(None)})
 _MAX_CHECKED, _MAX_PER_LIST = 64, 4
-"""The numbers of values within a channel, and of each list in it, whose types are checked.
-
-They are enough to find most types at little cost.
-"""
+"""The maximum numbers of values whose types are checked within a channel, and within each list in it."""
 
 
 def warn_of_lost_types(value: Any) -> None:
-    """Log once per type that LangGraph's serializer does not keep the type of a value.
+    """Log a warning, once per type, if LangGraph's serializer loses the type of a value.
 
-    The types of values within it are checked too.
+    The types of nested values are checked too.
     """
     pending, left = [value], _MAX_CHECKED
     while pending and left:
@@ -89,9 +86,9 @@ def _warn_of_type(kind: type) -> None:
     elif issubclass(kind, dict | list):
         becomes = "a plain dict or list"
     elif issubclass(kind, BaseException) or (issubclass(kind, int | str) and not issubclass(kind, Enum)):
-        return  # LangGraph records errors as texts, and a text is as good as one of a class of its own
+        return  # LangGraph stores errors as strings, and a string may replace one of a subclass
     elif getattr(kind, "__pydantic_generic_metadata__", {}).get("args"):
-        becomes = "plain data in a process that has not made this type yet"
+        becomes = "plain data in a process that has not created this type yet"
     elif getattr(sys.modules.get(module), name, None) is not kind:
         becomes = "plain data, since no module has the class under this name"
     else:
@@ -107,7 +104,7 @@ def report_damage(at: ThreadKey, name: str | None, *, decoding: bool = False) ->
     Args:
         at: The thread.
         name: The checkpoint's id; None for the newest.
-        decoding: The block runs the serializer, all of whose errors mean damage. Default: False.
+        decoding: True if the block runs the serializer, all of whose errors mean damage. Default: False.
     """
     try:
         yield
@@ -140,7 +137,7 @@ def report_unstorable(at: ThreadKey, what: str, name: str | None = None) -> Iter
     except Exception as error:
         label = what if name is None else f"{what} {safe_repr(name)}"
         raise InvalidInput(
-            f"The {label} of the thread {safe_repr(at.name)} holds what cannot be stored "
+            f"The {label} of the thread {safe_repr(at.name)} contains a value that cannot be stored "
             f"({type(error).__name__}: {error})."
         ) from error
 
@@ -148,12 +145,12 @@ def report_unstorable(at: ThreadKey, what: str, name: str | None = None) -> Iter
 def parse_config(
     config: RunnableConfig, scopes: namespaces.Scopes, *, whole_thread: bool = False
 ) -> tuple[ThreadKey, Any, str | None]:
-    """Return the thread, line and checkpoint that a config names.
+    """Return the thread, checkpoint namespace and checkpoint id that a config names.
 
     Args:
         config: The config.
-        scopes: The rules by which it leads to its namespace.
-        whole_thread: Return None for the line if none is named. Default: the thread's own line.
+        scopes: The rules that resolve a config to its namespace.
+        whole_thread: True to return None for the checkpoint namespace if none is named. Default: the thread's own.
 
     Raises:
         InvalidInput: The config names no thread, or has an invalid id.
@@ -169,10 +166,10 @@ def parse_config(
 
 
 def check_id(value: Any, what: str, *, empty: bool = False) -> str:
-    """Check an id that LangGraph made.
+    """Check an id from LangGraph, and return it as a string.
 
     Raises:
-        InvalidInput: The id is no text, or one that no database can store.
+        InvalidInput: The id is not a string or UUID, or a database cannot store it.
     """
     if isinstance(value, UUID):
         value = str(value)
@@ -185,7 +182,7 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
     """Check the arguments of a checkpointer's `put`.
 
     Raises:
-        InvalidInput: It is no checkpoint, or one of the others is no dictionary.
+        InvalidInput: An argument is not a dictionary, or the checkpoint is incomplete.
     """
     for field, value in (("checkpoint", checkpoint), ("metadata", metadata), ("new_versions", new_versions)):
         if not isinstance(value, Mapping):
@@ -193,15 +190,15 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
     check_id(checkpoint.get("id"), "checkpoint")
     for field in ("channel_values", "channel_versions"):
         if not isinstance(checkpoint.get(field), Mapping):
-            raise InvalidInput(f"A checkpoint has a dictionary of {field}, not {safe_repr(checkpoint.get(field))}.")
+            raise InvalidInput(f"{field} of a checkpoint must be a dictionary, not {safe_repr(checkpoint.get(field))}.")
 
 
 def message_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | None:
-    """Return the message in a part; None if the part is no message.
+    """Return the message in a part; None if the part is not a message.
 
     Args:
         part: The part.
-        serde: The serializer that wrote it, if it is of a user-defined class.
+        serde: The serializer, for messages of user-defined classes.
     """
     if part.form == value_store.MESSAGE_FORM:
         return part.name, part.body
@@ -215,7 +212,7 @@ def check_list(values: Any, what: str) -> list[Any]:
     """Check that a value is a list, and return it.
 
     Raises:
-        InvalidInput: The value is no list, or is a single text, which would be split into letters.
+        InvalidInput: The value is not iterable, or is a single string, which would be split into letters.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
@@ -226,7 +223,7 @@ def check_writes(writes: Any) -> list[tuple[Any, Any]]:
     """Check the writes of a task.
 
     Raises:
-        InvalidInput: The value is no list of pairs of channel and value.
+        InvalidInput: The value is not a list of pairs of channel and value.
     """
     checked = check_list(writes, "write")
     for each in checked:
@@ -236,7 +233,7 @@ def check_writes(writes: Any) -> list[tuple[Any, Any]]:
 
 
 def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.Scopes) -> RunnableConfig:
-    """Return the config of a checkpoint, with its thread's namespace and the keys of that."""
+    """Return the config of a checkpoint, with the namespace and template keys of its thread."""
     configurable = {**scopes.keys_of(path), "thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
     if path:
         configurable[namespaces.CONFIG_KEY] = namespace = namespaces.namespace_of(path)
@@ -251,16 +248,16 @@ ValueRows: TypeAlias = list[dict[str, object]]
 
 
 class CheckpointCodec:
-    """The codec of a saver's checkpoints, with the messages and threads that it knows.
+    """The codec of a saver's checkpoints, with caches of messages and threads.
 
     Shallow copies of a saver share it.
 
-    Attributes:
-        known: The messages that were read or stored recently.
-        threads: The threads as last seen, with their own lines if these were seen.
-
     Args:
-        scopes: The rules by which configs lead to their namespace.
+        scopes: The rules that resolve configs to their namespace.
+
+    Attributes:
+        known: The cache of messages that were read or stored recently.
+        threads: The threads as last seen, with their own checkpoint namespaces if these were seen.
     """
 
     _threads_lock = PerProcess(threading.Lock)
@@ -279,16 +276,16 @@ class CheckpointCodec:
         *,
         for_channels: bool,
     ) -> checkpoint_log.WritePlan:
-        """Take values apart before the transaction, for the shelf of the thread as last seen.
+        """Split values into parts before the transaction, for the part store as last seen.
 
-        Later changes of the values are not stored, unless the shelf has lost parts that the plan relies on.
+        Later changes of the values are not stored, unless the store has lost parts that the plan relies on.
 
         Args:
             serde: The serializer.
             at: The thread.
             rows: The other columns of the row of each value.
-            values: Channels and values.
-            for_channels: The values are those of channels, whose lists grow.
+            values: The pairs of channel and value.
+            for_channels: True for the values of channels, whose lists grow.
 
         Raises:
             InvalidInput: The serializer refuses a value.
@@ -311,13 +308,13 @@ class CheckpointCodec:
     def note_stored(
         self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: StoreWriter | None
     ) -> None:
-        """Remember the places of messages after the commit of a plan."""
+        """Stamp the messages of a plan and record its thread, after the commit."""
         if writer is not None:
             plan.draft.stamp_messages(thread.store, writer.numbers, writer.moves)
         self._note_thread(at, ns, thread)
 
     def forget(self, deleted: Iterable[DeletedThread] | None = None) -> None:
-        """Remove deleted threads from memory. Default: all threads."""
+        """Remove deleted threads from the caches. Default: all threads."""
         with self._threads_lock:
             if deleted is None:
                 self.threads.clear()
@@ -353,10 +350,10 @@ class CheckpointCodec:
             checkpoint: The checkpoint.
             metadata: Its metadata.
             parent: The id of its parent.
-            values: The values that are new in it.
+            values: Its new values, by channel.
 
         Raises:
-            InvalidInput: The serializer refuses something in it.
+            InvalidInput: The serializer refuses a value.
         """
         run_id = metadata.get("run_id")
         has_counters = "counters_since_delta_snapshot" in metadata or metadata.get("step") == -2  # noqa: PLR2004 - a stub
@@ -380,15 +377,15 @@ class CheckpointCodec:
         Args:
             serde: The serializer.
             saved: The stored checkpoint.
-            thread_id: The thread's id, as the caller gave it.
+            thread_id: The id of the thread, as the caller gave it.
             at: The thread.
-            ns: Its line.
+            ns: The checkpoint namespace.
 
         Raises:
             CheckpointUnreadable: The checkpoint is damaged, or was written with another serializer.
         """
         self._note_thread(at, ns, saved.thread)
-        reading = ValueReading(serde, self.known, saved.thread.store, saved.parts)
+        reading = ValueReader(serde, self.known, saved.thread.store, saved.parts)
         with report_damage(at, saved.name, decoding=True), concurrency.pause_gc():
             values = {
                 channel: reading.read_value(saved.values[channel])
@@ -399,20 +396,17 @@ class CheckpointCodec:
             checkpoint: Any = unpack_head(head, saved.versions, saved.name, values)
             metadata = decode_blob(serde, saved.metadata)
             writes = read_writes(saved.writes, reading)
-        parent = (
-            None if saved.parent is None else config_of(thread_id, saved.thread.path, ns, saved.parent, self.scopes)
-        )
-        return CheckpointTuple(
-            config_of(thread_id, saved.thread.path, ns, saved.name, self.scopes), checkpoint, metadata, parent, writes
-        )
+        config = partial(config_of, thread_id, saved.thread.path, ns, scopes=self.scopes)
+        parent = None if saved.parent is None else config(saved.parent)
+        return CheckpointTuple(config(saved.name), checkpoint, metadata, parent, writes)
 
 
 _MSGPACK = b"\xc1"
-"""The mark of the usual type of serialized data. No MessagePack data begins with it."""
+"""The prefix for the usual type of serialized data. No MessagePack data begins with it."""
 
 
 def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") -> Any:
-    """Read a head or metadata.
+    """Decode a head or metadata.
 
     Args:
         serde: The serializer.
@@ -420,7 +414,8 @@ def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") ->
         extra_text: The text that the checksum covers too.
 
     Raises:
-        Exception: Any error of the serializer about bytes that it cannot read.
+        DamagedValue: The checksum does not match.
+        Exception: Any error of the serializer for bytes that it cannot read.
     """
     data = value_store.strip_checksum(blob, extra_text)
     if data.startswith(_MSGPACK):
@@ -430,12 +425,11 @@ def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") ->
 
 def _encode_blob(serde: SerializerProtocol, value: Any, extra_text: str = "") -> bytes:
     kind, data = serde.dumps_typed(value)
-    return value_store.add_checksum(
-        _MSGPACK + data if kind == "msgpack" else ormsgpack.packb([kind, bytes(data)]), extra_text
-    )
+    packed = _MSGPACK + data if kind == "msgpack" else ormsgpack.packb([kind, bytes(data)])
+    return value_store.add_checksum(packed, extra_text)
 
 
-def read_writes(writes: Sequence[checkpoint_log.TaskWrite], reading: ValueReading) -> list[PendingWrite]:
-    """Return writes in the order in which LangGraph applies them."""
+def read_writes(writes: Sequence[checkpoint_log.TaskWrite], reading: ValueReader) -> list[PendingWrite]:
+    """Read the values of writes, in the order in which LangGraph applies them."""
     ordered = sorted(writes, key=lambda each: writes_sort_key(each.path, each.task, each.place))
     return [(each.task, each.channel, reading.read_value(each.recipe)) for each in ordered]

@@ -1,8 +1,8 @@
 """The listings of the checkpointer, and the comparison of two checkpoints.
 
 `list` returns checkpoints with their values, newest first, a page at a time. `history` returns them without values.
-`changes` returns the values in which two checkpoints differ. A list of messages is stored as ranges of parts, so that
-two lists are compared by their ranges.
+`changes` returns the values in which two checkpoints differ. It compares two lists of messages by their ranges of
+parts.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 
 FIRST_KEYS, MOST_KEYS = 500, 8_000
-"""Numbers of checkpoint keys per query. A listing of many threads sorts them all each time, so the pages grow."""
+"""The smallest and largest number of keys per query. Each query sorts the keys of all threads, so the pages grow."""
 LARGEST_PAGE = 16
 MAX_SUBGRAPHS = 50
-"""Subgraphs of a thread that its history names."""
+"""The maximum number of subgraphs in a thread's history."""
 
 
 def list_pages(
@@ -52,19 +52,18 @@ def list_pages(
 ) -> Iterator[Sequence[CheckpointTuple]]:
     """Check a call of `list`, and return the checkpoints a page at a time.
 
-    Nothing is locked between the pages; they are small at first, for those who want few.
+    No lock is held between the pages. The first pages are small, for callers that need few checkpoints.
 
     Args:
         saver: The saver.
-        config: The config of the thread, and optionally of one of its lines or checkpoints; None for all threads.
-        wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. None
-            for any.
-        before: Only those before this one.
+        config: The config of the thread, and optionally of a subgraph or checkpoint; None for all threads.
+        wanted: The values that the metadata must have, by key. Dots in a key lead to nested values. None for any.
+        before: The config of the checkpoint before which the results must be; None for no bound.
         limit: The maximum number; None for all.
 
     Raises:
-        InvalidInput: The config names no thread, `before` no checkpoint, the filter is no dictionary, or the limit is
-            no number.
+        InvalidInput: The config names no thread, `before` names no checkpoint, the filter is not a dictionary, or the
+            limit is not a number.
         CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
     """
     scopes = saver.database.scopes
@@ -92,9 +91,8 @@ def _iter_pages(
     while page := list(islice(keys, size)):
         first = page[0]
         with report_damage(ThreadKey(first.path, first.thread), first.name):
-            found = saver.database.engine.read(
-                partial(checkpoint_log.load_keys, page=page, recall=saver._codec.known.recall)
-            )
+            load = partial(checkpoint_log.load_keys, page=page, recall=saver._codec.known.recall)
+            found = saver.database.engine.read(load)
         tuples = []
         for key, saved in found:
             name = key.thread if thread_id is None else thread_id
@@ -137,10 +135,10 @@ class CheckpointSummary:
     Attributes:
         checkpoint_id: Its id.
         parent_id: The id of its parent; None for the first.
-        step: LangGraph's number of the step, -1 for the first input; None if unknown.
+        step: LangGraph's step number, -1 for the first input; None if unknown.
         source: Its origin: "input", "loop", "update" or "fork"; None if unknown.
         created_at: The time when it was stored, in UTC.
-        followers: Number of its children: 0 at the end of a line, several at a fork.
+        followers: The number of its children: 0 for the latest checkpoint of a fork, several where forks begin.
     """
 
     checkpoint_id: str
@@ -156,10 +154,10 @@ class CheckpointHistory:
     """The checkpoints of a thread.
 
     Attributes:
-        checkpoints: The newest first, those of forks included, ordered by time.
-        total: Number of checkpoints without a limit.
-        newer: Number of checkpoints newer than the first of `checkpoints`.
-        subgraphs: The "checkpoint_ns" of the newest 50 of the thread's subgraphs that have checkpoints of their own.
+        checkpoints: The checkpoints, newest first, including those of forks.
+        total: The number of checkpoints without a limit.
+        newer: The number of checkpoints newer than the first of `checkpoints`.
+        subgraphs: The "checkpoint_ns" values of the newest 50 subgraphs of the thread that have checkpoints.
     """
 
     checkpoints: tuple[CheckpointSummary, ...]
@@ -171,15 +169,15 @@ class CheckpointHistory:
 def history(
     saver: AgentMemorySaver, config: RunnableConfig, limit: int | None, offset: int, around: str | None, *, ends: bool
 ) -> CheckpointHistory:
-    """Return a line's checkpoints without values, see `AgentMemorySaver.history`.
+    """Return the checkpoints of a graph without values, see `AgentMemorySaver.history`.
 
     Args:
         saver: The saver.
-        config: The config of the thread, and optionally of one of its lines.
+        config: The config of the thread, and optionally of a subgraph.
         limit: The maximum number; None for all.
         offset: The number of newest checkpoints to skip.
         around: The id of the checkpoint in the middle; None for none.
-        ends: Return only checkpoints without children.
+        ends: True to return only checkpoints without children.
 
     Raises:
         InvalidInput: The config names no thread, its thread is in several namespaces, or a number is not valid.
@@ -192,7 +190,7 @@ def history(
     middle = None if around is None else check_id(around, "checkpoint")
     most = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
 
-    def look(tx: Transaction) -> tuple[list[Row], int, int, list[str]]:
+    def load(tx: Transaction) -> tuple[list[Row], int, int, list[str]]:
         thread = find_thread(tx, at, ns)
         if thread is None or thread.ns_id is None:
             return [], 0, 0, []
@@ -205,7 +203,7 @@ def history(
 
     rows, total, newer, subgraphs = saver.database.read(
         "thread.history",
-        look,
+        load,
         lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
         lambda found: {"count": len(found[0]), "total": found[1]},
     )
@@ -234,8 +232,8 @@ class CheckpointChanges(NamedTuple):
     For a list of messages, these are the messages that the other lacks or has with other content.
 
     Attributes:
-        before: The earlier one; None if there is none.
-        after: The later one.
+        before: The earlier checkpoint; None if there is none.
+        after: The later checkpoint.
     """
 
     before: CheckpointTuple | None
@@ -247,21 +245,21 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
 
     Args:
         saver: The saver.
-        config: The later one.
-        since: The earlier one.
+        config: The config of the later checkpoint.
+        since: The id of the earlier checkpoint. Default: the parent.
     """
     at, ns, name = parse_config(config, saver.database.scopes)
     earlier = None if since is None else check_id(since, "checkpoint")
     recall = saver._codec.known.recall
 
-    def look(tx: Transaction) -> tuple[StoredCheckpoint, StoredCheckpoint | None] | None:
+    def load(tx: Transaction) -> tuple[StoredCheckpoint, StoredCheckpoint | None] | None:
         after = checkpoint_log.get(tx, at, ns, name, recall)
         if after is None:
             return None
         other = earlier or after.parent
         return after, None if other is None else checkpoint_log.get(tx, at, ns, other, recall)
 
-    found = saver._read_traced("thread.changes", config, at, look)
+    found = saver._read_traced("thread.changes", config, at, load)
     if found is None:
         return None
     after, before = found
@@ -282,12 +280,10 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
 
 
 def _message_lists(saved: StoredCheckpoint) -> dict[str, list[Range]]:
-    """Return the ranges of the channels whose first part shows that they list messages."""
-    lists = {
-        name: list(value_store.decode_ranges(recipe[1:])) for name, recipe in saved.values.items() if recipe[0] == LIST
-    }
-    return {
-        name: ranges
-        for name, ranges in lists.items()
-        if ranges and getattr(saved.parts.get(ranges[0][0]), "form", MESSAGE_FORM) != ELEMENTS
-    }
+    """Return the ranges of the channels whose first part shows that they are message lists."""
+    lists = {}
+    for name, recipe in saved.values.items():
+        ranges = list(value_store.decode_ranges(recipe[1:])) if recipe[0] == LIST else []
+        if ranges and getattr(saved.parts.get(ranges[0][0]), "form", MESSAGE_FORM) != ELEMENTS:
+            lists[name] = ranges
+    return lists

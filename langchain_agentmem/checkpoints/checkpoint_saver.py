@@ -1,24 +1,25 @@
-"""`AgentMemorySaver`: a LangGraph checkpointer that costs only what changed.
+"""`AgentMemorySaver`: a LangGraph checkpointer that stores only what changed.
 
     with AgentMemorySaver.from_conn_string("agent.db") as saver:
         graph = builder.compile(checkpointer=saver)
 
-One class serves synchronous and asynchronous graphs. Messages are stored once, however many checkpoints, forks, threads
-and conversations hold them; a longer list costs its new elements; a copied thread shares what it copied.
+One class serves synchronous and asynchronous graphs. A message is stored once, however many checkpoints, forks, threads
+and conversations contain it. A longer list costs only its new elements. A copied thread shares the content of the
+original.
 
-The serializer is LangGraph's own, and as permissive: pydantic models, dataclasses, enums and named tuples come back as
-themselves, and LangGraph logs the name of each class once. A database that others can write to is better read with
-`strict=True`, or with LANGGRAPH_STRICT_MSGPACK set: then no class is imported but those that LangGraph holds to be safe
-and those that are allowed. An object of any other comes back as the plain data that it was written as, and a log line
-says how its class is allowed:
+By default the saver uses LangGraph's own, permissive serializer. It restores pydantic models, dataclasses, enums and
+named tuples with their types, and writes the name of each restored class to the log once. If others can write to the
+database, use `strict=True`, or set LANGGRAPH_STRICT_MSGPACK. Then only the classes that LangGraph considers safe and
+the allowed classes are imported. An object of another class is returned as plain data, and a log line explains how to
+allow its class:
 
     saver = AgentMemorySaver("agent.db", strict=True).with_allowlist([Plan, ("my.module", "Trip")])
 
-With LANGGRAPH_STRICT_MSGPACK LangGraph allows the classes that a graph's schema names by itself. Nothing is pickled.
-With an `EncryptedSerializer` everything but ids, the names of channels and the shape of lists is encrypted; messages
-are then shared within their thread only. Under any other serializer values are stored whole, each version anew.
+With LANGGRAPH_STRICT_MSGPACK, LangGraph itself allows the classes in a graph's schema. Nothing is pickled. An
+`EncryptedSerializer` encrypts everything except ids, names of channels and the structure of lists. Messages are then
+shared only within their thread. Any other serializer stores each version of a value as a whole.
 
-A graph with it:
+A complete graph with this checkpointer:
 
     from langchain_core.messages import AIMessage
     from langgraph.graph import START, MessagesState, StateGraph
@@ -36,18 +37,19 @@ A graph with it:
         graph.invoke({"messages": [("user", "Hello!")]}, thread)
         print(graph.get_state(thread).values["messages"][-1].content)
 
-The checkpointer of an `AgentMemory` also records what is said: each message of the channel "messages" enters the
-conversation of the thread's id in the transaction of the put, once, and `memory.search` finds it from then on. It is
-rewound with the thread. `AgentMemory(url, record=("talk",))` names other channels, `record=()` none.
+The checkpointer of an `AgentMemory` also records messages. Each message of the channel "messages" is added once to the
+conversation with the thread's id, in the transaction of the put. From then on `memory.search` finds it. It is rewound
+with the thread. `AgentMemory(url, record=("talk",))` records another channel, and `record=()` records none.
 
-Threads belong to the namespace of the run that made them. A call that names none is the administrator's: it means the
-root's thread of that id, else the only one there is. `Retention(keep_last=…, max_age=…)` keeps only the newest
-checkpoints of each thread. `saver.import_checkpoints(other_saver)` or `agentmem import-from langgraph-saver` copies
-every thread of another saver with its history.
+Threads belong to the namespace of the run that created them. A call without a namespace is an administrator's call. It
+refers to the thread of that id in the root namespace. If the root has none, the id must be unique in the database.
+`Retention(keep_last=…, max_age=…)` keeps only the newest checkpoints of each thread.
+`saver.import_checkpoints(other_saver)` or `agentmem import-from langgraph-saver` copies every thread of another saver
+with its history.
 
-With LangGraph's `durability="async"` a checkpoint may still wait for the one before it while the next node runs. A
-node that changes the state's objects in place can then change what that checkpoint will hold, with this saver as with
-every other that really waits; `durability="sync"`, or nodes that return new objects, do not know this.
+With LangGraph's `durability="async"` a checkpoint may still wait for the previous one while the next node runs. A node
+that changes objects of the state in place can then change that pending checkpoint. This applies to every saver that
+stores checkpoints in the background. To avoid it, use `durability="sync"`, or return new objects from nodes.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
 from langchain_agentmem.threads import checkpoint_log, thread_rows
 from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, next_version, shorten_version
 from langchain_agentmem.threads.thread_rows import Thread, ThreadDeleted
-from langchain_agentmem.threads.value_codec import SHARE_EVERYTHING, ValueReading, sharing_level
+from langchain_agentmem.threads.value_codec import SHARE_EVERYTHING, ValueReader, sharing_level
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,10 +108,10 @@ class ImportReport:
     """The progress of an import.
 
     Attributes:
-        checkpoints: Number of copied checkpoints.
-        known: Number of checkpoints that existed already.
-        threads: Number of threads that they belong to.
-        left_out: The skipped threads, which advanced both here and at the source, each with the reason.
+        checkpoints: The number of copied checkpoints.
+        known: The number of checkpoints that existed already.
+        threads: The number of thread ids to import, without skipped threads.
+        left_out: The reasons for skipped threads, by thread id. These threads advanced in both databases.
     """
 
     checkpoints: int = 0
@@ -122,25 +124,27 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     """A LangGraph checkpointer.
 
     Threads are identified by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
-    call that names no namespace means the root's thread of that id, else the only one there is.
+    call without a namespace refers to the thread of that id in the root namespace. If the root has none, the id must be
+    unique in the database.
 
     Attributes:
         database: The database that stores the checkpoints.
 
     Args:
-        memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". A file is shared with everything else in
-            this process that was built from its path.
-        serde: A serializer of LangGraph's. Default: LangGraph's own.
-        strict: Whether to import no class but those that LangGraph holds to be safe and those of `with_allowlist`;
-            objects of any other come back as plain data. Default: as the `AgentMemory` says, else as
-            LANGGRAPH_STRICT_MSGPACK says. A serializer that is given says itself what it imports.
-        retention: Which checkpoints of a thread to keep, for each of its lines; the newest is always kept, and threads
-            of DeltaChannels stay whole. Default: as for the whole memory.
-        record: The channels whose messages are recorded in the conversation of the thread's id, in the transaction of
-            the put, so that they are found as soon as they are committed. () for none. Only LangGraph's own serializer
-            lets them be told apart. A thread that was never recorded is read whole at its next put; what it says later,
-            while recording is off, is left out. Default: as the `AgentMemory` says, where no serializer is given;
-            else none.
+        memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". All objects in this process that use the
+            same path share one open file.
+        serde: A LangGraph serializer. Default: LangGraph's own.
+        strict: True to import only the classes that LangGraph considers safe and those of `with_allowlist`. Objects of
+            other classes are returned as plain data. Default: the setting of the `AgentMemory`, else that of
+            LANGGRAPH_STRICT_MSGPACK. A given serializer uses its own rules.
+        retention: The rules that select the checkpoints to keep, applied to each checkpoint namespace of a thread. The
+            newest checkpoint is always kept. Threads with DeltaChannels are not pruned. Default: the setting of the
+            `AgentMemory`.
+        record: The channels whose messages are recorded in the conversation with the thread's id, in the transaction of
+            the put. Searches find them as soon as the put is committed. () for none. Recording needs LangGraph's own
+            serializer. The first put of a thread without recorded messages records all its messages. In other threads,
+            messages put while recording was off are left out. Default: the setting of the `AgentMemory` if no
+            serializer is given; else none.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -157,7 +161,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         record: Sequence[str] | None = None,
     ) -> None:
         if strict and serde is not None:
-            raise InvalidInput("Give strict=True or a serde, not both: a serializer says itself what it imports.")
+            raise InvalidInput("Pass strict=True or a serde, not both: a given serializer has its own import rules.")
         super().__init__(serde=serde or codec.make_serializer(strict=strict or getattr(memory, "strict", False)))
         retention = retention if retention is not None else getattr(memory, "retention", None)
         self.retention = check_instance(Retention, retention, "retention")
@@ -166,7 +170,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         self.record = tuple(dict.fromkeys(parse_texts(record, "The channels to record")))
         if self.record and sharing_level(self.serde) != SHARE_EVERYTHING:
             raise InvalidInput(
-                "Messages are recorded in plain text, under LangGraph's own serializer only: give record=(), or none."
+                "Recording messages needs LangGraph's own serializer, without encryption. Pass record=(), or omit "
+                "serde."
             )
         self.database: Database = database_of(memory)
         self._database = self.database
@@ -186,7 +191,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         record: Sequence[str] = (),
         **options: Unpack[OpeningOptions],
     ) -> Self:
-        """Open a database for this saver alone, as the stock savers do.
+        """Open a database for this saver alone, like the stock savers.
 
         Args:
             conn_string: A path, ":memory:" or "postgresql://…".
@@ -194,7 +199,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             strict: See the class.
             retention: See the class.
             record: See the class. Default: nothing is recorded.
-            **options: Options of the database, as with `AgentMemory`: schema, pool_size, timeout, key and so on.
+            **options: The options of the database, as for `AgentMemory`: schema, pool_size, timeout, key and so on.
 
         Returns:
             The saver. Use it with `with` or `async with`, or close it manually.
@@ -205,11 +210,11 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         return saver
 
     def setup(self) -> concurrency.CompletedAwaitable:
-        """Do nothing: the database is ready when it is open. May be awaited too."""
+        """Do nothing: an open database is ready. The result may be awaited."""
         return concurrency.CompletedAwaitable()
 
     def close(self) -> None:
-        """Close the database, if this saver opened it for itself."""
+        """Close the database if this saver opened it with `from_conn_string`."""
         if self._owns_database:
             self.database.close()
 
@@ -225,16 +230,16 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         return self._read_tuple(config, identify_loop(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Async version of `get_tuple`."""
+        """Run `get_tuple` asynchronously."""
         return await concurrency.run_in_worker(partial(self._read_tuple, config, identify_loop(config)))
 
     def _read_tuple(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = codec.parse_config(config, self.database.scopes)
 
-        def look(tx: Transaction) -> StoredCheckpoint | None:
+        def load(tx: Transaction) -> StoredCheckpoint | None:
             return checkpoint_log.get(tx, at, ns, name, self._codec.known.recall, last_seen=self._codec.threads.get(at))
 
-        saved = self._read(look, at, name)
+        saved = self._read(load, at, name)
         found = None if saved is None else self._make_tuple(config, saved, at, ns)
         thread = None if saved is None else saved.thread
         self._follower.record_read(config, found, pregel, pinned=name is not None, thread=thread)
@@ -248,18 +253,18 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Read checkpoints, newest first, a page at a time: nothing is locked in between.
+        """Read checkpoints, newest first, a page at a time, without locks between the pages.
 
         Args:
-            config: The config of the thread, and optionally of one of its lines or checkpoints. Default: all threads.
-            filter: Only those whose metadata has just these values. A key with dots is one of the metadata's own, else
-                the way to a nested one.
-            before: Only those before this one.
+            config: The config of the thread, and optionally of a subgraph or checkpoint. None for all threads.
+            filter: The values that the metadata must have, by key. If the metadata has no key "a.b", the filter checks
+                the value "b" within "a". Default: no filter.
+            before: The config of a checkpoint. Only checkpoints before it are returned. Default: no bound.
             limit: The maximum number. Default: all.
 
         Raises:
-            InvalidInput: The config names no thread, `before` no checkpoint, the filter is no dictionary, or the limit
-                is no number.
+            InvalidInput: The config names no thread, `before` names no checkpoint, the filter is not a dictionary, or
+                the limit is not a number.
             CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
         """
         for page in checkpoint_listing.list_pages(self, config, filter, before, limit):
@@ -273,7 +278,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Async version of `list`."""
+        """Run `list` asynchronously."""
         pages = checkpoint_listing.list_pages(self, config, filter, before, limit)
         async for page in concurrency.iterate_in_worker(pages):
             for found in page:
@@ -293,11 +298,11 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         The cost is low even if its messages are long.
 
         Args:
-            config: The config of the thread, and optionally of one of its lines.
-            limit: The maximum number, the newest first. Default: all.
+            config: The config of the thread, and optionally of a subgraph.
+            limit: The maximum number, newest first. Default: all.
             offset: The number of newest checkpoints to skip. Default: 0.
-            around: The id of the middle checkpoint: half of the limit are newer, if that many exist. Default: none.
-            ends: Return only checkpoints without children, at which forks end. Default: False.
+            around: The id of the middle checkpoint. Half of the results are newer, if that many exist. Default: none.
+            ends: True to return only checkpoints without children, the latest of each fork. Default: False.
 
         Returns:
             The checkpoints, newest first, each with its parent, and their total number.
@@ -311,15 +316,16 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     ahistory = concurrency.awaited(history)
 
     def changes(self, config: RunnableConfig, since: str | None = None) -> CheckpointChanges | None:
-        """Read the values in which a checkpoint differs from another one of its thread.
+        """Return the values in which a checkpoint differs from an earlier one of its thread.
 
         Args:
-            config: The config of the checkpoint. Default: the newest one.
-            since: The id of the other one. Default: its parent.
+            config: The config of the checkpoint. Without a checkpoint id, the newest one is used.
+            since: The id of the earlier checkpoint. Default: the parent.
 
         Returns:
-            Both, with only those values; None if one of them does not exist. For the first checkpoint these are all its
-            values; if its parent was removed, none.
+            Both checkpoints with only the values that differ; None if one of them does not exist. The first checkpoint
+            of a thread is returned with all its values. A checkpoint whose parent was removed is returned without
+            values.
 
         Raises:
             InvalidInput: The config names no thread, its thread is in several namespaces, or an id is not valid.
@@ -335,7 +341,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Return the nearest snapshots of DeltaChannels, and all writes since them.
 
         Args:
-            config: The checkpoint.
+            config: The config of the checkpoint.
             channels: The names of the channels.
         """
         at, ns, name = codec.parse_config(config, self.database.scopes)
@@ -345,13 +351,13 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         ancestors = self._read(lambda tx: checkpoint_log.load_ancestors(tx, at, ns, name, wanted, recall), at, name)
         missing = set(wanted)
         for saved in ancestors:
-            reading = ValueReading(self.serde, self._codec.known, saved.thread.store, saved.parts)
+            reading = ValueReader(self.serde, self._codec.known, saved.thread.store, saved.parts)
             with codec.report_damage(at, saved.name, decoding=True):
                 for channel in sorted(missing):
                     writes = [each for each in saved.writes if each.channel == channel]
                     found[channel]["writes"][:0] = codec.read_writes(writes, reading)
                     if channel in saved.values and (seed := reading.read_value(saved.values[channel])) is not None:
-                        found[channel]["seed"] = seed  # a channel that held nothing begins empty
+                        found[channel]["seed"] = seed  # an empty channel needs no seed
             missing -= saved.values.keys()
         return found
 
@@ -369,13 +375,13 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Store a checkpoint.
 
         Args:
-            config: The thread, and the parent checkpoint.
+            config: The config of the thread and the parent checkpoint.
             checkpoint: The checkpoint.
-            metadata: LangGraph's metadata of it; the config's own metadata is added.
-            new_versions: The channels that have changed since the parent.
+            metadata: Its metadata; the metadata of the config is added.
+            new_versions: The versions of the channels that have changed since the parent.
 
         Returns:
-            The config that names this checkpoint.
+            The config of this checkpoint.
 
         Raises:
             InvalidInput: The config names no thread, or a value cannot be serialized. Nothing is stored.
@@ -389,22 +395,21 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Async version of `put`."""
-        # The values are serialized now: nodes may change them while the checkpoint is stored.
-        return await concurrency.run_in_worker(
-            self._prepare_put(config, checkpoint, metadata, new_versions), writes=True
-        )
+        """Run `put` asynchronously."""
+        # The values are serialized immediately: nodes may change them while the checkpoint is stored.
+        store = self._prepare_put(config, checkpoint, metadata, new_versions)
+        return await concurrency.run_in_worker(store, writes=True)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store what a task wrote towards the next checkpoint.
+        """Store the writes of a task, which the next checkpoint applies.
 
         Args:
-            config: The thread, and the checkpoint that the task ran under, which may not be stored yet.
-            writes: Channels and values.
-            task_id: The task.
-            task_path: Its path, which decides the order in which writes are applied.
+            config: The config of the thread and of the task's current checkpoint, which may not be stored yet.
+            writes: The pairs of channel and value.
+            task_id: The id of the task.
+            task_path: The path of the task, which determines the order in which writes are applied.
 
         Raises:
             InvalidInput: The config names no thread or checkpoint, or a value cannot be serialized. Nothing is stored.
@@ -414,60 +419,59 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Async version of `put_writes`."""
+        """Run `put_writes` asynchronously."""
         await concurrency.run_in_worker(self._prepare_writes(config, writes, task_id, task_path), writes=True)
 
     def adopt(self, found: CheckpointTuple, *, dry_run: bool = False) -> bool:
         """Store a checkpoint of another saver unchanged, with its pending writes.
 
-        Adopt the oldest checkpoint of a thread first. Its messages get the time of the checkpoint.
+        Adopt the checkpoints of a thread from the oldest to the newest. Recorded messages get the time of their
+        checkpoint. If the checkpoint exists already, only its missing pending writes are added.
 
         Args:
             found: The checkpoint, as the other saver returns it.
-            dry_run: Only report whether it exists here. Default: False.
+            dry_run: True to store nothing, and only check whether the checkpoint exists. Default: False.
 
         Returns:
-            False if it exists here already; then nothing was stored.
+            True if the checkpoint is new; False if it existed already.
 
         Raises:
             InvalidInput: The checkpoint cannot be stored. Nothing was stored.
         """
         if not isinstance(found, CheckpointTuple):
-            raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
-        at, ns, named = codec.parse_config(found.config, self.database.scopes.without_template)
-        name = codec.check_id(named, "checkpoint")
+            raise InvalidInput(f"adopt needs a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
+        at, ns, given_id = codec.parse_config(found.config, self.database.scopes.without_template)
+        name = codec.check_id(given_id, "checkpoint")
 
-        def is_known(tx: Transaction) -> bool:
+        def is_stored(tx: Transaction) -> bool:
             thread = thread_rows.find_thread(tx, at, ns, exact=True)
             return thread is not None and bool(query.checkpoint_exists(tx, ns_id=thread.ns_id, checkpoint=name))
 
-        known = self._read(is_known, at, name)
+        exists = self._read(is_stored, at, name)
         if check_flag("dry_run", dry_run):
-            return not known
-        writes = self._plan_foreign(at, found)
-        if known and not writes:
+            return not exists
+        writes = self._plan_imported_writes(at, found)
+        if exists and not writes:
             return False
         checkpoint = checkpoint_log.convert_versions(dict(found.checkpoint), self._digest)
         metadata, now = dict(found.metadata), self.database.now()
-        with suppress(InvalidInput, TypeError):  # it has no creation time
+        with suppress(InvalidInput, TypeError):  # without a valid creation time
             now = min(now, to_micros(parse_time(checkpoint["ts"])))
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         stored, plan = self._plan_checkpoint(at, checkpoint, metadata, parent, checkpoint["channel_versions"])
         after_commit: Callbacks = []
         follow = None
         if not ns:
-            before = {"configurable": {"thread_id": at.name, "checkpoint_id": parent}}
+            base = {"configurable": {"thread_id": at.name, "checkpoint_id": parent}}
             recorded = [each for each in self.record if each in checkpoint["channel_versions"]]
-            follow = self._follower.follow_put(
-                before, at, checkpoint, metadata, self.serde, recorded, now, after_commit
-            )
+            follow = self._follower.follow_put(base, at, checkpoint, metadata, self.serde, recorded, now, after_commit)
 
         def operation(tx: Transaction) -> bool:
             after_commit.clear()
-            new = not is_known(tx)
+            new = not is_stored(tx)
             if new:
                 checkpoint_log.put(tx, at, ns, stored, plan, retention=None, now=now, exact=True, follow_up=follow)
-            for each in writes:  # also for a checkpoint that is known: there may be more of them now
+            for each in writes:  # also for an existing checkpoint, which may have more writes now
                 checkpoint_log.put_writes(tx, at, ns, name, each, now=now, exact=True)
             return new
 
@@ -484,23 +488,23 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         thread_ids: Sequence[str] | None = None,
         progress: Callable[[ImportReport], None] | None = None,
     ) -> ImportReport:
-        """Copy every thread of another saver: its whole history with all pending writes.
+        """Copy the threads of another saver, with all checkpoints and pending writes.
 
         Existing checkpoints are not changed, so run an interrupted import again to continue it. If this saver records
-        messages, the imported ones can be searched, with the times of their checkpoints. A thread that advanced both
-        here and there is skipped: import it into another namespace, or erase it here first. Use `aimport_checkpoints`
-        for an async-only saver.
+        messages, the imported ones can be searched, with the times of their checkpoints. A thread that advanced in both
+        databases is skipped. Import it into another namespace, or erase it in this database first. Use
+        `aimport_checkpoints` for an async-only saver.
 
         Args:
             from_saver: Any other saver.
-            thread_ids: Only these threads. Default: all.
+            thread_ids: The ids of the threads to import. Default: all.
             progress: Called with an `ImportReport` after every checkpoint.
 
         Raises:
             InvalidInput: A checkpoint cannot be stored. Those before it were stored.
         """
         if not all(callable(getattr(from_saver, name, None)) for name in ("list", "alist", "get_tuple", "aget_tuple")):
-            raise InvalidInput(f"Threads are imported from another checkpointer, not from {safe_repr(from_saver)}.")
+            raise InvalidInput(f"import_checkpoints needs another checkpointer, not {safe_repr(from_saver)}.")
         progress = check_callable(progress, "progress")
         wanted: list[RunnableConfig | None] = [None]
         if thread_ids is not None:
@@ -531,28 +535,28 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     # -- whole threads -----------------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread in every namespace, or only in that of the run or memory.
+        """Delete a thread in every namespace, or only in the namespace of the run or memory.
 
         Raises:
-            InvalidInput: The memory has a template of namespaces, and several have a thread of this id.
+            InvalidInput: The memory has a namespace template, and several namespaces have a thread of this id.
         """
         name, (low, high) = check_id(thread_id, "thread"), path_range(self._namespace())
         now, scopes = self.database.now(), self.database.scopes
         deleted = self._change(lambda tx: thread_memory.delete_threads(tx, low, high, name, now=now, scopes=scopes))
-        # Discard what was read of the threads and their positions in runs.
+        # Discard cached threads, and the places of their checkpoints in runs.
         self._codec.forget(deleted)
         runs_of(self.database).forget([each.at for each in deleted])
 
     adelete_thread = concurrency.awaited(delete_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints that some runs made, with what was written towards the next ones.
+        """Delete the checkpoints of some runs, with the pending writes of these runs.
 
         Args:
-            run_ids: The ids, as in the checkpoints' metadata ("run_id").
+            run_ids: The ids of the runs, the "run_id" values in the metadata of checkpoints.
 
         Raises:
-            InvalidInput: They are no list of ids.
+            InvalidInput: The argument is not a list of ids.
         """
         runs = [check_id(run, "run") for run in codec.check_list(run_ids, "run")]
         low, high = path_range(self._namespace())
@@ -562,14 +566,14 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     adelete_for_runs = concurrency.awaited(delete_for_runs, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread whole; no content is copied.
+        """Copy a thread with all its checkpoints; content is shared, not copied.
 
         Args:
-            source_thread_id: The thread.
-            target_thread_id: The copy. An earlier copy gets what is new, and keeps what it has.
+            source_thread_id: The id of the thread.
+            target_thread_id: The id of the copy. If an earlier copy has it, the new checkpoints are added to that copy.
 
         Raises:
-            InvalidInput: There is another thread of this id.
+            InvalidInput: Another thread has the id of the copy.
         """
         source = ThreadKey(path_of(self._namespace()), check_id(source_thread_id, "thread"))
         target, now = check_id(target_thread_id, "thread"), self.database.now()
@@ -578,12 +582,12 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     acopy_thread = concurrency.awaited(copy_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove old checkpoints and free their space, in batches between which others write.
+        """Remove old checkpoints and free their space, in batches between which others can write.
 
         Args:
-            thread_ids: The threads.
-            strategy: "keep_latest" keeps the newest checkpoint of each line; threads of DeltaChannels stay whole, since
-                their checkpoints need their ancestors. "delete" keeps nothing.
+            thread_ids: The ids of the threads.
+            strategy: "keep_latest" keeps the newest checkpoint of each checkpoint namespace. Threads with DeltaChannels
+                are not pruned, since their checkpoints need their ancestors. "delete" deletes the threads.
 
         Raises:
             InvalidInput: The strategy is unknown, or a thread id is not valid.
@@ -609,15 +613,15 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     aprune = concurrency.awaited(prune, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
-        """Return a version that follows any saver's version and is unique in all forks."""
+        """Return a version that follows the current one and is unique in all forks."""
         del channel
         return next_version(current)
 
     def _namespace(self) -> Namespace:
-        """Return the namespace of the run; by default the root, which means all."""
+        """Return the namespace of the run; without one, the root, which stands for all namespaces."""
         return self.database.scopes.resolve(None, optional=True)
 
-    # -- plumbing ----------------------------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------------------------
 
     def _prepare_put(
         self,
@@ -626,40 +630,38 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Callable[[], RunnableConfig]:
-        """Serialize a checkpoint now, as it is, and return the function that stores it.
+        """Serialize a checkpoint immediately, and return the function that stores it.
 
-        LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
+        LangGraph continues while a checkpoint is being stored, and the next node may change its values.
         """
         at, ns, parent = codec.parse_config(config, self.database.scopes)
         codec.check_checkpoint(checkpoint, metadata, new_versions)
         try:
-            full_metadata: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+            merged: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
         except (AttributeError, TypeError) as error:
             raise InvalidInput(
-                "The metadata of a checkpoint and of its config are dictionaries whose keys are texts, not "
+                "The metadata of a checkpoint and of its config must be dictionaries with string keys, not "
                 f"{safe_repr(metadata)} and {safe_repr(config.get('metadata'))}."
             ) from error
-        stored, plan = self._plan_checkpoint(at, dict(checkpoint), full_metadata, parent, new_versions)
+        stored, plan = self._plan_checkpoint(at, dict(checkpoint), merged, parent, new_versions)
         after_commit: Callbacks = []
         retains = self.retention is not None and not self.retention.is_off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
         def operation(tx: Transaction) -> checkpoint_log.StoreResult:
-            now = self.database.now()  # in the transaction: its view goes as far as what others wrote before
-            follow = self._follower.follow_put(
-                config, at, checkpoint, full_metadata, self.serde, recorded, now, after_commit
-            )
+            now = self.database.now()  # in the transaction, so that the view includes earlier writes of others
+            follow = self._follower.follow_put(config, at, checkpoint, merged, self.serde, recorded, now, after_commit)
             check = partial(self._follower.check_thread, config, at)
             result = checkpoint_log.put(
                 tx, at, ns, stored, plan, retention=self.retention, now=now, follow_up=follow, check=check
             )
             if retains:
-                self._follower.sweep_memory(tx, result[0], ns, full_metadata)
+                self._follower.sweep_memory(tx, result[0], ns, merged)
             return result
 
         def store() -> RunnableConfig:
             path = at.path
-            with suppress(ThreadDeleted):  # whoever deletes a thread does not get it back from a run that goes on
+            with suppress(ThreadDeleted):  # a run that continues must not restore a deleted thread
                 thread = self._write(operation, at, ns)
                 after_commit[0]()
                 path = thread.path
@@ -675,22 +677,20 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         parent: str | None,
         new_versions: Mapping[str, Any],
     ) -> tuple[checkpoint_log.Checkpoint, checkpoint_log.WritePlan]:
-        """Serialize a checkpoint and those of its values that are new."""
+        """Serialize a checkpoint and its new values."""
         given = checkpoint["channel_values"]
-        values = {codec.check_id(name, "channel"): given[name] for name in new_versions if name in given}
-        stored = self._codec.prepare_checkpoint(self.serde, at, checkpoint, metadata, parent, values)
+        new = {codec.check_id(name, "channel"): given[name] for name in new_versions if name in given}
+        stored = self._codec.prepare_checkpoint(self.serde, at, checkpoint, metadata, parent, new)
         with codec.report_unstorable(at, "checkpoint"):
-            rows: codec.ValueRows = [
-                {"channel": name, "version": shorten_version(new_versions[name])} for name in values
-            ]
-        return stored, self._codec.plan_write(self.serde, at, rows, list(values.items()), for_channels=True)
+            rows: codec.ValueRows = [{"channel": name, "version": shorten_version(new_versions[name])} for name in new]
+        return stored, self._codec.plan_write(self.serde, at, rows, list(new.items()), for_channels=True)
 
-    def _plan_foreign(self, at: ThreadKey, found: CheckpointTuple) -> Sequence[checkpoint_log.WritePlan]:
-        """Serialize what was written towards the checkpoint after one of another saver."""
+    def _plan_imported_writes(self, at: ThreadKey, found: CheckpointTuple) -> Sequence[checkpoint_log.WritePlan]:
+        """Serialize the pending writes of another saver's checkpoint."""
         writes = []
         counts: Counter[str] = Counter()
         for order, (task, channel, value) in enumerate(found.pending_writes or ()):
-            # Other savers do not return the paths of tasks, so the order of the returned writes replaces them.
+            # Other savers do not return task paths, so the order of the returned writes replaces the paths.
             row: dict[str, object] = {"task": codec.check_id(task, "task"), "path": f"{order:08}"}
             row |= {"idx": WRITES_IDX_MAP.get(channel, counts[task]), "channel": codec.check_id(channel, "channel")}
             counts[task] += 1
@@ -721,21 +721,15 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         plan = self._codec.plan_write(self.serde, at, rows, writes, for_channels=False)
         now, runs = self.database.now(), runs_of(self.database)
         run_id = get_checkpoint_metadata(config, {}).get("run_id")
+        run_id = None if run_id is None else str(run_id)
+        check = partial(self._follower.check_thread, config, at)
 
         def finish(tx: Transaction, thread: Thread) -> None:
             sealing.finish_task(tx, runs, config["configurable"], at, thread, writes, task_id, self.database.now())
 
         def operation(tx: Transaction) -> checkpoint_log.StoreResult:
             return checkpoint_log.put_writes(
-                tx,
-                at,
-                ns,
-                name,
-                plan,
-                now=now,
-                run_id=None if run_id is None else str(run_id),
-                before_insert=finish,
-                check=partial(self._follower.check_thread, config, at),
+                tx, at, ns, name, plan, now=now, run_id=run_id, before_insert=finish, check=check
             )
 
         def store() -> None:
@@ -749,23 +743,23 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             return self.database.engine.read(operation)
 
     def _read_traced(self, name: str, config: RunnableConfig, at: ThreadKey, operation: Operation[T]) -> T:
-        """Read as a traced step."""
+        """Run a read operation as a traced step."""
         configurable = config["configurable"]
         inputs = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
         with codec.report_damage(at, configurable.get("checkpoint_id")):
             return self.database.read(name, operation, lambda: inputs, lambda found: {"found": found is not None})
 
     def _make_tuple(self, config: RunnableConfig, saved: StoredCheckpoint, at: ThreadKey, ns: str) -> CheckpointTuple:
-        """Return LangGraph's tuple of a stored checkpoint."""
+        """Convert a stored checkpoint to LangGraph's tuple."""
         return self._codec.make_tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 
     def _write(self, store: Operation[checkpoint_log.StoreResult], at: ThreadKey, ns: str) -> Thread:
-        """Store what was planned, and return the thread."""
+        """Run a store operation, and return the thread."""
         scopes = self.database.scopes
 
         def operation(tx: Transaction) -> checkpoint_log.StoreResult:
-            doubtful = scopes.keys if not at.path else "{" in at.path
-            if doubtful and thread_rows.find_thread(tx, at) is None:
+            may_be_refused = scopes.keys if not at.path else "{" in at.path
+            if may_be_refused and thread_rows.find_thread(tx, at) is None:
                 scopes.check_new(*at)
             return store(tx)
 
@@ -778,27 +772,28 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         return stored[0]
 
     def _change(self, operation: Operation[T]) -> T:
+        """Run an operation that deletes rows, then return freed space to the system."""
         value = self.database.engine.write(operation)
         self.database.engine.release()
         return value
 
 
 def refusal_reason(database: Database, configs: Sequence[RunnableConfig]) -> str | None:
-    """Return why a thread cannot be copied: it has advanced here and at the source.
+    """Return the reason not to copy a thread: it advanced in both databases.
 
-    A thread has only one newest state.
+    A thread can have only one newest state.
 
     Args:
         database: The database that the thread is copied to.
         configs: The configs of its checkpoints at the source, the newest first.
 
     Returns:
-        None if the source only advanced from the state here, or has nothing new.
+        The reason; None if the source has nothing new, or its new checkpoints continue the newest one here.
     """
     at, _, _ = codec.parse_config(configs[0], database.scopes.without_template)
     own = [_checkpoint_id(config) for config in configs if not config["configurable"].get("checkpoint_ns")]
 
-    def look(tx: Transaction) -> str | None:
+    def load(tx: Transaction) -> str | None:
         thread = thread_rows.find_thread(tx, at, exact=True)
         newest = [] if thread is None or thread.ns_id is None else query.latest_checkpoint(tx, ns_id=thread.ns_id)
         if thread is None or not newest or newest[0]["name"] in own:
@@ -807,11 +802,11 @@ def refusal_reason(database: Database, configs: Sequence[RunnableConfig]) -> str
         if all(exists):
             return None
         return (
-            "it went on here since, so what is new at the source does not follow what is newest here: import it into "
-            "another namespace, or erase it here before."
+            "the thread also advanced here, so new checkpoints at the source do not continue its newest one: import "
+            "it into another namespace, or erase it here first."
         )
 
-    return database.engine.read(look)
+    return database.engine.read(load)
 
 
 def _checkpoint_id(config: RunnableConfig) -> str:

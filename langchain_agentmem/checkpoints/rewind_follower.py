@@ -1,14 +1,13 @@
-"""The memory of a thread follows its checkpoints.
+"""The observer through which the memory of a thread follows its checkpoints.
 
-LangGraph does not report when it reuses the result of a function instead of running it. LangGraph's own loop knows. It
-calls the saver, so it is searched for among the callers. If no loop is found, the config is used, and no subgraph
-begins: the call only reads.
+LangGraph does not report when it reuses the stored result of a function: only its Pregel loop has this information. The
+loop calls the saver, so `loop_of` searches the call stack for it. If no loop is found, the thread is identified by the
+config alone. Such a call only reads, and starts no subgraph.
 
-LangGraph retries a node without informing its saver. LangChain's callbacks report the retry.
-
-An attempt that remembered something, failed, and whose successor remembers nothing would otherwise be kept. The hook is
-LangChain's public one, and costs some 20 µs for each node of a graph. An attempt is what a graph itself runs: the chain
-of a node, or of a function that is called. That of a function lies in the chain that called it, under a longer name.
+An *attempt* is one execution of a node or of a function that a node calls. LangGraph retries a node without informing
+its saver. Without a report, memory that a failed attempt wrote would remain when the next attempt writes none. So a
+LangChain callback handler reports all attempts. It costs about 20 µs for each node of a graph. Each attempt is a chain.
+The chain of a function is nested in the chain of its caller, and has a longer namespace.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ from langchain_agentmem.threads.thread_rows import Thread, ThreadDeleted
 
 
 class _AttemptWatcher(BaseCallbackHandler):
-    """Hears of the attempts of all nodes and functions of all graphs in this process."""
+    """A callback handler for the attempts of all nodes and functions in this process."""
 
-    run_inline = hears_nodes_only = True
+    run_inline = ignore_steps = True
     ignore_llm = ignore_chat_model = ignore_retriever = ignore_agent = ignore_custom_event = ignore_retry = True
 
     def __init__(self) -> None:
@@ -71,61 +70,61 @@ class _AttemptWatcher(BaseCallbackHandler):
             return
         self._chains[run_id] = parent_run_id, ns
         registries = list(self.registries)
-        is_attempt = any(tag.startswith("graph:step:") for tag in tags or ()) or self._is_called(parent_run_id, ns)
-        if not is_attempt and not any(runs.is_graph_run(parent_run_id) for runs in registries):
-            return  # something that an attempt does, and not one itself
-        graphs, thread = list(self._runs_around(parent_run_id)), str(metadata.get("thread_id"))
-        found = [(runs, run) for runs in registries if (run := runs.find_run(graphs, thread)) is not None]
-        self._attempts[run_id] = ns, found
-        for runs, run in found:
-            runs.start_attempt(run, ns, metadata.get("langgraph_step"), run_id)
+        is_attempt = any(tag.startswith("graph:step:") for tag in tags or ()) or self._is_call(parent_run_id, ns)
+        if not is_attempt and not any(registry.is_graph_run(parent_run_id) for registry in registries):
+            return  # a step within an attempt
+        graphs, thread = list(self._ancestors(parent_run_id)), str(metadata.get("thread_id"))
+        pairs = [(registry, run) for registry in registries if (run := registry.find_run(graphs, thread)) is not None]
+        self._attempts[run_id] = ns, pairs
+        for registry, run in pairs:
+            registry.start_attempt(run, ns, metadata.get("langgraph_step"), run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **rest: Any) -> None:
         del outputs, rest
-        for runs, run, ns in self._pop_attempt(run_id):
-            runs.end_attempt(run, ns, run_id)
+        for registry, run, ns in self._pop_attempt(run_id):
+            registry.end_attempt(run, ns, run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         del rest
-        for runs, run, ns in self._pop_attempt(run_id):
+        for registry, run, ns in self._pop_attempt(run_id):
             if isinstance(error, ParentCommand):
-                runs.end_attempt(run, ns, run_id)
+                registry.end_attempt(run, ns, run_id)
             else:
-                runs.fail_attempt(run, ns, run_id, interrupted=isinstance(error, GraphBubbleUp))
+                registry.fail_attempt(run, ns, run_id, interrupted=isinstance(error, GraphBubbleUp))
 
-    def _is_called(self, parent: UUID | None, ns: str) -> bool:
-        """Return True if a chain belongs to a function that another chain has called."""
+    def _is_call(self, parent: UUID | None, ns: str) -> bool:
+        """Return whether its parent called this chain: its namespace extends the parent's."""
         outer = None if parent is None else self._chains.get(parent)
         return outer is not None and ns.startswith(f"{outer[1]}|")
 
-    def _runs_around(self, run_id: UUID | None) -> Iterator[UUID]:
-        """Yield the LangChain runs around an attempt, the nearest first."""
+    def _ancestors(self, run_id: UUID | None) -> Iterator[UUID]:
+        """Yield the id of a LangChain run and the ids of its ancestors, the nearest first."""
         while run_id is not None:
             yield run_id
             run_id, _ = self._chains.get(run_id, (None, ""))
 
     def _pop_attempt(self, run_id: UUID) -> list[tuple[RunRegistry, GraphRun, str]]:
-        """Remove an attempt that has ended, and return its runs with their namespaces."""
+        """Remove an ended attempt; return the registry, graph run and namespace of its runs."""
         self._chains.pop(run_id, None)
-        ns, found = self._attempts.pop(run_id, ("", []))
-        return [(runs, run, ns) for runs, run in found]
+        ns, pairs = self._attempts.pop(run_id, ("", []))
+        return [(registry, run, ns) for registry, run in pairs]
 
 
 _WATCHER = _AttemptWatcher()
 register_configure_hook(ContextVar("agentmem_watch", default=_WATCHER), inheritable=True)
 
 
-def watch_attempts(runs: RunRegistry) -> None:
-    """Report the attempts that begin and fail to the runs of a database, from now on."""
-    _WATCHER.registries.add(runs)
+def watch_attempts(registry: RunRegistry) -> None:
+    """Report the start and end of all attempts to a database's run registry, from now on."""
+    _WATCHER.registries.add(registry)
 
 
 SWEEP_EVERY = 32
-"""Number of steps of a thread between sweeps of memory that only removed checkpoints showed."""
+"""The number of steps of a thread between deletions of memory that no remaining checkpoint shows."""
 
 
 class RewindFollower:
-    """An observer that reports the calls of a saver to the runs of a database.
+    """An observer that reports the calls of a saver to the run registry of a database.
 
     Args:
         database: The database.
@@ -146,16 +145,16 @@ class RewindFollower:
         replayed: bool = False,
         thread: Thread | None = None,
     ) -> None:
-        """Record that a checkpoint was read, perhaps by a loop that begins with it.
+        """Record that a checkpoint was read, and register the loop that starts from it, if any.
 
         Args:
             config: The config of the call.
-            found: The checkpoint.
+            found: The checkpoint; None if there is none.
             pregel: LangGraph's loop, if one is calling.
-            pinned: True if a certain checkpoint was requested.
-            replayed: True if a subgraph begins again with it, as its thread continues from an earlier one.
-            thread: The thread that was read, to which a beginning run belongs. A thread created by the run itself is
-                not noted, since another transaction of the run may not see it yet on PostgreSQL.
+            pinned: True if a particular checkpoint was requested, False for the newest one.
+            replayed: True if a subgraph restarts from it because its thread was rewound.
+            thread: The thread that was read. A new run is bound to it. A thread that the run itself creates is not
+                bound: on PostgreSQL, another transaction of the run may not see it yet.
         """
         scopes = self._database.scopes
         at, ns, _ = parse_config(config, scopes)
@@ -187,7 +186,7 @@ class RewindFollower:
         yield from pages
 
     def check_thread(self, config: Mapping[str, Any], at: ThreadKey, thread: Thread | None) -> None:
-        """Reject late writes of a run whose thread was deleted.
+        """Check that the thread of a writing run was not deleted.
 
         Raises:
             ThreadDeleted: The thread was deleted.
@@ -207,45 +206,38 @@ class RewindFollower:
         now: int,
         after_commit: list[Callable[[], None]],
     ) -> FollowUp:
-        """Return the steps that give a checkpoint its place and messages when it is put.
+        """Return the follow-up of a put, which stores the checkpoint's place and messages.
 
         Args:
-            config: The config of the call, which names the checkpoint before it.
+            config: The config of the call, which names the parent checkpoint.
             at: The thread.
             checkpoint: The checkpoint.
             metadata: Its metadata.
             serde: The serializer of its thread.
-            recorded: The channels whose messages are recorded.
+            recorded: The channels whose messages are recorded in the conversation.
             now: The time, in microseconds since 1970.
-            after_commit: Receives the function to call when it is stored.
+            after_commit: Receives the function to call after the commit.
         """
         configurable = config["configurable"]
         parent = configurable.get("checkpoint_id")
 
-        def look(tx: Transaction, last_seen: Thread) -> Callable[[Transaction, Thread, Mapping[str, bytes]], None]:
+        def prepare(tx: Transaction, last_seen: Thread) -> Callable[[Transaction, Thread, Mapping[str, bytes]], None]:
             prefetched = sealing.prefetch(tx, self._runs, configurable, at, last_seen, str(checkpoint["id"]))
             parent_values = checkpoint_log.start_values_query(tx, last_seen, recorded, parent) if recorded else ()
 
             def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes]) -> None:
+                read_parent = partial(_read_parent, ns_id=thread.ns_id or 0, name=parent, serde=serde)
+                reader = _message_reader(thread, recorded, recipes, parent_values, parent, serde) if recorded else None
+                ns = configurable.get("checkpoint_ns") or ""
                 put = CheckpointPut(
-                    at,
-                    thread,
-                    configurable.get("checkpoint_ns") or "",
-                    parent,
-                    checkpoint,
-                    metadata,
-                    configurable,
-                    partial(_read_parent, line=thread.ns_id or 0, name=parent, serde=serde),
-                    prefetched,
-                    now,
-                    _message_reader(thread, recorded, recipes, parent_values, parent, serde) if recorded else None,
+                    at, thread, ns, parent, checkpoint, metadata, configurable, read_parent, prefetched, now, reader
                 )
                 note_stored = sealing.seal(tx, self._runs, put)
                 after_commit[:] = [partial(self._note_stored, put, note_stored)]
 
             return seal
 
-        return look
+        return prepare
 
     def _note_stored(self, put: CheckpointPut, note_stored: Callable[[], None]) -> None:
         note_stored()
@@ -259,13 +251,13 @@ class RewindFollower:
             )
 
     def sweep_memory(self, tx: Transaction, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> None:
-        """Remove, every `SWEEP_EVERY` steps, memory that only removed checkpoints showed."""
+        """Delete, every `SWEEP_EVERY` steps, memory that no remaining checkpoint shows."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
             thread_memory.sweep_thread(tx, thread.id, self._database.now())
 
 
-def _read_parent(tx: Transaction, line: int, name: str | None, serde: SerializerProtocol) -> ParentCheckpoint | None:
-    found = query.find_checkpoint(tx, ns_id=line, name=name)
+def _read_parent(tx: Transaction, ns_id: int, name: str | None, serde: SerializerProtocol) -> ParentCheckpoint | None:
+    found = query.find_checkpoint(tx, ns_id=ns_id, name=name)
     if not found:
         return None
     row = found[0]
@@ -283,7 +275,7 @@ def _message_reader(
     parent: str | None,
     serde: SerializerProtocol,
 ) -> Callable[..., list[CheckpointMessage]]:
-    """Return the function that reads a checkpoint's messages, see `said` of `CheckpointPut`."""
+    """Return the `read_messages` function of a `CheckpointPut`."""
     values = {name: recipes[name] for name in recorded if name in recipes}
     deltas = [name for name in recorded if name not in values]
 
@@ -297,15 +289,15 @@ def _message_reader(
 
 
 def _finished_tasks(found: CheckpointTuple | None) -> frozenset[str]:
-    """Return the tasks whose results were stored with a checkpoint."""
+    """Return the ids of the tasks whose results were stored with a checkpoint."""
     writes = found.pending_writes if found is not None else None
     return frozenset(task for task, channel, _ in writes or () if sealing.is_result((channel,)))
 
 
 def _last_input(found: CheckpointTuple, *, resumes: bool) -> str | None:
-    """Return the newest checkpoint up to this one whose input a loop beginning here has read.
+    """Return the id of the newest checkpoint whose input a loop that starts here has read.
 
-    A loop that resumes, or does not begin with input, has read this one.
+    A loop that resumes, or whose checkpoint is not an input, has read this checkpoint. Any other has read its parent.
     """
     if resumes or found.metadata.get("source") != "input":
         return found.checkpoint["id"]
@@ -313,14 +305,14 @@ def _last_input(found: CheckpointTuple, *, resumes: bool) -> str | None:
 
 
 MAX_FRAMES = 12
-"""Number of callers searched for the loop."""
+"""The maximum number of stack frames that `loop_of` searches."""
 
 _LANGGRAPH = "langgraph.pregel."
 _RESUMING = "__pregel_resuming"
 
 
 def control_of(config: Mapping[str, Any] | None) -> Any:
-    """Return LangGraph's control object of a run; None if the config is of no loop or task."""
+    """Return LangGraph's control object of a run; None if the config has none."""
     return getattr(configurable_of(config).get("__pregel_runtime"), "control", None)
 
 
@@ -343,7 +335,7 @@ def loop_of(config: Mapping[str, Any] | None) -> Any:
 
 
 def identify_loop(config: Mapping[str, Any] | None) -> Any:
-    """Return the loop that begins with the checkpoint it reads, and give its run an identity.
+    """Return the calling loop, and add a run identity to its configs if it has none.
 
     Args:
         config: The config of the call, which must be in progress.

@@ -1,15 +1,15 @@
-"""The command line `agentmem`: starts the commands (`app.py`) and turns errors into exit codes.
+"""The command line `agentmem`: it runs a command and turns errors into exit codes.
 
-0    all is well
-1    a check found problems, or an import left something out
-2    a command that cannot be understood, or that names what is not there or not installed
-3    the database cannot be opened or read, or could not do its work
-130  Ctrl-C
+0    success
+1    a check found problems, or an import skipped entries
+2    usage error: unknown command or option, missing object, or missing optional dependency
+3    database error: it cannot be opened or read, or an operation failed
+130  interrupted by Ctrl-C
 
-An error is one line of standard error, broken where a terminal is too narrow for it. `agentmem --install-completion`
-has the shell complete commands and options.
-Begin reading with `app.py`, which lists the commands; what they share is in `console.py`. They use the facade
-`AgentMemory` alone, wherever it can do what they want.
+An error is one line on standard error, wrapped to the width of a terminal. `agentmem --install-completion` installs
+the completion of commands and options in the shell.
+Begin reading with `app.py`, which lists the commands. Shared helpers are in `console.py`. Commands call only the facade
+`AgentMemory` where possible.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from typing import NoReturn
 from langchain_agentmem.errors import AgentMemoryError, MissingExtra, StorageError
 
 SILENCED_LOGGERS = ("langchain_agentmem.checkpoints.checkpoint_codec", "langgraph.checkpoint.serde.jsonplus")
-"""Who logs which classes are not imported: what is shown here needs none."""
+"""Loggers that report classes that are not imported. Printing needs none of these classes."""
 _DEFAULT_WIDTH = 80
-"""Of a terminal that does not know its own."""
+"""The width of a terminal that does not report its own, in columns."""
 USAGE_ERROR, STORAGE_ERROR, INTERRUPTED = 2, 3, 130
 
 
 def main() -> None:
-    """Run the command that `sys.argv` names, and leave with its exit code."""
+    """Run the command in `sys.argv`, and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what was said may have characters that the console lacks
+            stream.reconfigure(errors="replace")  # messages may contain characters that the console lacks
     for name in SILENCED_LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         _load_app()()
     except AgentMemoryError as error:
         _exit(" ".join(str(error).split()), STORAGE_ERROR if isinstance(error, StorageError) else USAGE_ERROR)
-    except KeyboardInterrupt:  # while the commands were being loaded; later the framework sees to it
+    except KeyboardInterrupt:  # while loading the commands; later, `handle_interrupt` catches it
         _exit("Interrupted.", INTERRUPTED)
 
 
@@ -58,7 +58,7 @@ def _load_app() -> Callable[[], object]:
 
 
 def _exit(message: str, code: int) -> NoReturn:
-    # A name may have characters that a terminal would obey.
+    # A name may contain control characters of a terminal.
     text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
     if sys.stderr.isatty():
         width = os.get_terminal_size(sys.stderr.fileno()).columns or _DEFAULT_WIDTH

@@ -1,4 +1,4 @@
-"""The command `agentmem`: `demo`, `search` and `studio` are here, its other subcommands in the modules beside."""
+"""The command `agentmem`, and its subcommands `demo`, `search` and `studio`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,7 @@ from langchain_agentmem import __version__
 from langchain_agentmem.base.encryption_key import KEY_VARIABLE
 from langchain_agentmem.base.namespaces import format_namespace, parse_namespace
 from langchain_agentmem.cli import console, database_commands, knowledge_commands, thread_commands
-from langchain_agentmem.cli.console import (
-    AsJson,
-    CommandReport,
-    ExistingDatabase,
-    Line,
-    argument,
-    flag,
-    option,
-    time_option,
-)
+from langchain_agentmem.cli.console import AsJson, CommandReport, ExistingDatabase, argument, flag, option, time_option
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.timeline import Order
@@ -38,46 +29,46 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="agentmem",
-    help="One database for everything an agent remembers.",
+    help="Inspect and manage the memory of LangChain and LangGraph agents.",
     epilog=console.EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help, also where it is piped
+    rich_markup_mode=None,  # plain help, even if piped
 )
 
 
-def _env_option(variable: str, name: str, metavar: str | None, help_text: str) -> Any:
-    """An option that acts by itself: it sets a variable of the environment."""
+def _env_option(variable: str, name: str, metavar: str | None, text: str) -> Any:
+    """Return an option that sets an environment variable."""
 
-    def act(value: object) -> None:
+    def set_variable(value: object) -> None:
         if value not in {None, False}:
             for suffix in ("", "_FILE", "_COMMAND") if variable.startswith(KEY_VARIABLE) else ():
                 os.environ.pop(f"{KEY_VARIABLE}{suffix}", None)
             os.environ[variable] = "1" if metavar is None else str(value)
 
-    return typer.Option(name, metavar=metavar, help=help_text, is_eager=True, expose_value=False, callback=act)
+    return typer.Option(name, metavar=metavar, help=text, is_eager=True, expose_value=False, callback=set_variable)
 
 
-_COLOURS = _env_option("NO_COLOR", "--no-color", None, "Print no colours; as NO_COLOR in the environment.")
-_FILE_HELP = "A file with the key of an encrypted database; as AGENTMEM_KEY_FILE in the environment."
+_COLOURS = _env_option("NO_COLOR", "--no-color", None, "Disable colors, like NO_COLOR in the environment.")
+_FILE_HELP = "File with the key of an encrypted database. Default: AGENTMEM_KEY_FILE."
 _FILE = _env_option(f"{KEY_VARIABLE}_FILE", "--key-file", "PATH", _FILE_HELP)
-_COMMAND_HELP = "A command that prints the key; as AGENTMEM_KEY_COMMAND in the environment."
+_COMMAND_HELP = "Command that prints the key. Default: AGENTMEM_KEY_COMMAND."
 _COMMAND = _env_option(f"{KEY_VARIABLE}_COMMAND", "--key-command", "COMMAND", _COMMAND_HELP)
-_SCHEMA_HELP = "PostgreSQL's schema in which everything is. Default: AGENTMEM_SCHEMA, or agentmem."
+_SCHEMA_HELP = "PostgreSQL schema of the tables. Default: AGENTMEM_SCHEMA, or agentmem."
 _SCHEMA = _env_option(console.SCHEMA_VARIABLE, "--schema", "NAME", _SCHEMA_HELP)
 
 
 @app.callback(invoke_without_command=True)
 def options(
     *,
-    as_json: AsJson = False,  # noqa: ARG001 - these options are for the commands
+    as_json: AsJson = False,  # noqa: ARG001 - the commands use these options
     no_color: Annotated[bool, _COLOURS] = False,  # noqa: ARG001
     key_file: Annotated[str | None, _FILE] = None,  # noqa: ARG001
     key_command: Annotated[str | None, _COMMAND] = None,  # noqa: ARG001
     schema: Annotated[str | None, _SCHEMA] = None,  # noqa: ARG001
-    version: bool = flag("--version", "Print the version and leave.", is_eager=True),
+    version: bool = flag("--version", "Print the version and exit.", is_eager=True),
 ) -> None:
-    """One database for everything an agent remembers."""
+    """Inspect and manage the memory of LangChain and LangGraph agents."""
     if version:
         typer.echo(f"agentmem {__version__}")
         raise typer.Exit
@@ -85,68 +76,65 @@ def options(
 
 def demo(
     *,
-    database: str | None = argument(
-        "Keep it here: a path or a postgresql:// URL. Default: a temporary one.", "DATABASE", default=None
-    ),
-    model: str | None = option("A real model. Default: a deterministic one that needs no key.", "PROVIDER:NAME"),
+    database: str | None = argument("Path or postgresql:// URL. Default: temporary.", "DATABASE", default=None),
+    model: str | None = option("Chat model. Default: a deterministic one that needs no key.", "PROVIDER:NAME"),
     process: Annotated[int, typer.Option(hidden=True)] = 1,
-    studio: bool = flag("--studio", "Go on to a longer life, and look at it in Studio. Extra [studio]."),
-    no_open: bool = flag("--no-open", "With --studio: open no browser."),
+    studio: bool = flag("--studio", "Continue the story, and show it in Studio (extra [studio])."),
+    no_open: bool = flag("--no-open", "With --studio: do not open a browser."),
     as_json: AsJson = False,
 ) -> None:
-    """Watch an agent that remembers, in two processes.
+    """Run an agent that remembers across two processes.
 
-    JSON: one object a line. Of each exchange type ("exchange"), process, conversation, speaker, said, answer, recalled
-    (as `search` has it); at last type ("summary"), messages, conversations.
+    JSON: one object a line. Each exchange has type ("exchange"), process, conversation, speaker, said, answer, recalled
+    (in the format of `search`). The last line has type ("summary"), messages, conversations.
     """
-    # Imported here: the other commands need no LangGraph, and start in half the time without.
+    # Imported here: the other commands do not need LangGraph, and start twice as fast without it.
     from langchain_agentmem.cli.demo import SECOND_PROCESS, open_studio, run_first_process, run_second_process  # noqa: PLC0415
 
     if studio and as_json:
-        raise InvalidInput("--studio shows pages, which have no JSON.")
+        raise InvalidInput("--studio cannot be combined with --json. Omit one of them.")
     serve = load_server() if studio else None
     screen = console.Output(quiet=as_json)
     if process == SECOND_PROCESS and database is not None:
         run_second_process(screen, database=database, model=model, as_json=as_json)
         return
-    # What is temporary is deleted even where a model fails or somebody presses Ctrl-C.
+    # A temporary database is deleted even if a model fails or Ctrl-C is pressed.
     with tempfile.TemporaryDirectory(prefix="agentmem-") if database is None else nullcontext() as folder:
         demo_path = database or str(Path(str(folder)) / "demo.db")
         code = run_first_process(screen, database=demo_path, model=model, as_json=as_json)
         if serve is not None and code == 0:
             open_studio(screen, serve, database=demo_path, open_browser=not no_open)
-    message = f"The database is kept: agentmem threads list {shlex.quote(demo_path)}"
-    screen.print_line("The database was temporary and is deleted." if database is None else message)
+    kept = f"The database is kept: agentmem threads list {shlex.quote(demo_path)}"
+    screen.print_line("The temporary database was deleted." if database is None else kept)
     raise typer.Exit(code)
+
+
+_KIND_HELP = "Only message, fact, item, event, record or audit. Repeatable. Default: all but audit."
 
 
 def search(
     *,
     database: ExistingDatabase,
-    query: list[str] = argument("Any text, in one word or several.", "QUERY"),
-    namespace: str | None = option("This namespace and all below it. Default: the root alone.", "A/B"),
-    everything: bool = flag("--everything", "Look in every namespace."),
-    kind: list[str] | None = option(
-        "Only message, fact, item, event, record or audit; may be repeated. Default: all but audit.", "KIND"
-    ),
+    query: list[str] = argument("Any text.", "QUERY"),
+    namespace: str | None = option("Search this namespace and all below it. Default: the root only.", "A/B"),
+    everything: bool = flag("--everything", "Search every namespace."),
+    kind: list[str] | None = option(_KIND_HELP, "KIND"),
     conversation: str | None = option("Only this conversation or thread.", "ID"),
-    role: list[str] | None = option("Only what this role said, such as user; may be repeated.", "ROLE"),
-    before: datetime | None = time_option("Only what was said before. Without a zone in UTC."),
-    after: datetime | None = time_option("Only what was said then or later."),
-    order: Order = option(
-        "The best first, or the oldest: how a topic went on, and what was replaced.", default="score"
-    ),
-    limit: int = option("Most results.", "N", default=10, min=1, max=10_000),
+    role: list[str] | None = option("Only messages of this role, such as user. Repeatable.", "ROLE"),
+    before: datetime | None = time_option("Only results from before this time. Default time zone: UTC."),
+    after: datetime | None = time_option("Only results from this time or later."),
+    order: Order = option("Best first, or oldest first with replacements marked.", default="score"),
+    limit: int = option("Maximum number of results.", "N", default=10, min=1, max=10_000),
     as_json: AsJson = False,
 ) -> CommandReport:
-    """Find what was said, and why it was found.
+    """Search messages and memory, and explain each result.
 
-    What is remembered besides, such as facts and items, is found too. The best comes first.
+    The search covers messages, facts, items and layers, without a model.
 
-    JSON: a list of objects with kind, id, text, score, namespace, conversation_id, created_at, why, also, replaced_by;
-    why with terms and signals, what each added to the score.
+    JSON: a list of objects with kind, id, text, score, namespace, conversation_id, created_at, why, also, replaced_by.
+    The object why has terms, nearby and signals, each with its contribution to the score.
     """
-    kinds: Any = kind or None  # the search checks them
+    kinds: Any = kind or None  # `search` checks them
     with console.open_existing(database) as memory:
         found = memory.search(
             " ".join(query),
@@ -160,15 +148,15 @@ def search(
             everything=everything or namespace == "/",
             order=order,
         )
-        empty = "Nothing was found."
+        empty = "No results."
         if not found and namespace is None and not everything:
-            hint = console.other_places(memory, kinds=kinds)
-            empty = f"Nothing was found in the root namespace.{hint}{' Or say --everything.' if hint else ''}"
-            if as_json and hint:  # the list is empty, and who reads it is told as well
+            hint = console.format_hint(memory, kinds=kinds)
+            empty = f"No results in the root namespace.{hint}{' Or search with --everything.' if hint else ''}"
+            if as_json and hint:  # standard output has an empty list
                 typer.echo(empty, err=True)
     numbers = itertools.count(1)
 
-    def lines(each: Recollection) -> Iterator[Line]:
+    def lines(each: Recollection) -> Iterator[console.Line]:
         where = format_namespace(each.namespace, *([] if each.conversation_id is None else [each.conversation_id]))
         details = f"{console.format_minute(each.created_at)}  {each.kind}  {where}  {each.id}"
         yield f"{next(numbers)}. {each.score:.2f}  {details}", "bold"
@@ -183,23 +171,25 @@ def search(
 def studio(
     *,
     database: ExistingDatabase,
-    port: int = option("0 for any that is free.", default=8642, min=0, max=65_535),
-    host: str = option("The address to listen at, by which it is known, too.", default="127.0.0.1"),
-    read_only: bool = flag("--read-only", "Open the database so that nothing changes."),
-    open_browser: bool = flag("--open", "Open a browser there."),
-    user: str | None = option("Who makes corrections. Default: who you are logged in as.", "NAME"),
-    index: Literal["static"] | None = option(
-        "The embeddings of the memory, for searches by vectors. Default: by words."
-    ),
-    experiences: Path | None = option("A library of experiences to show.", "FOLDER"),
+    port: int = option("Port; 0 for any free port.", default=8642, min=0, max=65_535),
+    host: str = option("Address to listen on, also the expected host name.", default="127.0.0.1"),
+    read_only: bool = flag("--read-only", "Open the database read-only."),
+    open_browser: bool = flag("--open", "Open a browser."),
+    user: str | None = option("Author of corrections. Default: your login name.", "NAME"),
+    index: Literal["static"] | None = option("Embeddings, for vector search. Default: keyword search."),
+    experiences: Path | None = option("Library of experiences to show.", "FOLDER"),
     as_json: AsJson = False,
 ) -> None:
-    """See in a browser what is remembered, and correct it.
+    """Inspect and correct memory in a browser.
 
-    It listens on this machine alone, and opens once by the address that it prints. Ctrl-C ends it.
+    The server listens on this machine only. The printed address works once. Ctrl-C stops the server.
 
     JSON: an object with url.
     """
+
+    def announce(url: str) -> None:
+        CommandReport({"url": url}, f"Studio: {url} (Ctrl-C to stop)").emit(as_json=as_json)
+
     serve = load_server()
     vectors: IndexLike | None = None if index is None else {"embed": index}
     with console.open_existing(database, read_only=read_only, index=vectors) as memory:
@@ -209,9 +199,7 @@ def studio(
             port=port,
             user=user,
             experiences=None if experiences is None else memory.experiences(experiences),
-            announce=lambda where: CommandReport({"url": where}, f"Studio is at {where} (Ctrl-C ends it)").emit(
-                as_json=as_json
-            ),
+            announce=announce,
             open_browser=open_browser,
         )
 
@@ -237,33 +225,18 @@ app.command()(knowledge_commands.facts)
 app.command()(studio)
 app.add_typer(knowledge_commands.audit)
 app.add_typer(knowledge_commands.experiences)
-commands = database_commands
-for upkeep_command in (
-    commands.stats,
-    commands.namespaces,
-    commands.verify,
-    commands.doctor,
-    commands.backup,
-    commands.restore,
-    commands.export,
-):
-    app.command()(upkeep_command)
-app.command("import")(commands.import_)
-for data_command in (
-    commands.migrate,
-    commands.copy,
-    commands.erase,
-    commands.prune,
-    commands.key,
-    commands.import_from,
-):
-    app.command()(data_command)
+for name in ("stats", "namespaces", "verify", "doctor", "backup", "restore", "export"):
+    app.command(name)(getattr(database_commands, name))
+app.command("import")(database_commands.import_)
+for name in ("migrate", "copy", "erase", "prune", "key"):
+    app.command(name)(getattr(database_commands, name))
+app.command()(database_commands.import_from)
 
 
 def build_cli() -> Callable[[], object]:
-    """All commands, each with the options that are those of all of them, and ended as all of them are.
+    """Build the command line: add the common options to each command, and wrap each command.
 
-    Those of a database have --schema as well, but for `restore`, since what is restored is in the usual one.
+    Commands with a database also have --schema, except `restore`, which always restores into the default schema.
     """
     command = typer.main.get_command(app)
     common = {each.name: each for each in command.params}
@@ -282,11 +255,11 @@ def build_cli() -> Callable[[], object]:
 
 
 def _wrap_command(command: Callable[..., CommandReport | None], *, takes_json: bool) -> Callable[..., None]:
-    """A command whose report is printed, and that may be interrupted.
+    """Return a function that runs a command, prints its report, and handles Ctrl-C.
 
     Args:
         command: The command.
-        takes_json: Whether it wants to know if JSON is printed.
+        takes_json: True to pass `as_json` to the command.
     """
 
     def run(*, as_json: bool, **arguments: Any) -> None:

@@ -1,7 +1,7 @@
-"""What the commands share: how a database, a namespace, a thread and a time are named, and what is printed.
+"""Shared helpers of the commands: options, lookups, reports and output.
 
-Printed are lines of plain text and tables, or JSON. What memory holds was written by others, so it is printed as text:
-no markup, and no characters that a terminal would obey or a reader would not see; they are shown as their numbers.
+Commands print lines of plain text and tables, or JSON. The content of memory is untrusted, so it is printed without
+markup. Control characters and invisible characters are printed as their numbers.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from rich.text import Text
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.clock import parse_time
 from langchain_agentmem.base.encoding import json_value
-from langchain_agentmem.base.events import Progress as HowFar
+from langchain_agentmem.base.events import Progress as ProgressState
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, format_namespace, namespace_of, parse_namespace
@@ -50,12 +51,12 @@ T = TypeVar("T")
 
 INTERRUPTED = 130
 SCHEMA_VARIABLE = "AGENTMEM_SCHEMA"
-"""The environment variable that names PostgreSQL's schema where no option does."""
+"""The environment variable with the default of `--schema`."""
 LIMIT = 50
-"""How many lines a list has unless somebody asks for more."""
+"""The default maximum number of lines in a list."""
 
 _MAX_HINTS = 3
-"""Places that are named to who found nothing."""
+"""The maximum number of suggested namespaces and threads."""
 
 EPILOG = """A namespace is labels separated by /, such as users/ada; / alone is everything. Within a label, / is %2F and
 % is %25.
@@ -63,74 +64,74 @@ EPILOG = """A namespace is labels separated by /, such as users/ada; / alone is 
 Exit codes:
 
 \b
-0    all is well
-1    a check found problems, or an import left something out
-2    a command that is not understood, or names what is not there or installed
-3    the database cannot be opened or read, or could not do its work
-130  interrupted
+0    success
+1    a check found problems, or an import skipped entries
+2    usage error: unknown command or option, missing object, or missing
+     optional dependency
+3    database error: it cannot be opened or read, or an operation failed
+130  interrupted by Ctrl-C
 """
 
-_DATABASE_HELP = "The database: a path or a postgresql:// URL"
-ExistingDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help=f"{_DATABASE_HELP}.")]
-NewDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help=f"{_DATABASE_HELP}. Made if it is not there.")]
+_DATABASE_HELP = "Path or postgresql:// URL of the database."
+ExistingDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help=_DATABASE_HELP)]
+NewDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help=f"{_DATABASE_HELP} Created if missing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-"""Every command has this option (`command_line`); those declare it that do otherwise with it than print JSON."""
+"""An option of every command, see `build_cli`. Commands declare it only to use it themselves."""
 NamespaceFilter = Annotated[
     str | None,
     typer.Option("--namespace", metavar="A/B", help="Only this namespace and all below it. Default: everything."),
 ]
 NamespaceChoice = Annotated[
     str | None,
-    typer.Option("--namespace", metavar="A/B", help="This namespace, or one below it. Default: whichever fits."),
+    typer.Option("--namespace", metavar="A/B", help="This namespace or one below. Default: root, else the only match."),
 ]
-LimitOption = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Print at most so many. Default: 50, and in JSON all.")
-]
+_LIMIT_HELP = "Maximum number of entries. Default: 50; with --json, all."
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help=_LIMIT_HELP)]
 
 
 def open_existing(database: str, *, read_only: bool = False, index: IndexLike | None = None) -> AgentMemory:
-    """Open a database that is there; a mistyped path must not become an empty one.
+    """Open an existing database. A mistyped path must not create an empty database.
 
     Args:
         database: A path, a "file:" URI such as `file:agent.db?mode=ro`, or the URL of a server.
-        read_only: Whether nothing may be written to it.
-        index: What a search goes by beside words, as `AgentMemory` takes it. Default: words alone.
+        read_only: True to open the database read-only.
+        index: The vector index, as for `AgentMemory`. Default: keyword search only.
 
     Raises:
-        InvalidInput: There is none.
+        InvalidInput: The database does not exist.
     """
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
-    # Nothing that is shown needs a class of the user's.
+    # Printing needs no classes of the application, so `strict` imports none.
     open_memory = partial(open_or_create, database, strict=True, read_only=read_only, index=index)
     try:
         return open_memory(migrate=False)
     except NothingStored as error:
         raise InvalidInput(str(error)) from error
-    except DatabaseReadOnly:  # what an older version wrote is brought up to date
+    except DatabaseReadOnly:  # an older version wrote the database, so upgrade it
         return open_memory()
 
 
 def open_or_create(database: str, **options: Any) -> AgentMemory:
-    """Open a database, and make it if it is not there, in the schema that `--schema` or the environment names.
+    """Open or create a database, in the schema of `--schema` or the environment.
 
     Args:
         database: A path, or the URL of a server.
-        **options: As `AgentMemory` takes them.
+        **options: The options of `AgentMemory`.
     """
     return AgentMemory(database, **{"schema": schema_name(), **options})
 
 
 def schema_name() -> str:
-    """PostgreSQL's schema in which everything is."""
+    """Return the PostgreSQL schema of the tables."""
     return os.environ.get(SCHEMA_VARIABLE) or SCHEMA
 
 
 def parse_time_option(text: str) -> datetime:
-    """The time that an option gives, see `parse_time`.
+    """Return the time in an option, see `parse_time`.
 
     Raises:
-        BadParameter: It is none.
+        BadParameter: The text is no time.
     """
     try:
         return parse_time(text)
@@ -138,29 +139,32 @@ def parse_time_option(text: str) -> datetime:
         raise typer.BadParameter(str(error)) from error
 
 
-def argument(help_text: str, metavar: str, *, default: Any = ..., **settings: Any) -> Any:
-    """An argument of a command, which has to be given unless there is a default."""
-    return typer.Argument(default, metavar=metavar, help=help_text, **settings)
+def command_group(name: str, text: str) -> typer.Typer:
+    """Return an empty group of commands with plain help."""
+    return typer.Typer(name=name, help=text, no_args_is_help=True, rich_markup_mode=None)
 
 
-def option(
-    help_text: str, metavar: str | None = None, *, name: str | None = None, default: Any = None, **settings: Any
-) -> Any:
-    """An option of a command, whose name is that of the parameter unless it is given."""
-    return typer.Option(default, *([name] if name else []), metavar=metavar, help=help_text, **settings)
+def argument(text: str, metavar: str, *, default: Any = ..., **extra: Any) -> Any:
+    """Return an argument of a command. It is required unless it has a default."""
+    return typer.Argument(default, metavar=metavar, help=text, **extra)
 
 
-def flag(name: str, help_text: str, **settings: Any) -> Any:
-    """An option of a command that is given or not."""
-    return typer.Option(False, name, help=help_text, **settings)  # noqa: FBT003 - the default
+def option(text: str, metavar: str | None = None, *, name: str | None = None, default: Any = None, **extra: Any) -> Any:
+    """Return an option of a command. Default of `name`: the name of the parameter."""
+    return typer.Option(default, *([name] if name else []), metavar=metavar, help=text, **extra)
 
 
-def time_option(help_text: str, name: str | None = None) -> Any:
-    """An option that gives a time."""
-    return option(help_text, "TIME", name=name, parser=parse_time_option)
+def flag(name: str, text: str, **extra: Any) -> Any:
+    """Return a boolean option of a command. Default: False."""
+    return typer.Option(False, name, help=text, **extra)  # noqa: FBT003 - the default
 
 
-def other_places(
+def time_option(text: str, name: str | None = None) -> Any:
+    """Return an option of a command for a time."""
+    return option(text, "TIME", name=name, parser=parse_time_option)
+
+
+def format_hint(
     memory: AgentMemory,
     searched: tuple[str, ...] = (),
     kinds: Sequence[MemoryKind] | None = None,
@@ -168,43 +172,43 @@ def other_places(
     below: bool = False,
     threads: bool = False,
 ) -> str:
-    """For who found nothing: where there is something, by the options that lead there; "" where there is nothing.
+    """Return a hint with options for an empty result; "" if no entries exist.
 
     Args:
-        memory: Where.
-        searched: The namespace in which it was looked.
-        kinds: What was looked for, as a user calls it. Default: all that a search usually finds.
-        below: Whether it was looked below that namespace, too.
-        threads: Whether threads of that namespace were left out.
+        memory: The memory.
+        searched: The namespace that was searched.
+        kinds: The kinds of entries, as for `AgentMemory.search`. Default: the default of `search`.
+        below: True if namespaces below `searched` were searched too.
+        threads: True if threads of the namespace `searched` were not searched.
     """
-    memory.search("", kinds=kinds, everything=True)  # what waits for the index enters it
-    stored_as, places = all_parts().index_names(kinds), []
+    memory.search("", kinds=kinds, everything=True)  # a search first indexes pending entries
+    stored_as, options = all_parts().index_names(kinds), []
     for row in memory.database.engine.read(lambda tx: search_index.series_of_kinds(tx, stored_as)):
         where = namespace_of(row["path"])
         if where != searched and not (below and where[: len(searched)] == searched):
-            places.append(shlex.join(["--namespace", format_namespace(where)]))
+            options.append(shlex.join(["--namespace", format_namespace(where)]))
         elif where == searched and threads and row["of_thread"]:
-            places.append(shlex.join(["--thread", row["name"]]))
-    return f" Elsewhere there is something: {format_places([*dict.fromkeys(places)])}." if places else ""
+            options.append(shlex.join(["--thread", row["name"]]))
+    return f" Entries exist under {format_examples([*dict.fromkeys(options)])}." if options else ""
 
 
-def format_places(places: Sequence[str]) -> str:
-    """The first of some places, as a list."""
-    return ", ".join(places[:_MAX_HINTS]) + (", …" if len(places) > _MAX_HINTS else "")
+def format_examples(examples: Sequence[str]) -> str:
+    """Return the first examples, separated by commas."""
+    return ", ".join(examples[:_MAX_HINTS]) + (", …" if len(examples) > _MAX_HINTS else "")
 
 
 def format_minute(time: datetime) -> str:
-    """A time to the minute, in UTC."""
+    """Return a time to the minute, in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 def pick_fields(value: object, names: str) -> dict[str, Any]:
-    """Some attributes of a value, by their names."""
+    """Return attributes of a value by name. `names` is separated by spaces."""
     return {name: getattr(value, name) for name in names.split()}
 
 
 def hit_to_json(recollection: Recollection) -> dict[str, Any]:
-    """What a search found, as JSON has it."""
+    """Return a search result for JSON."""
     return {
         **pick_fields(recollection, "kind id text score namespace conversation_id created_at replaced_by"),
         "why": pick_fields(recollection.why, "terms nearby signals"),
@@ -213,7 +217,10 @@ def hit_to_json(recollection: Recollection) -> dict[str, Any]:
 
 
 def format_reasons(why: Explanation) -> str:
-    """Why something was found, what counted most first: "the word heron +1.20; nearby grey +0.80; also date +0.30"."""
+    """Return the parts of a score, the largest first.
+
+    An example is "the word heron +1.20; nearby grey +0.80; also date +0.30".
+    """
     terms, nearby, signals = (
         [f"{name} {value:+.2f}" for name, value in sorted(each.items(), key=lambda part: -abs(part[1]))]
         for each in (why.terms, why.nearby, why.signals)
@@ -227,26 +234,26 @@ def format_reasons(why: Explanation) -> str:
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print a value as JSON, in ASCII, so that no console and no encoding can spoil it.
+    """Print a value as JSON. The output is ASCII, which every console can encode.
 
     Args:
         value: The value, see `json_value`.
-        indent: By how many spaces what lies within is moved; None for all on one line.
+        indent: The number of spaces for each level; None for one line. Default: 2.
     """
     typer.echo(json.dumps(json_value(value), indent=indent))
 
 
 MAX_LINE_CHARS = 160
 _UNLIMITED_WIDTH = 100_000
-"""Columns of an output that nobody watches: lines are as long as they are."""
+"""The width of output that is no terminal, in columns: lines are not wrapped."""
 
 
 class Output:
-    """Prints to standard output.
+    """A printer of lines, headings and tables.
 
     Args:
-        console: Where to. Default: standard output.
-        quiet: Whether nothing is printed after all, since JSON is.
+        console: The console. Default: standard output.
+        quiet: True to print nothing, because the command prints JSON. Default: False.
     """
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
@@ -256,11 +263,11 @@ class Output:
             self._console.width = _UNLIMITED_WIDTH
 
     def print_line(self, text: str = "", style: str = "") -> None:
-        """Print one line; on a terminal that is too narrow for it, several, of which no word is broken.
+        """Print a line. On a terminal, wrap it between words.
 
         Args:
             text: Any text.
-            style: How it looks on a terminal that knows colours.
+            style: The Rich style on a terminal with colors. Default: none.
         """
         safe_text = escape_unprintable(text)
         if self._console.is_terminal:
@@ -273,14 +280,14 @@ class Output:
         self.print_line(text, "bold")
 
     def print_table(self, headings: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> None:
-        """Print a table; where nobody watches, plain columns that are as wide as they have to be.
+        """Print a table, in plain columns if the output is no terminal.
 
-        On a terminal that is too narrow for it, each row becomes a few lines that name its columns.
+        On a terminal that is too narrow for the table, each row becomes a few lines with the names of the columns.
 
         Args:
-            headings: The names of its columns.
-            rows: A text for each column.
-            right: The columns that are flush right.
+            headings: The names of the columns.
+            rows: The rows, with a text for each column.
+            right: The names of the right-aligned columns. Default: none.
         """
         is_terminal, row_list = self._console.is_terminal, list(rows)
         table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -299,24 +306,24 @@ class Output:
             self.print_line(f"   {', '.join(others)}".rstrip())
 
 
-shorten = partial(join_lines, max_chars=160)
-"""A text on one line, cut where it is long."""
+shorten = partial(join_lines, max_chars=MAX_LINE_CHARS)
+"""Return a text on one line, cut after 160 characters."""
 
 
 MAIN = "main"
-"""The branch that is meant where none is named."""
+"""The default branch."""
 
 
 def find_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> ThreadSummary:
-    """The thread or conversation that is meant.
+    """Return the thread or conversation of an id.
 
     Args:
-        memory: Where.
-        thread_id: Its id.
-        namespace: Its namespace as "a/b", or one above it; None for the root's, else the only one.
+        memory: The memory.
+        thread_id: The id.
+        namespace: The namespace as "a/b", or one above it. None selects the thread of the root, else the only match.
 
     Raises:
-        InvalidInput: There is none, or several.
+        InvalidInput: No thread matches, or several match.
     """
     where, label = parse_namespace(namespace), safe_repr(thread_id)
     found = memory.admin.threads(where, thread_id=thread_id, sizes=False).threads
@@ -327,60 +334,59 @@ def find_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> T
 
 
 def _pick_only(found: Mapping[tuple[str, ...], T], where: tuple[str, ...], label: str) -> T:
-    """What stands at a namespace, else the only thing that there is below it."""
+    """Return the value of a namespace, else the only value below the namespace."""
     if where not in found and len(found) > 1:
-        homes = ", ".join(sorted(map(format_namespace, found))[:5])
-        raise InvalidInput(f"{label} in {len(found)} namespaces: {homes}. Say --namespace.")
+        names = ", ".join(sorted(map(format_namespace, found))[:5])
+        raise InvalidInput(f"{label} in {len(found)} namespaces: {names}. Select one with --namespace.")
     return found[where] if where in found else next(iter(found.values()))
 
 
 def config_of(thread: ThreadSummary, checkpoint_id: str | None = None) -> RunnableConfig:
-    """The config that names a thread, and maybe a checkpoint of it."""
+    """Return the config of a thread, or of one of its checkpoints."""
     checkpoint = {} if checkpoint_id is None else {"checkpoint_id": checkpoint_id}
     return {"configurable": {"thread_id": thread.thread_id, CONFIG_KEY: thread.namespace, **checkpoint}}
 
 
 def load_checkpoint(memory: AgentMemory, thread: ThreadSummary, checkpoint_id: str | None) -> CheckpointTuple:
-    """A checkpoint of a thread; the newest one where none is named.
+    """Return a checkpoint of a thread. Default: the newest checkpoint.
 
     Raises:
-        InvalidInput: It has no such checkpoint.
+        InvalidInput: The thread has no such checkpoint.
     """
     found = memory.checkpointer.get_tuple(config_of(thread, checkpoint_id))
     if found is None:
-        missing = "no checkpoints" if checkpoint_id is None else f"no checkpoint {safe_repr(checkpoint_id)}"
-        raise InvalidInput(
-            f"{safe_repr(thread.thread_id)} has {missing}. See: agentmem branches DATABASE {thread.thread_id}"
-        )
+        missing = "checkpoints" if checkpoint_id is None else f"checkpoint {safe_repr(checkpoint_id)}"
+        name = thread.thread_id
+        raise InvalidInput(f"{safe_repr(name)} has no {missing}. See: agentmem branches DATABASE {name}")
     return found
 
 
-def find_branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tuple[str, ...]:
-    """The namespace that has branches of these names.
+def find_branch_namespace(memory: AgentMemory, namespace: str | None, *names: str) -> tuple[str, ...]:
+    """Return the namespace that has all of the named branches.
 
     Args:
-        memory: Where.
-        namespace: Their namespace as "a/b", or one above it; None for the root, else the only one that has them.
+        memory: The memory.
+        namespace: The namespace as "a/b", or one above it. None selects the root, else the only match.
         *names: The names of the branches.
 
     Raises:
-        InvalidInput: There is none, or there are several. `MAIN` alone is in every namespace.
+        InvalidInput: No namespace matches, or several match. `MAIN` alone matches an empty namespace too.
     """
     within = parse_namespace(namespace)
-    branch_names: dict[tuple[str, ...], set[str]] = {}
+    branch_names: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for each in memory.admin.branches(within):
-        branch_names.setdefault(each.namespace, set()).add(each.name)
-    homes = {where: where for where, names_there in branch_names.items() if names_there.issuperset(names)}
-    if homes:
-        return _pick_only(homes, within, "There are these branches")
-    if names == (MAIN,):  # it begins with the first write, and is empty before
+        branch_names[each.namespace].add(each.name)
+    matches = {where: where for where, existing in branch_names.items() if existing.issuperset(names)}
+    if matches:
+        return _pick_only(matches, within, "There are these branches")
+    if names == (MAIN,):  # the first write creates it
         return within
     wanted = ", ".join(map(safe_repr, names))
     raise InvalidInput(f"No namespace has the branches {wanted}. See: agentmem branches DATABASE")
 
 
 class TableRows(NamedTuple):
-    """A table; arguments as for `Output.table`."""
+    """A table, see `Output.print_table`."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -388,21 +394,21 @@ class TableRows(NamedTuple):
 
 
 Line: TypeAlias = "str | tuple[str, str] | TableRows"
-"""A line, with its style, or a table."""
+"""A line, a line with its style, or a table."""
 
 
 def split_lines(text: str) -> Iterator[str]:
-    """The lines of a text, for a screen."""
+    """Yield the lines of a text."""
     yield from text.replace("\r\n", "\n").rstrip("\n").split("\n")
 
 
 class CommandReport(NamedTuple):
-    """What a command found.
+    """The result of a command.
 
     Attributes:
-        value: As JSON has it.
-        lines: For a person.
-        has_problems: Whether the exit code is 1.
+        value: The value for JSON.
+        lines: The lines for a person.
+        has_problems: True for the exit code 1.
     """
 
     value: object
@@ -410,7 +416,7 @@ class CommandReport(NamedTuple):
     has_problems: bool = False
 
     def emit(self, *, as_json: bool) -> None:
-        """Print it, as JSON or for a person, and leave with exit code 1 where it tells of problems."""
+        """Print the report as JSON or for a person. Exit with code 1 if it has problems."""
         if as_json:
             print_json(self.value)
         else:
@@ -425,8 +431,8 @@ class CommandReport(NamedTuple):
 
 
 def check_report(problems: Sequence[str], checked: str, value: object) -> CommandReport:
-    """What a check found. The exit code is 1 where something is wrong."""
-    state = format_count(len(problems), "problems") if problems else "All is well"
+    """Return the report of a check, with the exit code 1 if there are problems."""
+    state = format_count(len(problems), "problems") if problems else "No problems found"
     lines: list[Line] = [*((each, "red") for each in problems), *split_lines(f"{state}: checked {checked}")]
     return CommandReport(value, lines, bool(problems))
 
@@ -434,50 +440,48 @@ def check_report(problems: Sequence[str], checked: str, value: object) -> Comman
 def list_report(
     found: Sequence[T], lines: Callable[[T], Iterable[Line]], to_json: Callable[[T], Any], empty: str, limit: int | None
 ) -> CommandReport:
-    """Things that were found, at most so many, and how many more there are.
+    """Return the report of a list, with the number of items that are not printed.
 
     Args:
-        found: All of them.
-        lines: Those of one for a person.
-        to_json: What JSON has of it.
-        empty: What a person is told where there are none.
-        limit: How many to print. Default: `LIMIT`, and in JSON all.
+        found: All items.
+        lines: Returns the lines of an item for a person.
+        to_json: Returns the value of an item for JSON.
+        empty: The line for a person if there are no items.
+        limit: The maximum number of items. Default: `LIMIT`; in JSON, all.
     """
-    most = limit or LIMIT
-    printed = [line for each in found[:most] for line in lines(each)] if found else [empty]
-    return CommandReport([*map(to_json, found[:limit])], [*printed, *more_lines(min(most, len(found)), len(found))])
+    count = limit or LIMIT
+    printed = [line for each in found[:count] for line in lines(each)] if found else [empty]
+    return CommandReport([*map(to_json, found[:limit])], [*printed, *more_lines(min(count, len(found)), len(found))])
 
 
 def more_lines(printed: int, total: int, template: str = "… and {} more") -> Iterator[Line]:
-    """Say how many are not shown, if any, and how to see them.
+    """Yield a line with the number of omitted items, if any, and the option that prints them.
 
     Args:
-        printed: How many are.
-        total: How many there are.
-        template: What is said of them.
+        printed: The number of printed items.
+        total: The number of all items.
+        template: The text of the line, with {} for the number.
     """
     if total > printed:
         yield f"{template.format(f'{total - printed:,}')}: --limit {total}", "dim"
 
 
-MORE_BEFORE = "… {} before these"
-"""What `more` says of those that come before the first that is shown."""
+MORE_BEFORE = "… {} earlier"
+"""The text of `more_lines` for items before the first printed one."""
 
 
 @contextmanager
-def progress_bar(doing: str = "") -> Iterator[Watch]:
-    """A progress bar on standard error, if that is a terminal; one that moves to and fro where no end is known."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(doing, total=None)
+def progress_bar(stage: str = "") -> Iterator[Watch]:
+    """Show a progress bar on standard error, if that is a terminal.
 
-        def watch(state: HowFar) -> None:
+    The bar pulses while the total is unknown.
+    """
+    console, text = Console(stderr=True), TextColumn("{task.description}", markup=False)
+    columns = text, BarColumn(bar_width=20), TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(stage, total=None)
+
+        def watch(state: ProgressState) -> None:
             description = state.stage if state.total is None else f"{state.stage} {state.done:,} of {state.total:,}"
             progress.update(task, description=description, completed=state.done, total=state.total)
 
@@ -486,7 +490,10 @@ def progress_bar(doing: str = "") -> Iterator[Watch]:
 
 @contextmanager
 def handle_interrupt(message: str = "") -> Iterator[None]:
-    """Say what an interruption leaves. What only looks needs not say anything: it is within one anyway."""
+    """Handle Ctrl-C: print a message about the state of the data and exit with code 130.
+
+    Every command runs within this context, so commands that only read need no message.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -495,7 +502,7 @@ def handle_interrupt(message: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def long_operation(message: str, doing: str = "") -> Iterator[Watch]:
-    """A progress bar around what may take long, see `progress_bar` and `handle_interrupt`."""
-    with handle_interrupt(message), progress_bar(doing) as watch:
+def long_operation(message: str, stage: str = "") -> Iterator[Watch]:
+    """Show a progress bar and handle Ctrl-C, see `progress_bar` and `handle_interrupt`."""
+    with handle_interrupt(message), progress_bar(stage) as watch:
         yield watch

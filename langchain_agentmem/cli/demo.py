@@ -1,18 +1,18 @@
-"""The demo: an agent of LangGraph that remembers across conversations and processes.
+"""The demo: a LangGraph agent that remembers across conversations and processes.
 
-`python -m langchain_agentmem demo` tells a story: two conversations in one process, and a third in another that was
-told nothing. The second process is a new Python, started on the same database. All it knows of the first two
-conversations is what it finds there. With `--studio` the life goes on, and Studio shows it.
+`python -m langchain_agentmem demo` runs two conversations in one process, and a third in a second process. The second
+process is a new Python on the same database. It knows only what the database holds of the first two conversations. With
+`--studio`, a longer story follows, and Studio shows the memory.
 
 The agent is a graph of three nodes. Each reads `thread_id` and the namespace from its run's config, so one agent serves
 every user.
 
-    recall    searches memory with what was just said, within the run's own namespace
-    answer    gives the model the conversation so far, and what was recalled as fenced data in the user's turn
-    remember  adds what was said to the conversation
+    recall    searches memory with the user's message, within the namespace of the run
+    answer    passes the recent messages to the model, and the recalled memory as fenced data in the user's turn
+    remember  adds the message and the answer to the conversation
 
-Where no model is named, `quote_memory` answers, which knows nothing: it picks the recalled sentence that shares the
-rarest words with the question. If it answers well, memory did the work.
+Without a model, `quote_memory` answers: it quotes the recalled sentence that shares the rarest words with the question.
+It has no other knowledge, so its answers show the quality of recall.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from langchain_agentmem.search import analysis
 from langchain_agentmem.search.memory_search import Recollection
 
 FENCE_TAG = "memory"
-"""What stands around what was recalled, in a prompt."""
+"""The tag around recalled memory in a prompt."""
 MAX_PRINTED = 3
-"""How much of what was recalled is printed for an exchange."""
+"""The maximum number of recalled entries to print for an exchange."""
 
 # -- the agent ---------------------------------------------------------------------------------------------------------
 
 RECENT_MESSAGES = 6
-"""How many earlier messages of the running conversation the model is shown."""
+"""The number of earlier messages of the conversation in a prompt."""
 MAX_RECALLED = 10
-"""How much is recalled at most."""
+"""The maximum number of recalled entries."""
 
 SYSTEM = (
     "You talk with a person over many conversations. What earlier conversations hold about the person's last message "
@@ -65,7 +65,7 @@ SYSTEM = (
 
 
 class AgentState(MessagesState):
-    """What was said in this run, and what it made the agent recall."""
+    """The messages of a run, and the entries recalled for its last message."""
 
     recalled: list[Recollection]
 
@@ -74,8 +74,8 @@ def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[Ag
     """Build the agent.
 
     Args:
-        memory: Where it remembers.
-        model: A chat model. None: `quote_memory` answers.
+        memory: The memory of the agent.
+        model: A chat model. Default: `quote_memory` answers.
     """
 
     def conversation(config: RunnableConfig) -> Any:
@@ -83,7 +83,7 @@ def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[Ag
 
     def recall(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
         recent_ids = {message.id for message in conversation(config).messages[-RECENT_MESSAGES:]}
-        # Its own answers are left out: an agent that quotes itself learns nothing and repeats its mistakes.
+        # Only user messages: an agent that recalls its own answers repeats its mistakes.
         found = memory.search(state["messages"][-1].text, limit=MAX_RECALLED + len(recent_ids), roles=["user"])
         return {"recalled": [each for each in found if each.id not in recent_ids][:MAX_RECALLED]}
 
@@ -91,33 +91,30 @@ def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[Ag
         question, recalled = state["messages"][-1].text, state["recalled"]
         if model is None:
             return {"messages": [AIMessage(quote_memory(question, recalled))]}
+        recent = conversation(config).messages[-RECENT_MESSAGES:]
         try:
-            return {
-                "messages": [
-                    model.invoke(make_prompt(question, recalled, conversation(config).messages[-RECENT_MESSAGES:]))
-                ]
-            }
+            return {"messages": [model.invoke(make_prompt(question, recalled, recent))]}
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise AgentMemoryError(f"The model gave no answer: {reason[:300]}") from error
+            raise AgentMemoryError(f"The model call failed: {reason[:300]}") from error
 
     def remember(state: AgentState, config: RunnableConfig) -> None:
-        # Both messages have their ids by now, so a step that runs twice remembers once.
+        # Both messages have ids, so a repeated step stores them once.
         conversation(config).add_messages(state["messages"][-2:])
 
     return StateGraph(AgentState).add_sequence([recall, answer, remember]).add_edge(START, "recall").compile()
 
 
 def make_prompt(text: str, recalled: Sequence[Recollection], before: Sequence[BaseMessage] = ()) -> list[BaseMessage]:
-    """What the model is given.
+    """Return the prompt for the model.
 
     Args:
-        text: What the user says.
-        recalled: What memory has about it.
-        before: What was said before in the running conversation. Default: nothing.
+        text: The user's message.
+        recalled: The memory recalled for the message.
+        before: The earlier messages of the conversation. Default: none.
     """
     passages = [json.dumps({"speaker": speaker_of(each), "said": day_of(each), "text": each.text}) for each in recalled]
-    # Two blocks of one message: memory speaks neither as the system nor within the user's own words.
+    # Two blocks of one message: memory is neither a system message nor part of the user's text.
     blocks: list[str | dict[str, Any]] = [
         {"type": "text", "text": fence_text(FENCE_TAG, "\n".join(passages))},
         {"type": "text", "text": text},
@@ -128,14 +125,14 @@ def make_prompt(text: str, recalled: Sequence[Recollection], before: Sequence[Ba
 def ask(
     agent: Any, text: str, *, conversation_id: str, namespace: Sequence[str], speaker: str = "user"
 ) -> tuple[str, list[Recollection]]:
-    """Say something to the agent, and return what it answers, and what it recalled for it, best first.
+    """Send a message to the agent, and return its answer and the recalled entries, best first.
 
     Args:
-        agent: Who is asked, see `build_agent`.
-        text: What is said.
-        conversation_id: In which conversation.
-        namespace: Whose memory it is.
-        speaker: Who says it.
+        agent: The agent, see `build_agent`.
+        text: The message.
+        conversation_id: The id of the conversation.
+        namespace: The namespace of the memory.
+        speaker: The name of the sender. Default: "user".
     """
     config: RunnableConfig = {"configurable": {"thread_id": conversation_id, CONFIG_KEY: tuple(namespace)}}
     initial_state = AgentState(messages=[HumanMessage(text, name=speaker)], recalled=[])
@@ -152,7 +149,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 def quote_memory(question: str, recalled: Sequence[Recollection]) -> str:
-    """Answer a question with the recalled sentence that fits best, or take note of a statement."""
+    """Answer a question with the best recalled sentence, or acknowledge a statement."""
     if "?" not in question:
         return NOTED_REPLY
     question_terms = frozenset(analysis.analyze_query(question).terms)
@@ -165,18 +162,18 @@ def quote_memory(question: str, recalled: Sequence[Recollection]) -> str:
     counts = Counter(term for _, _, terms in sentences for term in terms)
     weights = {term: math.log(1 + len(sentences) / number) for term, number in counts.items()}
     text, source, terms = max(
-        sentences, key=lambda each: sum(map(weights.__getitem__, each[2])), default=("", None, ())
+        sentences, key=lambda item: sum(map(weights.__getitem__, item[2])), default=("", None, ())
     )
     return f"{speaker_of(source)} said on {day_of(source)}: “{text}”" if source and terms else UNKNOWN_REPLY
 
 
 def speaker_of(found: Recollection) -> str:
-    """Who said it: the message's name, else its role."""
+    """Return the name in a recalled message, else its role."""
     return str(found.value.name or found.value.role)
 
 
 def day_of(found: Recollection) -> str:
-    """When it was said."""
+    """Return the date of a recalled message."""
     return f"{found.created_at:%Y-%m-%d}"
 
 
@@ -191,52 +188,54 @@ TALKS: Mapping[str, Sequence[str]] = _STORY["talks"]
 QUESTIONS: Sequence[str] = _STORY["questions"]
 
 NO_KEY = (
-    "No model was named, so the answers are deterministic: they quote what was recalled. "
-    "Name a real one with --model provider:name."
+    "Without a model, the answers are deterministic quotes of recalled messages. "
+    "To use a model, pass --model provider:name."
 )
 
 
 def run_first_process(screen: Output, *, database: str, model: str | None, as_json: bool) -> int:
-    """Live the first two conversations here, and the third in a new process.
+    """Run the first two conversations in this process, and the third in a new process.
 
     Args:
-        screen: Where it is told.
-        database: The path or URL of the database, which the other process opens too.
-        model: A real model's name, or None for the deterministic one.
-        as_json: Whether exchanges are printed as JSON, and nothing else is.
+        screen: The output.
+        database: The path or URL of the database. The second process opens it too.
+        model: The name of a model; None for deterministic answers.
+        as_json: True to print only the exchanges, as JSON.
 
     Returns:
-        The other process's exit code.
+        The exit code of the second process.
 
     Raises:
-        InvalidInput: No other process can open this database.
+        InvalidInput: The database is in memory, so another process cannot open it.
     """
     if database == ":memory:":
-        raise InvalidInput("The story needs a database that a second process can open: give a path or a URL.")
+        raise InvalidInput(
+            "The demo needs a database that a second process can open, not ':memory:'. Pass a path or a URL."
+        )
     if model is None:
         screen.print_line(NO_KEY)
     chat_model = usable_model(model)
     with open_or_create(database) as memory:
-        screen.print_heading(f"Process {os.getpid()} talks with {PERSON}")
+        screen.print_heading(f"Process {os.getpid()}: conversations with {PERSON}")
         agent = build_agent(memory, chat_model)
         for conversation, messages in TALKS.items():
             is_done = len(memory.conversation(conversation, NAMESPACE)) > 0
-            note = " is in the database already; it is not lived again." if is_done else ""
+            note = " already exists in the database, and is skipped." if is_done else ""
             screen.print_line(f"Conversation {safe_repr(conversation)}{note}")
             for message in () if is_done else messages:
-                _run_exchange(screen, agent, message, conversation, as_json=as_json, most=0)
-    screen.print_line(f"Process {os.getpid()} has closed the database.")
+                _run_exchange(screen, agent, message, conversation, as_json=as_json, limit=0)
+    screen.print_line(f"Process {os.getpid()} closed the database.")
     sys.stdout.flush()
     command = [sys.executable, "-m", "langchain_agentmem", "demo", database, "--process", str(SECOND_PROCESS)]
     command += [*(("--model", model) if model else ()), *(("--json",) if as_json else ())]
-    return subprocess.run(command, check=False).returncode  # noqa: S603 - this very package, without a shell
+    return subprocess.run(command, check=False).returncode  # noqa: S603 - this package, without a shell
 
 
 def run_second_process(screen: Output, *, database: str, model: str | None, as_json: bool) -> None:
-    """Answer questions about the first two conversations; arguments as for `run_first_process`."""
+    """Answer questions about the first two conversations, see `run_first_process`."""
     chat_model = usable_model(model)
     with open_or_create(database) as memory:
-        screen.print_heading(f"Process {os.getpid()} is new, and opened the same database")
+        screen.print_heading(f"Process {os.getpid()}: a new process with the same database")
         agent = build_agent(memory, chat_model)
         conversation = memory.conversation(namespace=NAMESPACE).conversation_id
         for question in QUESTIONS:
@@ -245,26 +244,24 @@ def run_second_process(screen: Output, *, database: str, model: str | None, as_j
     counts = {"messages": stats["messages"], "conversations": stats["conversations"]}
     if as_json:
         print_json({"type": "summary", **counts}, indent=None)
+    totals = " in ".join(format_count(count, name) for name, count in counts.items())
     screen.print_line()
-    screen.print_line(
-        f"The database holds {' in '.join(format_count(number, name) for name, number in counts.items())}."
-    )
+    screen.print_line(f"The database has {totals}.")
 
 
 def open_studio(screen: Output, serve: Callable[..., None], *, database: str, open_browser: bool) -> None:
-    """Live on, with an agent that uses all of memory, and serve Studio on it until somebody presses Ctrl-C.
+    """Continue the story with an agent that uses all of memory, and serve Studio until Ctrl-C.
 
     Args:
-        screen: Where the address of Studio is told.
-        serve: What serves it.
+        screen: The output for the address of Studio.
+        serve: The function that serves Studio.
         database: The path or URL of the database.
-        open_browser: Whether a browser is sent there, where there is a display.
+        open_browser: True to open a browser, if there is a display.
     """
-    from langchain_agentmem.studio.sample import play_story  # noqa: PLC0415 - who looks pays
+    from langchain_agentmem.studio.sample import play_story  # noqa: PLC0415 - only with --studio
 
-    has_display = sys.platform in {"win32", "darwin"} or not os.environ.keys().isdisjoint(
-        {"DISPLAY", "WAYLAND_DISPLAY"}
-    )
+    displays = {"DISPLAY", "WAYLAND_DISPLAY"}
+    has_display = sys.platform in {"win32", "darwin"} or not displays.isdisjoint(os.environ)
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder, open_or_create(database) as memory:
         library = play_story(memory, Path(folder))
         screen.print_heading("Studio")
@@ -273,35 +270,27 @@ def open_studio(screen: Output, serve: Callable[..., None], *, database: str, op
             port=0,
             user=PERSON,
             experiences=library,
-            announce=lambda where: screen.print_line(
-                f"{PERSON}'s memory, and why it is so, is at {where} (Ctrl-C ends it)"
-            ),
+            announce=lambda url: screen.print_line(f"{PERSON}'s memory: {url} (Ctrl-C to stop)"),
             open_browser=open_browser and has_display,
         )
 
 
 def _run_exchange(
-    screen: Output, agent: Any, text: str, conversation: str, *, as_json: bool, most: int = MAX_PRINTED
+    screen: Output, agent: Any, text: str, conversation: str, *, as_json: bool, limit: int = MAX_PRINTED
 ) -> None:
-    """Say something to the agent, and print what came of it, and `most` of what was recalled."""
+    """Send a message to the agent, and print the answer and at most `limit` recalled entries."""
     answer, recalled = ask(agent, text, conversation_id=conversation, namespace=NAMESPACE, speaker=PERSON)
     if as_json:
-        fields = {
-            "process": os.getpid(),
-            "conversation": conversation,
-            "speaker": PERSON,
-            "said": text,
-            "answer": answer,
-        }
-        print_json({"type": "exchange", **fields, "recalled": [hit_to_json(each) for each in recalled]}, indent=None)
-    if most:
+        fields = {"process": os.getpid(), "conversation": conversation, "speaker": PERSON, "said": text}
+        hits = [hit_to_json(each) for each in recalled]
+        print_json({"type": "exchange", **fields, "answer": answer, "recalled": hits}, indent=None)
+    if limit:
         screen.print_line()
     screen.print_line(f"  {PERSON}: {text}", "cyan")
     screen.print_line(f"  Agent: {answer}", "green")
-    if most and not recalled:
+    if limit and not recalled:
         screen.print_line("     recalled nothing", "dim")
-    for each in recalled[:most]:
-        screen.print_line(
-            f"     recalled [{each.conversation_id}, {day_of(each)}] {speaker_of(each)}: {shorten(each.text)}"
-        )
+    for each in recalled[:limit]:
+        source = f"[{each.conversation_id}, {day_of(each)}] {speaker_of(each)}"
+        screen.print_line(f"     recalled {source}: {shorten(each.text)}")
         screen.print_line(f"       why: {each.why}", "dim")

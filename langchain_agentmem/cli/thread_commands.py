@@ -1,4 +1,4 @@
-"""`agentmem threads`, `show`, `why`, `branches`, `diff`: what there is, who said what, what prompts showed, forks."""
+"""The commands `agentmem threads`, `show`, `why`, `branches` and `diff`."""
 
 from __future__ import annotations
 
@@ -7,24 +7,11 @@ from collections.abc import Hashable, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import format_namespace, parse_namespace
 from langchain_agentmem.base.safe_repr import escape_unprintable, format_count, format_size
 from langchain_agentmem.cli import console
-from langchain_agentmem.cli.console import (
-    AsJson,
-    CommandReport,
-    ExistingDatabase,
-    LimitOption,
-    Line,
-    NamespaceChoice,
-    NamespaceFilter,
-    argument,
-    flag,
-    option,
-)
+from langchain_agentmem.cli.console import AsJson, CommandReport, ExistingDatabase, Line, argument, flag, option
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio import thread_views as views
@@ -35,170 +22,147 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NUMBERS = ("checkpoints", "forks", "messages", "size")
+_NUMERIC_COLUMNS = ("checkpoints", "forks", "messages", "size")
 
-threads = typer.Typer(
-    name="threads", help="Threads and conversations: list and move.", no_args_is_help=True, rich_markup_mode=None
-)
+threads = console.command_group("threads", "List and move threads and conversations.")
 
 
 @threads.command("list")
 def list_threads(
     *,
     database: ExistingDatabase,
-    namespace: NamespaceFilter = None,
-    query: str | None = option("Only those with a message of all these words, or this in the id.", "TEXT"),
-    role: str | None = option("Only those in which this role speaks."),
-    since: datetime | None = console.time_option("Only those that changed last then or later, in UTC."),
-    until: datetime | None = console.time_option("Only those that changed last before this time."),
-    limit: LimitOption = None,
+    namespace: console.NamespaceFilter = None,
+    query: str | None = option("Only threads with these words in a message, or this text in the id.", "TEXT"),
+    role: str | None = option("Only threads with messages of this role."),
+    since: datetime | None = console.time_option("Only threads last changed at this time or later, in UTC."),
+    until: datetime | None = console.time_option("Only threads last changed before this time."),
+    limit: console.LimitOption = None,
     as_json: AsJson = False,
 ) -> CommandReport:
-    """List threads and conversations.
+    """List threads and conversations, the last changed first.
 
-    Those that changed last come first. A thread and the conversation of the same id are one line, whose title is the
-    first question. Times are in UTC.
+    A thread and the conversation of the same id are one line. The title is the first question. Times are in UTC.
 
     JSON: a list of objects with namespace, thread_id, title, checkpoints, forks, checkpoint_id, messages, bytes,
     changed_at.
     """
     with console.open_existing(database) as memory:
-        most = limit or (None if as_json else console.LIMIT)
-        found = memory.admin.threads(
-            parse_namespace(namespace), query=query, role=role, since=since, until=until, limit=most
-        )
+        count = limit or (None if as_json else console.LIMIT)
+        where = parse_namespace(namespace)
+        found = memory.admin.threads(where, query=query, role=role, since=since, until=until, limit=count)
         empty = "" if found.threads else _nothing_found(memory, "threads and no conversations", namespace)
-    rows = [
-        (
-            each.thread_id,
-            format_namespace(each.namespace),
-            *(f"{each.checkpoints:,}", f"{each.forks:,}", f"{each.messages:,}", format_size(each.bytes or 0)),
-            console.format_minute(each.changed_at),
-            each.checkpoint_id or "-",
-            each.title,
-        )
-        for each in found.threads
-    ]
-    headings = ("thread", "namespace", *_NUMBERS, "changed", "newest checkpoint", "title")
-    lines = [
-        console.TableRows(headings, rows, _NUMBERS) if rows else empty,
-        *console.more_lines(len(rows), found.total),
-    ]
-    return CommandReport(found.threads, lines)
+    rows = []
+    for each in found.threads:
+        sizes = f"{each.checkpoints:,}", f"{each.forks:,}", f"{each.messages:,}", format_size(each.bytes or 0)
+        last = console.format_minute(each.changed_at), each.checkpoint_id or "-", each.title
+        rows.append((each.thread_id, format_namespace(each.namespace), *sizes, *last))
+    headings = ("thread", "namespace", *_NUMERIC_COLUMNS, "changed", "newest checkpoint", "title")
+    table = console.TableRows(headings, rows, _NUMERIC_COLUMNS) if rows else empty
+    return CommandReport(found.threads, [table, *console.more_lines(len(rows), found.total)])
 
 
 def _nothing_found(memory: AgentMemory, kinds: str, namespace: str | None) -> str:
-    """That there are none, and where there is something."""
+    """Return the message for an empty list, with a hint about namespaces that have entries."""
     within = "" if namespace is None else f" in {namespace}"
-    return f"There are no {kinds}{within}.{console.other_places(memory, parse_namespace(namespace), below=True)}"
+    return f"There are no {kinds}{within}.{console.format_hint(memory, parse_namespace(namespace), below=True)}"
 
 
 @threads.command()
 def move(
     *,
     database: ExistingDatabase,
-    thread: str = argument("A thread of the root, or a conversation.", "ID"),
-    namespace: str = argument("Where to.", "A/B"),
+    thread: str = argument("Thread or conversation without a namespace.", "ID"),
+    namespace: str = argument("Target namespace.", "A/B"),
 ) -> CommandReport:
     """Move a thread of the root into a namespace.
 
-    Its checkpoints, its conversation and what it remembers go along; the other threads of the namespace see that from
-    then on. The audit trail stays as it was written.
+    Its checkpoints, its conversation and its memory move with it. The other threads of the namespace then share that
+    memory. Audit entries stay unchanged.
 
     JSON: an object with namespace, thread_id.
     """
     where = parse_namespace(namespace)
     with console.handle_interrupt("Nothing was moved."), console.open_existing(database) as memory:
         memory.admin.adopt(thread, where)
-    return CommandReport(
-        {"namespace": where, "thread_id": thread}, escape_unprintable(f"{thread} is in {format_namespace(where)}.")
-    )
+    text = escape_unprintable(f"Moved {thread} to {format_namespace(where)}.")
+    return CommandReport({"namespace": where, "thread_id": thread}, text)
 
 
 def show(
     *,
     database: ExistingDatabase,
-    thread: str | None = argument("A thread, or a conversation.", "ID", default=None),
-    namespace: NamespaceChoice = None,
-    branch: str | None = option("In place of a thread: the core memory of this named branch.", "NAME"),
-    at: str | None = option("As it was there. Default: the newest checkpoint.", "CHECKPOINT"),
-    conversation: bool = flag("--conversation", "The log of the conversation, where there is a thread of this id too."),
-    with_memory: bool = flag("--with-memory", "Print also what memory put into the state for a prompt."),
-    around: str | None = option("Of a conversation: this message and what stands around it.", "MESSAGE"),
-    limit: LimitOption = None,
+    thread: str | None = argument("Thread or conversation.", "ID", default=None),
+    namespace: console.NamespaceChoice = None,
+    branch: str | None = option("Show the core memory of this branch instead of a thread.", "NAME"),
+    at: str | None = option("Checkpoint to show. Default: the newest.", "CHECKPOINT"),
+    conversation: bool = flag("--conversation", "Show the conversation, even if a thread has the same id."),
+    with_memory: bool = flag("--with-memory", "Include messages that memory injected for a prompt."),
+    around: str | None = option("Show the messages around this message of the conversation.", "MESSAGE"),
+    limit: console.LimitOption = None,
     as_json: AsJson = False,
 ) -> CommandReport:
-    """Show who said what in a thread, or core memory.
+    """Show the messages of a thread, or core memory.
 
-    The last messages of a thread, as it is at a checkpoint, and what else its state holds; or those of the log of a
-    conversation. What memory brought for a prompt was said by nobody, so it is left out; `why` tells of it.
+    The command prints the last messages of a thread at a checkpoint, and the rest of its state. For a conversation, it
+    prints the last messages of its log. Messages that memory injected for a prompt are omitted: see `why`.
 
-    JSON: an object with kind ("thread" or "conversation"), namespace, id, total, messages; of a thread also
+    JSON: an object with kind ("thread" or "conversation"), namespace, id, total, messages. A thread also has
     checkpoint_id, parent_id, step, source, state, waits. A message has id, role, name, text, tool_calls, tool_call_id,
-    created_at. Of a branch, kind is "branch", and core a list of objects with key, value, importance, updated_at,
-    expires_at.
+    created_at. A branch has kind "branch", namespace, id, core: a list of objects with key, value, importance,
+    updated_at, expires_at.
     """
     if (thread is None) == (branch is None):
-        raise InvalidInput("Name a thread or conversation, or a branch with --branch, such as --branch main.")
+        raise InvalidInput("Pass either the ID of a thread or conversation, or --branch, such as --branch main.")
     with console.open_existing(database) as memory:
         if thread is None:
             return _branch_report(memory, str(branch), namespace, limit)
         found = console.find_thread(memory, thread, namespace)
         is_log = conversation or around is not None or not found.checkpoint_id
         if is_log and at is not None:
-            raise InvalidInput("--at shows a thread at a checkpoint; a conversation has no checkpoints.")
-        most = limit or (None if as_json else console.LIMIT)
+            raise InvalidInput("--at needs a thread: a conversation has no checkpoints.")
+        count = limit or (None if as_json else console.LIMIT)
         if is_log:
-            return _log_report(memory, found, around, most)
-        return _thread_report(memory, found, at, most, with_memory=with_memory)
+            return _log_report(memory, found, around, count)
+        return _thread_report(memory, found, at, count, with_memory=with_memory)
 
 
 def why(
     *,
     database: ExistingDatabase,
-    thread: str = argument("A thread.", "ID"),
-    namespace: NamespaceChoice = None,
-    message: str | None = option("Only what it was shown for this one.", "MESSAGE"),
+    thread: str = argument("Thread.", "ID"),
+    namespace: console.NamespaceChoice = None,
+    message: str | None = option("Only items injected for this message.", "MESSAGE"),
 ) -> CommandReport:
-    """Show what memory put into prompts, and why.
+    """Show the memory injected into prompts, with reasons.
 
-    Of a thread, what memory and experiences put into its prompts. It is kept for 30 days. What a score is made of are
-    words of the question, and signals such as "date".
+    The command prints the memory and experiences injected into the prompts of a thread in the last 30 days. A score is
+    the sum of contributions: of words of the question, and of signals such as "date".
 
     JSON: a list of objects with message_id, part, reader, at, kind, id, score, signals, reason.
     """
     with console.open_existing(database) as memory:
         found = console.find_thread(memory, thread, namespace)
         notes = memory.conversation(found.thread_id, found.namespace).prompt_notes(message)
-    rows = [
-        {
-            **console.pick_fields(note, "message_id part reader"),
-            "at": note.created_at,
-            **console.pick_fields(item, "kind id score signals reason"),
-        }
-        for note in notes
-        for item in note.items
-    ]
-    cells = [
-        (
-            *(row[name] for name in ("message_id", "part", "kind", "id")),
-            "" if row["score"] is None else f"{row['score']:.2f}",
-            console.shorten(row["reason"] or ", ".join(f"{each} {n:+.2f}" for each, n in row["signals"].items())),
-        )
-        for row in rows
-    ]
+    rows, cells = [], []
+    for note in notes:
+        note_fields = console.pick_fields(note, "message_id part reader") | {"at": note.created_at}
+        for item in note.items:
+            rows.append(note_fields | console.pick_fields(item, "kind id score signals reason"))
+            score = "" if item.score is None else f"{item.score:.2f}"
+            reason = item.reason or ", ".join(f"{name} {value:+.2f}" for name, value in item.signals.items())
+            cells.append((note.message_id, note.part, item.kind, item.id, score, console.shorten(reason)))
     headings = ("for message", "part", "kind", "id", "score", "why")
-    empty = "Nothing is known of the prompts of this thread."
+    empty = "No injected memory is recorded for this thread."
     return CommandReport(rows, [console.TableRows(headings, cells) if rows else empty])
 
 
 def shorten_value(value: Any) -> str:
-    """A value of a state on one line."""
+    """Return a value of a state as text, shortened to one line."""
     return console.shorten(views.as_text(value))
 
 
 def _branch_report(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None) -> CommandReport:
-    where = console.find_branch_home(memory, namespace, branch)
+    where = console.find_branch_namespace(memory, namespace, branch)
     names = "key value importance updated_at expires_at"
     core = [console.pick_fields(each, names) for each in memory.layers(branch, where).core.entries()]
     printed = core[: limit or console.LIMIT]
@@ -213,24 +177,17 @@ def _branch_report(memory: AgentMemory, branch: str, namespace: str | None, limi
 def _log_report(memory: AgentMemory, thread: ThreadSummary, around: str | None, limit: int | None) -> CommandReport:
     chat = memory.conversation(thread.thread_id, thread.namespace)
     total = len(chat)
-    most = limit or max(total, 1)
-    before, after = (most, 0) if around is None else ((most - 1) // 2, most // 2)
+    count = limit or max(total, 1)
+    before, after = (count, 0) if around is None else ((count - 1) // 2, count // 2)
     messages = [*map(views.display_message, chat.around(around, before=before, after=after))]
+    name = format_namespace(thread.namespace, thread.thread_id)
     lines: list[Line] = [
-        (
-            f"conversation {format_namespace(thread.namespace, thread.thread_id)}: {format_count(total, 'messages')}",
-            "bold",
-        ),
+        (f"conversation {name}: {format_count(total, 'messages')}", "bold"),
         *(console.more_lines(len(messages), total, console.MORE_BEFORE) if around is None else ()),
         *itertools.chain.from_iterable(map(message_lines, messages)),
     ]
-    value = {
-        "kind": "conversation",
-        **_thread_keys(thread),
-        "total": total,
-        "messages": [*map(message_to_json, messages)],
-    }
-    return CommandReport(value, lines)
+    value = {"kind": "conversation", **_thread_keys(thread), "total": total}
+    return CommandReport({**value, "messages": [*map(message_to_json, messages)]}, lines)
 
 
 def _thread_report(
@@ -249,11 +206,11 @@ def _thread_report(
         *itertools.chain.from_iterable(map(message_lines, printed)),
     ]
     if left_out := len(all_messages) - len(messages):
-        lines.append((f"(memory put in {format_count(left_out, 'messages')} of its own: --with-memory)", "dim"))
+        lines.append((f"(memory injected {format_count(left_out, 'messages')}: --with-memory)", "dim"))
     lines += [(f"state {key} = {shorten_value(value)}", "dim") for key, value in state.items()]
     lines += [(f"waits: {shorten_value(each)}", "yellow") for each in waits]
     if thread.messages:
-        log_note = f"its conversation's log holds {format_count(thread.messages, 'messages')}"
+        log_note = f"the log of the conversation has {format_count(thread.messages, 'messages')}"
         lines.append((f"({log_note}: agentmem show DATABASE {thread.thread_id} --conversation)", "dim"))
     value = {
         "kind": "thread",
@@ -275,7 +232,7 @@ def _thread_keys(thread: ThreadSummary) -> dict[str, Any]:
 
 
 def message_to_json(view: views.ShownMessage) -> dict[str, Any]:
-    """A message as JSON has it."""
+    """Return a message for JSON."""
     return {
         "id": view.key,
         **console.pick_fields(view.message, "role name text tool_call_id created_at"),
@@ -285,7 +242,7 @@ def message_to_json(view: views.ShownMessage) -> dict[str, Any]:
 
 
 def message_lines(view: views.ShownMessage) -> Iterator[Line]:
-    """A message for a person, whole."""
+    """Yield the lines of a whole message."""
     message, name = view.message, _name_of(view)
     parts = [message.role if name is None else f"{message.role} ({name})", view.key or "without id"]
     if message.created_at is not None:
@@ -304,29 +261,30 @@ def _name_of(view: views.ShownMessage) -> str | None:
 
 
 _MAX_INDENT = 30
-"""Levels of a tree that are still set off from each other."""
+"""The maximum indentation of a tree, in levels."""
 _MAX_ITEMS = 1_000_000
+"""The maximum number of items of a thread to compare."""
 
 
 def branches(
     *,
     database: ExistingDatabase,
-    thread: str | None = argument("The checkpoints of this thread. Default: named branches.", "THREAD", default=None),
-    namespace: NamespaceChoice = None,
-    limit: LimitOption = None,
+    thread: str | None = argument("Thread, for its checkpoints. Default: named branches.", "THREAD", default=None),
+    namespace: console.NamespaceChoice = None,
+    limit: console.LimitOption = None,
     as_json: AsJson = False,
 ) -> CommandReport:
-    """Show how threads and memory fork.
+    """Show the checkpoints of a thread, or the named branches.
 
-    The tree of a thread's checkpoints, the newest first, or that of the named branches of memory.
+    The command prints a tree. The newest checkpoint comes first.
 
-    JSON: of a thread a list of objects with checkpoint_id, parent_id, step, source, created_at; else with namespace,
+    JSON: for a thread, a list of objects with checkpoint_id, parent_id, step, source, created_at; else with namespace,
     name, parent, created_at, own_entries.
     """
     with console.open_existing(database) as memory:
         if thread is not None:
-            most = limit or (None if as_json else console.LIMIT)
-            return _checkpoint_tree(memory, console.find_thread(memory, thread, namespace), most)
+            count = limit or (None if as_json else console.LIMIT)
+            return _checkpoint_tree(memory, console.find_thread(memory, thread, namespace), count)
         found = memory.admin.branches(parse_namespace(namespace))
         empty = [] if found else [_nothing_found(memory, "named branches", namespace)]
     tree = _draw_tree((each, (each.namespace, each.name), (each.namespace, each.parent)) for each in found)
@@ -334,39 +292,39 @@ def branches(
     lines: list[Line] = [*empty]
     for where, nodes in itertools.groupby(printed, key=lambda tree: tree[0].namespace):
         lines.append((format_namespace(where), "bold"))
-        lines += [
-            f"  {mark}{each.name}  {console.format_minute(each.created_at)}  {each.own_entries:,} of its own"
-            for each, mark in nodes
-        ]
+        for each, mark in nodes:
+            details = f"{console.format_minute(each.created_at)}  {format_count(each.own_entries, 'own entries')}"
+            lines.append(f"  {mark}{each.name}  {details}")
     return CommandReport(found[:limit], [*lines, *console.more_lines(len(printed), len(found))])
 
 
 def _checkpoint_tree(memory: AgentMemory, thread: ThreadSummary, limit: int | None) -> CommandReport:
-    """The checkpoints of a thread, the newest first: those of a fork stand above where it begins."""
+    """Return the tree of the checkpoints of a thread, the newest first.
+
+    Children are printed above their parent.
+    """
     history = memory.checkpointer.history(console.config_of(thread), limit=limit)
     found = history.checkpoints
     printed_ids = {None, *(each.checkpoint_id for each in found)}
     lines: list[Line] = []
     tree = _draw_tree(((each, each.checkpoint_id, each.parent_id) for each in reversed(found)), unindented=1)
     for each, mark in reversed([*tree]):
-        parent_note = f"  after {each.parent_id}" if each.parent_id not in printed_ids else ""
-        lines.append(
-            f"{mark}{each.checkpoint_id}  step {each.step}  {each.source}  "
-            f"{console.format_minute(each.created_at)}{parent_note}"
-        )
-    empty = f"{thread.thread_id} is a conversation without a thread: it has no checkpoints."
+        time = console.format_minute(each.created_at)
+        parent = f"  after {each.parent_id}" if each.parent_id not in printed_ids else ""
+        lines.append(f"{mark}{each.checkpoint_id}  step {each.step}  {each.source}  {time}{parent}")
+    empty = f"{thread.thread_id} is a conversation without a thread, so it has no checkpoints."
     value = [console.pick_fields(each, "checkpoint_id parent_id step source created_at") for each in found]
     return CommandReport(value, [*(lines or [empty]), *console.more_lines(len(found), history.total)])
 
 
-def _draw_tree(found: Iterable[tuple[T, Hashable, Hashable]], *, unindented: int = 0) -> Iterator[tuple[T, str]]:
-    """Draw a tree: each of its nodes with what stands before it, and what follows it below it.
+def _draw_tree(nodes: Iterable[tuple[T, Hashable, Hashable]], *, unindented: int = 0) -> Iterator[tuple[T, str]]:
+    """Yield the nodes of a tree in depth-first order, each with its indentation.
 
     Args:
-        found: The nodes, each with its key and its parent's.
-        unindented: How many of those that follow a node stand as far in as it does, below the others.
+        nodes: The nodes, each with its key and the key of its parent.
+        unindented: The number of children of each node that are not indented below it. They follow its other children.
     """
-    nodes = [*found]
+    nodes = [*nodes]
     forks: dict[Hashable, list[tuple[T, Hashable]]] = {None: []} | {key: [] for _, key, _ in nodes}
     for each, key, parent in nodes:
         forks[parent if parent in forks else None].append((each, key))
@@ -382,17 +340,17 @@ def _draw_tree(found: Iterable[tuple[T, Hashable, Hashable]], *, unindented: int
 def diff(
     *,
     database: ExistingDatabase,
-    first: str = argument("A named branch; with --thread, a checkpoint.", "A"),
-    second: str | None = argument("Another one. Default, with --thread: the newest.", "B", default=None),
-    thread: str | None = option("A and B are checkpoints of this thread.", "ID"),
-    namespace: NamespaceChoice = None,
-    limit: LimitOption = None,
+    first: str = argument("Named branch; with --thread, a checkpoint.", "A"),
+    second: str | None = argument("The one to compare with A. Default with --thread: the newest.", "B", default=None),
+    thread: str | None = option("Compare checkpoints of this thread.", "ID"),
+    namespace: console.NamespaceChoice = None,
+    limit: console.LimitOption = None,
 ) -> CommandReport:
     """Compare two branches or checkpoints.
 
-    Two named branches of memory, or two checkpoints of a thread. Compared are core memory, events (recall), records
-    (archival) and facts; of checkpoints also messages, the rest of the state, posts of the thread's session, and its
-    items. What only A has is marked -, what only B has is marked +.
+    The command compares core memory, events (recall), records (archival) and facts. For checkpoints, it also compares
+    messages, the rest of the state, session posts, and items of the thread's store. Entries only in A have
+    the mark -, entries only in B the mark +.
 
     JSON: an object with namespace, thread_id, from, to, changes. A change has layer, key, change ("added", "removed" or
     "changed"), from, to.
@@ -400,19 +358,15 @@ def diff(
     with console.open_existing(database) as memory:
         if thread is not None:
             summary = console.find_thread(memory, thread, namespace)
-            first_checkpoint, second_checkpoint = (
-                console.load_checkpoint(memory, summary, name) for name in (first, second)
-            )
-            names, where = (
-                (_checkpoint_id(first_checkpoint.config), _checkpoint_id(second_checkpoint.config)),
-                summary.namespace,
-            )
-            changed = memory.checkpointer.changes(second_checkpoint.config, names[0])
+            where = summary.namespace
+            old, new = (console.load_checkpoint(memory, summary, name).config for name in (first, second))
+            names = _checkpoint_id(old), _checkpoint_id(new)
+            changed = memory.checkpointer.changes(new, names[0])
             found = [] if changed is None else [*views.changes_between(memory, changed, _MAX_ITEMS)]
         elif second is None:
-            raise InvalidInput("Name two branches; or a thread with --thread, and one or two of its checkpoints.")
+            raise InvalidInput("Pass two branches, or --thread with one or two of its checkpoints.")
         else:
-            where = console.find_branch_home(memory, namespace, first, second)
+            where = console.find_branch_namespace(memory, namespace, first, second)
             names = first, second
             found = list(views.changes_of_layers(memory.layers(first, where).diff(memory.layers(second, where))))
     changes = [
@@ -421,7 +375,7 @@ def diff(
     ]
     value = {"namespace": where, "thread_id": thread, "from": names[0], "to": names[1], "changes": changes}
     printed = found[: limit or console.LIMIT]
-    lines: list[Line] = [] if found else ["Nothing differs."]
+    lines: list[Line] = [] if found else ["No differences."]
     for layer, group in itertools.groupby(printed, key=lambda each: each.layer):
         lines += [(layer, "bold"), *(line for each in group for line in _change_lines(each))]
     return CommandReport(value, [*lines, *console.more_lines(len(printed), len(found))])

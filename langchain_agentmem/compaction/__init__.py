@@ -8,8 +8,8 @@ import leaves out the middleware, which needs the extra `[agents]`.
 In a graph the history does not change, and `llm_input_messages` holds the context: the original system messages and
 first instruction, a summary that continues the summary before, and the newest original messages, calls with their
 results. The context is valid for every provider, and its beginning stays the same from turn to turn, for prompt caches.
-`messages_behind` returns the original messages that a summary replaced. `CompactionEvent.dropped_ids` reports messages
-that packing or a window dropped. `CompactionFellShort` reports why a context is larger than it should be.
+`replaced_messages` returns the original messages that a summary replaced. `CompactionEvent.dropped_ids` reports the
+messages that packing or a window dropped. `CompactionFellShort` reports why a context is larger than it should be.
 
     from langchain_core.messages import AIMessage
     from langgraph.graph import START, StateGraph
@@ -18,8 +18,8 @@ that packing or a window dropped. `CompactionFellShort` reports why a context is
 
 
     def answer(state: CompactionState):
-        shown = state["llm_input_messages"]  # give these to your model
-        text = f"I was shown {len(shown)} of {len(state['messages'])} messages. " + "Well! " * 20
+        context = state["llm_input_messages"]  # pass these to your model
+        text = f"I received {len(context)} of {len(state['messages'])} messages. " + "Well! " * 20
         return {"messages": [AIMessage(text)]}
 
 
@@ -34,7 +34,7 @@ that packing or a window dropped. `CompactionFellShort` reports why a context is
                 {"messages": [("user", f"Note {day}: the quince trees were watered at {day % 12} o'clock.")]}, thread
             )
         print(graph.get_state(thread).values["messages"][-1].content)
-        print(memory.search("quince note 7", conversation_id="friday")[0].text)  # what left the context is found
+        print(memory.search("quince note 7", conversation_id="friday")[0].text)  # finds a message that left the context
 
 Compactions are stored in the database. A restart or another process reuses them without another model call, and a
 rewind or a fork uses the compaction that matches its history. If the model fails, hangs or answers nonsense, the
@@ -55,10 +55,10 @@ context:
         agent = create_agent(
             model, [], middleware=[CompactionMiddleware(memory, tools=False)], checkpointer=memory.checkpointer
         )
-        said = agent.invoke({"messages": [("user", "Good morning.")]}, {"configurable": {"thread_id": "saturday"}})
-        print(said["messages"][-1].content)
+        result = agent.invoke({"messages": [("user", "Good morning.")]}, {"configurable": {"thread_id": "saturday"}})
+        print(result["messages"][-1].content)
 
-A conversation without a graph keeps its own budget, with MARSYS's configuration:
+`ManagedConversationMemory` keeps a conversation without a graph within a budget. Its configuration is that of MARSYS:
 
     from langchain_agentmem import AgentMemory, ManagedMemoryConfig
 
@@ -69,22 +69,22 @@ A conversation without a graph keeps its own budget, with MARSYS's configuration
             chat.add(role="assistant", content=f"Noted, at {hour}: all is well, and nothing has to be done.")
         print(len(chat.get_messages()), "of", len(chat.get_raw_messages()), chat.get_cache_stats()["context_tokens"])
 
-Every function works on LangChain messages and modifies none. A *record* and a history make a *context*: the record
-names the messages that stayed, as spans from one key to another, and contains the generated messages. Between
-compactions a context only grows at its end, so its beginning is the same bytes from turn to turn.
+Every function works on LangChain messages and modifies none. A *record* stores the result of a compaction: the spans of
+keys of the messages that stayed, and the generated messages. A record applied to a history results in a *context*.
+Between compactions a context only grows at its end, so its beginning is the same bytes from turn to turn.
 
 - Digests identify a graph's history: the digest of a place covers every message up to that place. The newest record
   whose digest matches its place in this history applies. So a rewound thread, a fork, an edit and a restart need no
-  rules of their own, and a chain without ids or a thread works too. Messages digested and counted in the turn before
-  are compared and not processed again (`compacted_context.py`).
-- A conversation's own log need not be read whole: each record stores the last row that it covers. Editing or removing a
-  message deletes the records that cover it (`message_log.disown`), so that no summary repeats a removed message.
+  special rules, and a chain without ids or a thread works too. Messages of the previous turn are compared, and not
+  digested and counted again (`compacted_context.py`).
+- A conversation's own log is read only from the last row that the record covers. Editing or removing a message deletes
+  the records that cover it (`message_log`), so that no summary repeats a removed message.
 - New messages of a graph's history are recorded in the thread's conversation before a compaction. So every message that
-  leaves a context is in the log, is found by search, and is retrieved by its id. Messages that a compaction made are
-  marked, so that a shrunk state is not recorded as newer versions of the original messages.
+  leaves a context is in the log, and search and its id find it. Messages that a compaction made are marked, so that a
+  shrunk state is not recorded as newer versions of the original messages.
 - Compaction aims at the target, 60 % of the threshold, and summarizes only as much as that needs. It runs again only if
   the new or droppable messages have as many tokens as it should free. So an oversize tail does not compact every turn.
-- The summarizer receives every message that leaves, long ones in pieces. A summary made without a model is
+- The summarizer receives every message that leaves the context, long ones in pieces. A summary made without a model is
   *provisional*: the next summary by a model starts from the context before it.
 - In a graph the node returns a `Command` of pairs, since LangGraph's `stream_mode="messages"` treats messages in a
   plain update as new ones.
@@ -94,7 +94,7 @@ from __future__ import annotations
 
 from langchain_agentmem.base.lazy_imports import lazy_exports, modules_in_stub
 
-_HOMES = modules_in_stub(__name__)
-__all__ = [name for name in sorted(_HOMES) if name != "CompactionMiddleware"]
+_MODULES = modules_in_stub(__name__)
+__all__ = [name for name in sorted(_MODULES) if name != "CompactionMiddleware"]
 
-__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -1,12 +1,11 @@
 """Compacted contexts: the messages that a model receives for a history, some original and some generated.
 
-The functions are pure: a record and a history make a context, and a compacted context makes a record.
+The functions are pure. `apply_record` computes a context from a record and a history. `make_record` computes the record
+of a compaction.
 
-`analyze_history` reuses the analysis of the previous turn, so that a turn costs only its new messages. Each turn passes
-the whole history again. Its messages are compared with those of the last turn, and only messages that differ are
-digested, counted and checked. The digest of a place covers every message up to that place. So a compaction is found
-again by its
-digest: after a restart, in another process, and on another branch of the thread.
+Each turn passes the whole history again. `analyze_history` compares it with the history of the previous turn. It
+digests, counts and checks only the messages from the first difference on. Each digest covers all messages up to its
+place. So it identifies the compaction after a restart, in another process, and on another branch of the thread.
 
 `CompactionReport` reports a compaction to hooks, to an event bus, and to traces.
 """
@@ -57,8 +56,8 @@ class MessageHistory:
         places: The place of each message, by its key.
         valid_length: The number of messages at the beginning that need no repair.
         contents: The content of each message, for comparison.
-        calls: The ids of its calls, and possibly of calls made later.
-        has_repeated_ids: True if two calls have the same id. False positives are possible, false negatives are not.
+        calls: The ids of the tool calls in the history. It is shared between turns, so it may contain further ids.
+        has_repeated_ids: True if two tool calls have the same id. It may be True without such calls.
     """
 
     messages: list[BaseMessage] = field(default_factory=list)
@@ -82,7 +81,7 @@ def analyze_history(previous: MessageHistory, history: Sequence[BaseMessage], co
     Args:
         previous: The history of the previous turn.
         history: The messages of the history now.
-        counter: Counts tokens.
+        counter: The token counter.
     """
     messages = list(history)
     common_length = _common_length(previous, messages)
@@ -105,7 +104,7 @@ def analyze_history(previous: MessageHistory, history: Sequence[BaseMessage], co
         places[key] = place
         has_repeated_ids = _add_call_ids(message, calls) or has_repeated_ids
     valid = previous.valid_length
-    if common_length < valid:  # no call is open after a user message
+    if common_length < valid:  # a prefix that ends with a user message has no unanswered tool call
         valid = next((place for place in range(common_length, 0, -1) if role_of(messages[place - 1]) == "user"), 0)
     return MessageHistory(
         messages=messages,
@@ -121,7 +120,7 @@ def analyze_history(previous: MessageHistory, history: Sequence[BaseMessage], co
 
 
 def _add_call_ids(message: BaseMessage, calls: set[Any]) -> bool:
-    """Return whether a message repeats one of these call ids, and add its own ids to them."""
+    """Return whether a message repeats one of these tool call ids, and add its own to them."""
     own = [call.get("id") for call in calls_of(message)]
     repeats = not calls.isdisjoint(own)
     calls.update(own)
@@ -129,25 +128,26 @@ def _add_call_ids(message: BaseMessage, calls: set[Any]) -> bool:
 
 
 def _common_length(previous: MessageHistory, messages: list[BaseMessage]) -> int:
-    """Return how many messages at the beginning are unchanged for a model."""
+    """Return how many first messages are the same to a model as in the previous turn."""
     length = min(len(previous.messages), len(messages))
-    fields = [[message.__dict__ for message in compared[:length]] for compared in (previous.messages, messages)]
-    contents = [each["content"] for each in fields[1]]
-    if fields[0] == fields[1] and contents == previous.contents[:length]:
-        return length  # in one comparison, which is fast
+    old, new = ([message.__dict__ for message in history[:length]] for history in (previous.messages, messages))
+    contents = [fields["content"] for fields in new]
+    if old == new and contents == previous.contents[:length]:
+        return length  # one comparison of all messages is fast
     for place, content in enumerate(contents):
-        if content != previous.contents[place] or not _is_alike(previous.messages[place], messages[place]):
+        if content != previous.contents[place] or not _has_same_fields(previous.messages[place], messages[place]):
             return place
     return length
 
 
-def _is_alike(old: BaseMessage, new: BaseMessage) -> bool:
+def _has_same_fields(old: BaseMessage, new: BaseMessage) -> bool:
     """Return whether two messages are the same to a model, apart from their contents."""
     names = ("id", "name", "tool_calls", "tool_call_id")
     return type(old) is type(new) and all(old.__dict__.get(name) == new.__dict__.get(name) for name in names)
 
 
 def _message_bytes(message: BaseMessage) -> bytes:
+    """Return the bytes of a message that its digest covers."""
     fields = [
         message.type,
         message.id,
@@ -167,20 +167,20 @@ class CompactedContext:
 
     Attributes:
         messages: The messages.
-        keys: For each message, the key of the original or copied message of the history; None for a generated one.
-        copies: The keys of messages that are copies: shortened, or altered in another way.
+        keys: The key of each message in the history. A copy has the key of its original, a generated message None.
+        copies: The keys of messages that are shortened or otherwise altered copies.
         record: The compaction that the context is based on, or None.
         new_count: The number of messages since that compaction; all messages if there is none.
         tokens: The tokens of the context, uncalibrated.
         new_tokens: The tokens of the messages since the compaction.
         at: The conversation in which the history is recorded, or None.
         length: The number of messages in the history.
-        places: The places of messages in the history, by their keys; neighbours have neighbouring places.
+        places: The places of messages in the history, by their keys. Adjacent messages have adjacent places.
         digests: For a graph's history, the digests up to each message; the first one is of the empty history.
-        branch: For a conversation's log, its row and its creation time.
-        head: For a log, the newest place of the conversation.
-        slot: For a log, the row that was written last.
-        slots: For a log, the rows of its messages, by their keys.
+        branch: For a conversation's log, the row id of its branch and its creation time.
+        head: For a log, the position of the newest entry in the conversation.
+        slot: For a log, the row id of its last entry.
+        slots: For a log, the row ids of its messages, by their keys.
     """
 
     messages: list[BaseMessage] = field(default_factory=list)
@@ -205,7 +205,7 @@ class CompactedContext:
         return STATE if self.branch is None else LOG
 
     def end_position(self) -> tuple[bytes, int | None]:
-        """Return the digest of the whole history, and for a log the row of its last message."""
+        """Return the digest of the whole history, and for a log the row id of its last message."""
         if self.branch is None:
             return self.digests[self.length], None
         record_slot = self.record.slot if self.record else None
@@ -216,7 +216,7 @@ class CompactedContext:
 def apply_record(
     record: CompactionRecord | None, history: MessageHistory, counter: TokenCounter, at: ThreadKey | None = None
 ) -> CompactedContext:
-    """Apply a record to a history and return the context; the history itself for None."""
+    """Return the context for a record and a history; for None, the whole history."""
 
     def load_span(item: KeySpan) -> Iterable[tuple[str, BaseMessage]]:
         span = slice(history.places[item.first], history.places[item.last] + 1)
@@ -248,9 +248,9 @@ def expand_record(
     """Return the messages of a record, their keys, and the keys of the copies.
 
     Args:
-        record: The record. None results in no messages.
-        load_span: Returns the messages of a span, by their keys.
-        is_key: Returns whether the history has a key. Default: every key except "".
+        record: The record, or None for no messages.
+        load_span: A function that returns the keys and messages of a span.
+        is_key: A function that returns whether the history has a key. Default: every key except "".
     """
     entries: list[tuple[str | None, BaseMessage]] = []
     copies: set[str] = set()
@@ -266,7 +266,7 @@ def expand_record(
 
 
 def count_unanswered(messages: Sequence[BaseMessage]) -> int:
-    """Count the messages from the last calls on, if some of their results are missing; else 0."""
+    """Count the messages from the last tool calls on if a result is missing; else 0."""
     for place in range(len(messages) - 1, -1, -1):
         if role_of(messages[place]) != "tool":
             call_ids = {call.get("id") for call in calls_of(messages[place])}
@@ -275,29 +275,27 @@ def count_unanswered(messages: Sequence[BaseMessage]) -> int:
     return 0
 
 
-def make_record(
-    context: CompactedContext, outcome: PipelineOutcome, *, tried: bool, saved: int = 0
-) -> CompactionRecord:
+def make_record(base: CompactedContext, outcome: PipelineOutcome, *, tried: bool, saved: int = 0) -> CompactionRecord:
     """Make the record of a compaction.
 
     Args:
-        context: The context before the compaction; all its calls are answered.
+        base: The context before the compaction; all its tool calls have results.
         outcome: The result.
-        tried: Whether a model was available.
-        saved: The uncalibrated tokens by which the result is shorter than `context`.
+        tried: True if a model was available.
+        saved: The uncalibrated tokens by which the result is shorter than `base`. Default: 0.
     """
-    originals = [(message, key) for message, key in zip(context.messages, context.keys, strict=True) if key is not None]
-    unchanged = {id(message): key for message, key in originals if key not in context.copies}
+    originals = [(message, key) for message, key in zip(base.messages, base.keys, strict=True) if key is not None]
+    unchanged = {id(message): key for message, key in originals if key not in base.copies}
     items: list[KeySpan | BaseMessage] = []
     for is_original, group in groupby(outcome.messages, lambda message: id(message) in unchanged):
         messages = [*group]
-        items += key_spans([unchanged[id(each)] for each in messages], context.places) if is_original else messages
+        items += key_spans([unchanged[id(each)] for each in messages], base.places) if is_original else messages
     remaining = {unchanged.get(id(message), message.id) for message in outcome.messages}
-    earlier = context.record
-    digest, slot = context.end_position()
+    earlier = base.record
+    digest, slot = base.end_position()
     return CompactionRecord(
         digest=digest,
-        reached=context.length,
+        reached=base.length,
         items=tuple(items),
         dropped=tuple(key for message, key in originals if key not in remaining and not has_no_content(message)),
         parent=earlier.id if earlier else None,
@@ -312,8 +310,8 @@ class ConversationOption(NamedTuple):
     """The settings that select the conversation in which a run's history is recorded.
 
     Attributes:
-        conversation_id: Its id. Default: the run's, see `conversation_of_run`.
-        namespace: Its namespace. Default: the run's.
+        conversation_id: The id of the conversation. Default: the run's, see `conversation_of_run`.
+        namespace: The namespace of the conversation. Default: the run's.
         shared: True records a nested graph in its caller's conversation. Default: False.
     """
 
@@ -331,7 +329,7 @@ class ConversationOption(NamedTuple):
         if self.namespace is not None:
             path_of(self.namespace)
         if check_flag("share_conversation", self.shared) and name is not None:
-            raise InvalidInput("Give conversation_id or share_conversation=True, not both.")
+            raise InvalidInput("conversation_id and share_conversation=True exclude each other. Pass only one of them.")
         return self._replace(conversation_id=name)
 
     def resolve(self, database: Database, config: Mapping[str, Any]) -> ThreadKey | None:
@@ -360,22 +358,22 @@ NOTHING_DUE, COMPACTED, NOT_SMALLER = ("nothing to do", "compacted", "cannot be 
 
 
 class CompactionReport:
-    """A reporter of one compaction, or of one check, to hooks, event bus and traces.
+    """A reporter of one compaction, or of one check without a compaction.
+
+    It reports to the hooks, the event bus and the traces.
 
     Args:
         database: The database whose hooks are called.
-        session_id: The conversation or thread.
-        agent_name: The agent that uses the context.
-        bus: The event bus, if there is one.
+        session: The conversation or thread. The session of the bus takes precedence.
+        agent: The agent that uses the context. The agent of the bus takes precedence. Default: none.
+        bus: The event bus. Default: none.
     """
 
-    def __init__(
-        self, database: Database, session_id: str, *, agent_name: str = "", bus: EventContext | None = None
-    ) -> None:
+    def __init__(self, database: Database, session: str, *, agent: str = "", bus: EventContext | None = None) -> None:
         self._database, self._bus = database, bus
         self._fields: dict[str, Any] = {
-            "session_id": (bus.session_id if bus else None) or session_id,
-            "agent_name": (bus.agent_name if bus else "") or agent_name,
+            "session_id": (bus and bus.session_id) or session,
+            "agent_name": (bus and bus.agent_name) or agent,
         }
         self._started_at = time.perf_counter()
         self._size_before = (0, 0)
@@ -383,33 +381,33 @@ class CompactionReport:
         self._reported_excess = False
 
     def step(self, name: str, at: ThreadKey | None, trigger: str, **inputs: Any) -> Step:
-        """Open the traced step of the compaction, for `with`. Its outputs are the noted facts.
+        """Return the traced step, a context manager that outputs the noted values.
 
         Args:
             name: `COMPACT_STEP` or `RECOVER_STEP`.
             at: The conversation in which the history is recorded, or None.
             trigger: The event that causes the compaction.
-            **inputs: Further inputs of the step.
+            **inputs: Additional inputs of the step.
         """
         step = self._database.step(name, lambda: {**trace_fields(at), "trigger": trigger, **inputs})
         step.finish(lambda: {name: value for name, value in self._outputs.items() if value is not None})
         return step
 
-    def note(self, **facts: Any) -> None:
-        """Add facts for traces only. None values are left out."""
-        self._outputs |= facts
+    def note(self, **outputs: Any) -> None:
+        """Add outputs of the traced step. A trace omits None values."""
+        self._outputs |= outputs
 
     def note_sizes(self, status: str, before: tuple[int, int], after: tuple[int, int] | None = None) -> None:
-        """Note the outcome, with tokens and messages before and after. Default `after`: `before`."""
+        """Record the outcome, and the tokens and messages before and after (None: unchanged)."""
         for name, (tokens, messages) in (("before", before), ("after", after or before)):
             self.note(**{"status": status, f"tokens_{name}": tokens, f"messages_{name}": messages})
 
     @contextmanager
     def compaction(self, tokens: int, messages: int) -> Iterator[None]:
-        """Report the compaction in the block, of a context with so many tokens and messages.
+        """Report the compaction done in the `with` block, for a context of this size.
 
-        An exception in the block is a failure, except `GraphBubbleUp`: a model interrupts the graph, and the resumed
-        graph repeats the compaction.
+        An exception in the block is reported as a failure, except `GraphBubbleUp`: then a model interrupts the graph,
+        and the resumed graph repeats the compaction.
         """
         self._started_at = time.perf_counter()
         self._size_before = (tokens, messages)
@@ -432,29 +430,26 @@ class CompactionReport:
         record: CompactionRecord | None = None,
     ) -> None:
         """Report a completed compaction, with tokens and messages of the new context."""
+        keys = () if record is None else record.dropped
         stages, failures = list(outcome.stages_run), outcome.failures
         self.note_sizes(COMPACTED, self._size_before, (tokens, messages))
         self.note(
             processors=stages,
-            dropped=None if record is None else len(record.dropped),
+            dropped=None if record is None else len(keys),
             summary_id=next((each.id for each in outcome.messages if summary_in(each) is not None), None),
             summary=None if outcome.summary is None else shorten_text(outcome.summary.summary),
             failures=[{"stage": stage, "error_type": type(error).__name__} for stage, error in failures] or None,
             fell_short=outcome.reason,
         )
-        session = self._fields["session_id"]
         for stage, error in failures:
             self._emit(self._end_event("failed", [stage]))
-            self._emit(CompactionStageFailed(session_id=session, stage=stage, error=error))
-        dropped = () if record is None else record.dropped
-        self._emit(
-            self._end_event("completed", stages, post_tokens=tokens, post_messages=messages, dropped_ids=dropped)
-        )
+            self._emit(CompactionStageFailed(session_id=self._fields["session_id"], stage=stage, error=error))
+        self._emit(self._end_event("completed", stages, post_tokens=tokens, post_messages=messages, dropped_ids=keys))
         if outcome.reason is not None:
             self.emit_fell_short(tokens, target, outcome.reason)
 
     def emit_fell_short(self, tokens: int, target: int | None, reason: str) -> None:
-        """Report that the context is larger than it should be. Only the first call emits an event."""
+        """Report that the context is larger than its target. Only the first call emits an event."""
         if not self._reported_excess:
             self._reported_excess = True
             session = self._fields["session_id"]

@@ -2,7 +2,7 @@
 
 Each configuration is validated when it is created, so that an invalid one fails before a run begins.
 
-A `ProcessorContext` holds the target and the tools of one compaction. All processors of the run share it.
+A `ProcessorContext` has the target, counter and model of one compaction. All processors of the run share it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ else:
 
 
 class ToolTruncationConfig(Options):
-    """Options for cutting long tool output. The log keeps the full output.
+    """The options for cutting long tool output. The log keeps the full output.
 
     Attributes:
         enabled: True enables the processor. Default: True.
         max_tool_message_tokens: The tokens that a tool message may keep. Default: 1,200.
-        grace_recent_messages: Nothing is cut from the n-th last assistant message on. Default: 1.
-        append_marker: The text at the cut. `{id}` in it becomes the id of the message, with which the tool `expand`
-            shows the whole message. Default: `" [truncated]"`.
+        grace_recent_messages: n; the n-th last assistant message and all later messages are not cut. Default: 1.
+        append_marker: The text at the cut. `{id}` is replaced by the id of the message, with which the tool `expand`
+            returns the whole message. Default: `" [truncated]"`.
         include_tool_payload_user_messages: True also cuts user messages that contain a tool's output
             ("Tool … returned: …"). Default: True.
     """
@@ -58,13 +58,13 @@ class ToolTruncationConfig(Options):
 
 
 class BackwardPackingConfig(Options):
-    """Options for keeping the newest messages that fit, calls with their results.
+    """The options for keeping the newest messages that fit, calls with their results.
 
     The log keeps the other messages.
 
     Attributes:
         enabled: True enables the processor. Default: True.
-        grace_recent_messages: The n-th last assistant message and all later messages are always kept. Default: 1.
+        grace_recent_messages: n; the n-th last assistant message and all later messages are always kept. Default: 1.
     """
 
     enabled: bool = True
@@ -72,7 +72,7 @@ class BackwardPackingConfig(Options):
 
 
 class SlidingWindowConfig(Options):
-    """Options for showing only the newest messages that fit, without a model.
+    """The options for showing only the newest messages that fit, without a model.
 
     Attributes:
         headroom_percent: The share of the budget that stays free, at least 0 and less than 1. Default: 0.1.
@@ -88,7 +88,7 @@ class ActiveContextPolicyConfig(Options):
         enabled: True enables compaction. Default: True.
         mode: "compaction" summarizes and stores the result; "sliding_window" shows the newest messages. Default:
             "compaction".
-        processor_order: The processors in the order in which they run, until the context is small enough: names from
+        processor_order: The processors, which run in this order until the context is small enough: names from
             `PROCESSORS`, or functions that take messages and a `ProcessorContext` and return messages. Default:
             "tool_truncation", "summarization", "backward_packing".
         excluded_processors: Names to leave out of the order. Default: none.
@@ -120,27 +120,27 @@ class ActiveContextPolicyConfig(Options):
             if not callable(each) and each not in PROCESSORS:
                 raise ValueError(f"Unknown processor {safe_repr(each)}. Processors: {', '.join(PROCESSORS)}.")
         if len({id(each) if callable(each) else each for each in given}) < len(given):
-            raise ValueError("processor_order names a processor twice.")
+            raise ValueError("A processor is listed twice. List each processor once.")
         return given
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.enabled and self.mode == "compaction" and not self.processors:
-            raise ValueError("No processor is left to make a context smaller. Name one, or set enabled=False.")
+            raise ValueError("No processor is enabled. Enable one in processor_order, or set enabled=False.")
         return self
 
     @property
     def processors(self) -> tuple[str | Processor, ...]:
-        """The processors that run, in their order: neither excluded nor turned off."""
+        """The enabled processors that are not excluded, in their order."""
         if self.mode == "sliding_window":
             return ("sliding_window",)
         return tuple(
             each
             for each in self.processor_order
-            if callable(each) or (each not in self.excluded_processors and self._is_on(each))
+            if callable(each) or (each not in self.excluded_processors and self._is_enabled(each))
         )
 
-    def _is_on(self, name: str) -> bool:
+    def _is_enabled(self, name: str) -> bool:
         return bool(getattr(getattr(self, name), "enabled", True))
 
 
@@ -148,14 +148,14 @@ class ManagedMemoryConfig(Options):
     """The budget of a context and the policy that keeps it, configured as in MARSYS.
 
     Attributes:
-        threshold_tokens: A context with more tokens is compacted. Default: 150,000; never more than the model's window,
-            if that is known.
-        image_token_estimate: Tokens for an image. Default: 800.
+        threshold_tokens: The tokens above which a context is compacted; at most the model's window, if that is known.
+            Default: 150,000.
+        image_token_estimate: The tokens of an image. Default: 800.
         trigger_events: The events after which a managed conversation checks its size: "add", "get_messages". Default:
             both.
         cache_invalidation_events: The changes that `get_cache_stats` counts as invalidations: "add", "remove_by_id",
-            "delete_memory", "update", "replace_memory". The cache is never stale, whatever the value: additions extend
-            it, and every other change rebuilds it. Default: "add", "remove_by_id", "delete_memory", as in MARSYS.
+            "delete_memory", "update", "replace_memory". They affect only this count: the cache
+            is never stale. Default: "add", "remove_by_id", "delete_memory", as in MARSYS.
         token_counter: A `TokenCounter` or its argument: a function of a text or of messages, such as LangChain's
             `count_tokens_approximately`, a LangChain model, "approximate", "estimate" or "tiktoken". Default None:
             tiktoken if its file is on this machine, else the estimate.
@@ -181,7 +181,7 @@ class ManagedMemoryConfig(Options):
 _SHARE_OF_SUMMARY = 4
 _SUMMARY_FLOOR = 100
 MIN_INPUT_TOKENS = 8_000
-"""Tokens that every model accepts in one call."""
+"""The tokens of input that every model is assumed to accept in one call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,13 +190,13 @@ class ProcessorContext:
 
     Attributes:
         target_tokens: The tokens that the compacted context may have.
-        counter: Counts tokens.
+        counter: The token counter.
         config: The policy.
-        model: The model that summarizes, or None.
+        model: The summarizer, or None.
         input_tokens: The most tokens that the model receives in one call.
         overhead_tokens: Tokens sent in addition to the messages, such as the tools' schemas.
-        thorough: True summarizes every message that may be summarized, whatever the target.
-        image_bytes: The bytes of images that may be kept with a summary; None for no limit.
+        thorough: True summarizes every message that may be summarized, even if fewer would meet the target.
+        image_bytes: The most bytes of images kept with a summary; None for no limit.
         originals: The original messages of shortened copies in the context, by their ids.
     """
 
@@ -212,11 +212,10 @@ class ProcessorContext:
     _costs: dict[int, tuple[BaseMessage, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def cost(self, message: BaseMessage) -> int:
-        """Count the tokens of a message, once for each object; messages must not change meanwhile."""
-        cached = self._costs.get(id(message))
-        if cached is None:
-            cached = self._costs[id(message)] = message, self.counter.count_message(message)
-        return cached[1]
+        """Count the tokens of a message. The count of an object is cached, so do not modify it."""
+        if id(message) not in self._costs:
+            self._costs[id(message)] = message, self.counter.count_message(message)
+        return self._costs[id(message)][1]
 
     def original_of(self, message: BaseMessage) -> BaseMessage:
         """Return the original of a shortened copy, for a full summary; else the message."""
@@ -232,9 +231,12 @@ class ProcessorContext:
 
     @property
     def summary_tokens(self) -> int:
-        """The most tokens of a summary: at most a quarter of the target, or 100 if more."""
-        most = self.config.summarization.output_max_tokens
-        return min(most, max(_SUMMARY_FLOOR, self.target_tokens // _SHARE_OF_SUMMARY))
+        """The most tokens of a summary.
+
+        It is a quarter of the target, at least 100, at most `output_max_tokens`.
+        """
+        limit = self.config.summarization.output_max_tokens
+        return min(limit, max(_SUMMARY_FLOOR, self.target_tokens // _SHARE_OF_SUMMARY))
 
 
 def window_of(model: Any) -> int | None:

@@ -3,7 +3,8 @@
     agent = create_agent(model, tools, middleware=[CompactionMiddleware(memory)], checkpointer=memory.checkpointer)
 
 The agent's state keeps every original message. Each model call receives the compacted view of the history instead. If
-the model still refuses the context as too large, the view is made smaller and the call is repeated, at most twice.
+the model still refuses the context as too large, the middleware makes the view smaller and repeats the call, at most
+twice.
 """
 
 from __future__ import annotations
@@ -48,23 +49,23 @@ RETRIES = 2
 _NEARLY_FULL = 0.8
 """The share of the window above which one refusal with an unknown text is treated as a size refusal."""
 _MAX_OVERHEAD_SHARE = 0.75
-"""The share of a context above which the overhead (system message, tools, schema) causes a warning."""
+"""The share of the limit above which the overhead (system message, tools, schema) causes a warning."""
 
 
 class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Agent middleware that keeps the context within budget and handles size refusals.
+    """An agent middleware that keeps the context within budget and handles size refusals.
 
     The history is recorded in the conversation of the thread, each message once. `memory.search` finds messages that
     left the context, and the agent gets tools that retrieve them. Compactions are stored in the database, so that a
     restart, another process and another branch of the thread reuse them. Without a thread in the config nothing is
-    recorded, and only this object remembers its compactions.
+    recorded, and compactions are cached only in this object.
 
-    A subagent runs on the thread of its caller and is recorded in its own conversation, which a search includes only if
-    it is named. A subagent that saves no checkpoints is not recorded. An agent that is a node of a graph and works on
-    the graph's own messages continues the graph's conversation with `share_conversation=True`.
+    A subagent runs on the thread of its caller and is recorded in its own conversation. A search includes that only
+    if you specify its id. A subagent that saves no checkpoints is not recorded. An agent that is a node of a graph and
+    works on the graph's own messages continues the graph's conversation with `share_conversation=True`.
 
     The token count includes the system message, the tools, and the schema of a structured answer. A warning is logged
-    once if these leave less than a quarter of the limit. One object serves any number of agents, threads and tasks,
+    once if these use more than three quarters of the limit. One object serves any number of agents, threads and tasks,
     sync or async.
 
     Place it before middleware that adds messages for one call only; otherwise these messages are recorded. Place it
@@ -126,9 +127,9 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             handler: Calls the model.
 
         Raises:
-            Exception: An error of the model that is not a size refusal, immediately. The first size refusal, if the
-                context cannot be made smaller or all repetitions were refused. HTTP status 400, 413 or 422 with an
-                unknown text is treated as a size refusal once, if the request used more than four fifths of the window.
+            Exception: An error of the model that is not a size refusal. The first size refusal, if the context cannot
+                be made smaller or all repetitions were refused. HTTP status 400, 413 or 422 with an unknown text is
+                treated as a size refusal once, if the request used more than four fifths of the window.
         """
         if not request.messages:
             return handler(request)
@@ -147,7 +148,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """Async version of `wrap_model_call`."""
+        """Run `wrap_model_call` asynchronously."""
         if not request.messages:
             return await handler(request)
         call = await run_in_worker(partial(self._prepare, request))
@@ -172,9 +173,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         if not self._warned and fixed_tokens > limit * _MAX_OVERHEAD_SHARE:
             self._warned = True
             logger.warning(
-                "The system message, the tools and the schema of the answer take %d tokens of the %d that a context "
-                "may have, which leaves little for messages, however much is compacted. Give the agent fewer tools, or "
-                "raise threshold_tokens.",
+                "The system message, the tools and the schema of the answer use %d of the %d tokens of a context. "
+                "Compaction cannot reduce these. Give the agent fewer tools, or raise threshold_tokens.",
                 fixed_tokens,
                 limit,
             )
@@ -185,7 +185,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         return call
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
-        """Replace messages by the compacted view, as a `ContextEdit` of LangChain.
+        """Replace messages with the compacted view, as a `ContextEdit` of LangChain.
 
         Args:
             messages: The history. The list is modified, the messages are not.
@@ -199,8 +199,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     def _save_limit(self, call: _ModelCall) -> None:
         """Remember the lowered limit of a thread after a model accepted a smaller context.
 
-        Other threads keep their limits: their contents may be counted more precisely, and one wrong count must not
-        shrink every context.
+        Limits of other threads do not change: the counter may be more precise for their contents, and one wrong count
+        must not shrink every context.
         """
         if call.at is not None and call.compactor.limit != call.limit:
             with self._lock:
@@ -230,9 +230,9 @@ class _ModelCall:
         compactor: The compactor of this call, whose limit becomes lower with a refusal.
         limit: The limit before the call.
         at: The conversation in which the history is recorded, or None.
-        overhead: Tokens sent in addition to the messages.
+        overhead: The tokens sent in addition to the messages.
         window: The tokens that the model accepts, or None.
-        tokens: The tokens of the request.
+        tokens: The tokens of the context and the overhead.
         attempts: The numbers of the remaining attempts.
         refusals: The refusals.
         kind: The kind of the last refusal.
@@ -270,20 +270,18 @@ class _ModelCall:
         """Put a smaller context into the request.
 
         Raises:
-            Exception: The first refusal, if no attempt is left that makes the context smaller.
+            Exception: The first refusal, if no remaining attempt makes the context smaller.
         """
         if self.kind in {"tokens", "unclear"}:
             self.compactor.lower_limit(self.tokens, self.overhead)
-        provider = provider_of(self.request.model)
+        shrink = partial(self.compactor.shrink_history, self.history, self.at, overhead=self.overhead)
         for attempt in self.attempts:
             try:
-                view = self.compactor.shrink_history(
-                    self.history, self.at, provider=provider, attempt=attempt, overhead=self.overhead
-                )
+                view = shrink(provider=provider_of(self.request.model), attempt=attempt)
             except Exception as error:
                 if is_graph_bubble_up(error):
                     raise
-                logger.warning("A context that was refused could not be made smaller.", exc_info=True)
+                logger.warning("A refused context could not be made smaller.", exc_info=True)
                 break
             if view is not None:
                 self.set_context(view)

@@ -5,7 +5,7 @@
     builder.add_node("answer", lambda state: {"messages": [chat.invoke(state["llm_input_messages"])]})
 
 The history in the state does not change; the context for the model has its own key. `shrink=True` replaces the history
-in graphs that cannot afford to carry it. For a list of messages instead of a state, the node returns a list, so that
+in graphs whose state must stay small. For a list of messages instead of a state, the node returns a list, so that
 `node | model` is a chain. `CompactionState` is the state of a graph with a compaction node.
 """
 
@@ -55,8 +55,8 @@ class CompactionNode(MemoryRunnable):
     """A runnable that keeps the context of a graph or chain within its budget.
 
     The history is recorded in the conversation of the thread, each message once. `memory.search` finds messages that
-    left the context, and `memory.tools()` retrieve them. To forget a message, remove it from the state as well: after a
-    restart, every message in the history is recorded again.
+    left the context, and `memory.tools()` retrieve them. To delete a message, remove it from the state as well:
+    otherwise the node records it again after a restart.
 
     Compactions are stored in the database. The next turn, a restart or another process continues from the stored
     compaction. Another branch of the thread uses the compaction that matches its history.
@@ -64,17 +64,17 @@ class CompactionNode(MemoryRunnable):
     The node runs before the model and receives no refusals. If a provider still refuses a context as too large, use
     `CompactionMiddleware`, which handles refusals, or set a smaller budget.
 
-    A nested graph is recorded in its own conversation, which a search includes only if it is named. Nothing is recorded
-    without a thread in the config, as in a plain chain, or in a nested graph that saves no checkpoints. Then only this
-    object remembers its compactions.
+    A nested graph is recorded in its own conversation. A search includes that only if you specify its id. Nothing is
+    recorded without a thread in the config, as in a plain chain, or in a nested graph that saves no checkpoints. Then
+    compactions are cached only in this object.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         model: The summarizer: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: extractive summaries from the original messages, without a model.
         config: The budget and the policy. Default: `ManagedMemoryConfig()`.
-        shrink: True replaces the state's history itself by the context at every compaction. The key
-            "llm_input_messages" is not needed then. Default: False.
+        shrink: True replaces the state's history itself with the context at every compaction. The state then needs
+            no key "llm_input_messages". Default: False.
         conversation_id: The conversation that records the history. Default: the run's.
         namespace: The namespace of the conversation. Default: the run's.
         share_conversation: True records a nested graph in its caller's conversation. Default: False.
@@ -106,7 +106,6 @@ class CompactionNode(MemoryRunnable):
         self._database = self._compactor.database
         self._shrink = shrink
         counter = self._compactor.counter
-        counter.count_text("")  # selects the encoding now: this reads a file, which would block an event loop
         self._overhead = counter.count((), tools=tools, system=system) if tools or system is not None else 0
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
@@ -122,7 +121,7 @@ class CompactionNode(MemoryRunnable):
             the context.
 
         Raises:
-            InvalidInput: The input has no messages, or the state of the graph lacks that key.
+            InvalidInput: The input has no messages, or the state of the graph has no key "llm_input_messages".
         """
         return super().invoke(input, config, **kwargs)
 
@@ -137,8 +136,8 @@ class CompactionNode(MemoryRunnable):
             history = given.to_messages()
         if isinstance(history, str | bytes) or not isinstance(history, Sequence):
             raise InvalidInput(
-                f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
-                f"list of them under '{HISTORY_KEY}'."
+                f"The input has no messages: {safe_repr(given)}. Pass messages, a prompt, or a state with a list of "
+                f"messages under '{HISTORY_KEY}'."
             )
         messages = convert_messages(history)
         key = HISTORY_KEY if self._shrink else CONTEXT_KEY

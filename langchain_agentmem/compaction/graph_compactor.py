@@ -1,9 +1,9 @@
 """`Compactor`: keeps contexts within budget, and reuses compactions as long as they match the history.
 
-Each turn of a graph passes the whole history. New messages are recorded in the conversation of the thread. The newest
-compaction of exactly this history is looked up by its digest. The compaction and the later messages make the context.
-Only a context above its threshold is compacted again, and the result is stored before it is used. So nothing is lost if
-a process stops in between, and an unchanged history never causes a second model call.
+Each turn of a graph passes the whole history. New messages are recorded in the conversation of the thread. The digest
+finds the newest compaction of exactly this history. The compaction and the later messages make the context. Only a
+context above its threshold is compacted again, and the result is stored before it is used. So nothing is lost if a
+process stops in between, and an unchanged history does not cause a second model call.
 
 A context that a provider refused as too large is made smaller than the threshold requires, so that the call can be
 repeated. Every message that may be summarized is summarized, with few images. If the provider refuses again, tool
@@ -12,7 +12,6 @@ output in the protected tail is cut too. A result is accepted only if it has few
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import math
@@ -73,16 +72,16 @@ from langchain_agentmem.messages.message_marks import is_filler, is_from_compact
 from langchain_agentmem.storage.database import Database
 
 DEFAULT_PAYLOAD_LIMIT = 25_000_000
-"""Bytes that a provider accepts in one request, if `PAYLOAD_LIMITS` does not list it."""
+"""The bytes that a provider accepts in one request, if `PAYLOAD_LIMITS` does not list it."""
 PAYLOAD_LIMITS = MappingProxyType(
     {"anthropic": 32_000_000, "anthropic-oauth": 32_000_000, "google": 100_000_000}
     | dict.fromkeys(("openai", "openai-oauth", "openrouter", "xai"), DEFAULT_PAYLOAD_LIMIT)
 )
-"""Bytes that each of these providers accepts in one request."""
-_SHARE_OF_IMAGES = 0.5
-_MOST_IMAGES = 5
-_SHARE_OF_TOOL_OUTPUT = 16
-_LEAST_TOOL_OUTPUT = 50
+"""The bytes that each of these providers accepts in one request."""
+_SHARE_OF_IMAGES = 0.5  # of the provider's bytes
+_MAX_IMAGES = 5
+_SHARE_OF_TOOL_OUTPUT = 16  # the target divided by this number is the limit of one tool output
+_MIN_TOOL_OUTPUT_TOKENS = 50
 
 
 def payload_bytes(messages: Sequence[BaseMessage]) -> int:
@@ -94,25 +93,20 @@ def payload_bytes(messages: Sequence[BaseMessage]) -> int:
 
 
 def make_thorough(ctx: ProcessorContext, provider: str) -> ProcessorContext:
-    """Return the processor context for a refused context: summarize every message that may go.
+    """Return the processor context for a refused context: all that may be summarized is.
 
     Args:
-        ctx: The processor context of a usual compaction.
+        ctx: The processor context of an ordinary compaction.
         provider: The provider that refused the context.
     """
-    config = ctx.config
-    max_images = config.summarization.max_retained_images
-    summarization = config.summarization.replace(
-        enabled=True, max_retained_images=_MOST_IMAGES if max_images is None else max_images
+    max_images = ctx.config.summarization.max_retained_images
+    max_images = _MAX_IMAGES if max_images is None else max_images
+    options = ctx.config.summarization.replace(enabled=True, max_retained_images=max_images)
+    config = ctx.config.replace(
+        mode="compaction", processor_order=["summarization"], excluded_processors=[], summarization=options
     )
-    return dataclasses.replace(
-        ctx,
-        config=config.replace(
-            mode="compaction", processor_order=["summarization"], excluded_processors=[], summarization=summarization
-        ),
-        thorough=True,
-        image_bytes=int(PAYLOAD_LIMITS.get(provider.lower(), DEFAULT_PAYLOAD_LIMIT) * _SHARE_OF_IMAGES),
-    )
+    image_bytes = int(PAYLOAD_LIMITS.get(provider.lower(), DEFAULT_PAYLOAD_LIMIT) * _SHARE_OF_IMAGES)
+    return replace(ctx, config=config, thorough=True, image_bytes=image_bytes)
 
 
 def cut_tool_output(outcome: PipelineOutcome, ctx: ProcessorContext) -> PipelineOutcome:
@@ -122,18 +116,16 @@ def cut_tool_output(outcome: PipelineOutcome, ctx: ProcessorContext) -> Pipeline
         outcome: The result.
         ctx: The processor context of the compaction.
     """
-    max_tokens = max(_LEAST_TOOL_OUTPUT, ctx.target_tokens // _SHARE_OF_TOOL_OUTPUT)
-    truncation = ctx.config.tool_truncation
-    max_tokens = min(max_tokens, truncation.max_tool_message_tokens)
-    config = truncation.replace(max_tool_message_tokens=max_tokens, include_tool_payload_user_messages=False)
+    truncation, room = ctx.config.tool_truncation, ctx.target_tokens // _SHARE_OF_TOOL_OUTPUT
+    limit = min(max(_MIN_TOOL_OUTPUT_TOKENS, room), truncation.max_tool_message_tokens)
+    config = truncation.replace(max_tool_message_tokens=limit, include_tool_payload_user_messages=False)
     messages = tool_truncation(outcome.messages, config=config, counter=ctx.counter, everywhere=True)
-    return dataclasses.replace(
-        outcome, messages=messages, tokens=ctx.tokens(messages), stages_run=(*outcome.stages_run, "tool_truncation")
-    )
+    stages = (*outcome.stages_run, "tool_truncation")
+    return replace(outcome, messages=messages, tokens=ctx.tokens(messages), stages_run=stages)
 
 
 def provider_of(model: Any) -> str:
-    """Return the provider of a model, as named in `PAYLOAD_LIMITS`; empty for any other.
+    """Return the provider of a model, as named in `PAYLOAD_LIMITS`; "" if not listed there.
 
     Args:
         model: A LangChain model, or any other callable model.
@@ -141,7 +133,7 @@ def provider_of(model: Any) -> str:
     model = getattr(model, "bound", model)
     try:
         provider = model._get_ls_params().get("ls_provider")
-    except Exception:  # noqa: BLE001 - a model need not name its provider
+    except Exception:  # noqa: BLE001 - not every model reports its provider
         provider = None
     name = f"{provider} {getattr(model, '_llm_type', '')}".lower()
     return next((known for known in PAYLOAD_LIMITS if known in name), "")
@@ -160,14 +152,13 @@ def model_identity(model: Any) -> tuple[str, str]:
 logger = logging.getLogger(__name__)
 
 CACHE_SIZE = 256
-"""The most records and histories kept in memory."""
+"""The maximum size of each cache of records and histories."""
 BATCH = 500
-"""Messages that are recorded in one transaction."""
+"""The number of messages recorded in one transaction."""
 _SHARE_OF_WINDOW = 0.8  # of the summarizer's window
 _LOWERING_FACTOR = 0.9  # of the refused tokens
 _MIN_MESSAGE_TOKENS = 500
 """The tokens of messages that a lowered limit still allows."""
-
 
 _Identity: TypeAlias = tuple[int, int] | None
 
@@ -191,8 +182,8 @@ class Compactor:
 
     Args:
         database: The database that stores histories and compactions.
-        config: The budget and the policy. Default: `ManagedMemoryConfig()`.
-        model: The summarizer, see `usable_model`; None for a summary without a model.
+        config: The budget and the policy; None for `ManagedMemoryConfig()`.
+        model: The summarizer, see `usable_model`; None for extractive summaries without a model.
         window: The tokens that the agent's model accepts. Default: from the profile of `model`, if it has one.
 
     Raises:
@@ -200,23 +191,16 @@ class Compactor:
     """
 
     def __init__(
-        self,
-        database: Database,
-        config: ManagedMemoryConfig | None = None,
-        model: ModelLike | None = None,
-        *,
-        window: int | None = None,
+        self, database: Database, config: ManagedMemoryConfig | None, model: ModelLike | None, window: int | None = None
     ) -> None:
         self.database = database
         self.config = config = check_instance(ManagedMemoryConfig, config, "config") or ManagedMemoryConfig()
         self.model = usable_model(model)
         self.window = check_value(Annotated[int, Ge(1)] | None, window, "window")
         self.limit = self.limit_for(self.window or window_of(self.model))
-        given = config.token_counter
-        self.counter = (
-            given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
-        )
-        # Records without a conversation exist only here, under their own numbers.
+        given, size = config.token_counter, config.image_token_estimate
+        self.counter = given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=size)
+        # Records without a conversation exist only here, under numbers of this object.
         self._records: OrderedDict[tuple[ThreadKey | None, int], CompactionRecord] = OrderedDict()
         self._open_counts: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
         self._numbers = count(1)
@@ -233,15 +217,13 @@ class Compactor:
         threshold = self.config.threshold_tokens
         return threshold if window is None else min(threshold, window)
 
-    def compact_history(
-        self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, overhead: int = 0
-    ) -> ContextView:
+    def compact_history(self, messages: Sequence[BaseMessage], at: ThreadKey | None, overhead: int = 0) -> ContextView:
         """Record a history and return its context, compacted if it is due.
 
         Args:
             messages: The whole history. It is not modified.
-            at: The conversation that records it. None records nothing; then only this object remembers compactions.
-            overhead: Tokens sent in addition to the messages.
+            at: The conversation that records it. None records nothing; compactions are then cached in this object.
+            overhead: The tokens sent in addition to the messages. Default: 0.
         """
         report = CompactionReport(self.database, at.name if at else "")
         limits = {"threshold_tokens": self.limit, "target_tokens": self.target}
@@ -252,20 +234,14 @@ class Compactor:
             tokens = self.calibrate(context.tokens + overhead)
             report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))
             if not self.is_due(context, tokens, self.model, at):
-                return self._make_valid_view(context, history, overhead, report)
+                return self._make_valid_view(context, history, report, overhead, compacted=False)
             base = self.base_context(context, resolve, self.model)
             ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(base.copies))
             compacted = resolve(self.compact(base, ctx, report, tokens=tokens))
-            return self._make_valid_view(compacted, history, overhead, report, compacted=True)
+            return self._make_valid_view(compacted, history, report, overhead, compacted=True)
 
     def shrink_history(
-        self,
-        messages: Sequence[BaseMessage],
-        at: ThreadKey | None,
-        *,
-        provider: str = "",
-        attempt: int = 1,
-        overhead: int = 0,
+        self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, provider: str, attempt: int, overhead: int
     ) -> ContextView | None:
         """Return a smaller context of a history that was refused as too large.
 
@@ -274,7 +250,7 @@ class Compactor:
             at: The conversation in which it is recorded, or None.
             provider: The provider that refused it, see `make_thorough`.
             attempt: The number of the attempt, see `compact`.
-            overhead: Tokens sent in addition to the messages.
+            overhead: The tokens sent in addition to the messages.
 
         Returns:
             The context to send instead; None if it could not be made smaller.
@@ -287,44 +263,46 @@ class Compactor:
             record = self.compact(context, make_thorough(ctx, provider), report, attempt=attempt)
             if record is None:
                 return None
-            return self._make_valid_view(resolve(record), history, overhead, report, compacted=True)
+            return self._make_valid_view(resolve(record), history, report, overhead, compacted=True)
 
     def lower_limit(self, tokens: int, overhead: int) -> None:
         """Lower the limit below the size of a refused context.
 
         Args:
             tokens: The tokens of the refused context.
-            overhead: Tokens sent in addition to the messages. The limit leaves room for 500 tokens of messages.
+            overhead: The tokens sent in addition to the messages. The limit leaves room for 500 tokens of messages.
         """
-        self.limit = min(
-            self.limit, max(int(tokens * _LOWERING_FACTOR), self.calibrate(overhead) + _MIN_MESSAGE_TOKENS)
-        )
+        floor = self.calibrate(overhead) + _MIN_MESSAGE_TOKENS
+        self.limit = min(self.limit, max(int(tokens * _LOWERING_FACTOR), floor))
 
     def _load_context(
         self, messages: Sequence[BaseMessage], at: ThreadKey | None
     ) -> tuple[MessageHistory, CompactedContext, Callable[[CompactionRecord | None], CompactedContext]]:
-        """Record new messages. Return the history, its context, and a resolver of compactions."""
+        """Record new messages, and load the history with its context.
+
+        Return the history, its context, and a function from record to context.
+        """
         conversation, previous = self._histories.get(at, (None, MessageHistory()))
         history = analyze_history(previous, messages, self.counter)
         conversation, compactions = self._record_new(history, at, previous, conversation)
         cache_value(self._histories, at, (conversation, history))
         resolve = partial(apply_record, history=history, counter=self.counter, at=at)
-        digests = history.digests
-        matching = (
-            each for each in compactions if each.reached < len(digests) and digests[each.reached] == each.digest
-        )
+        matching = (each for each in compactions if history.digests[each.reached :][:1] == [each.digest])
         records = (self.load_record(at, each.id) for each in matching)
         return history, resolve(next((record for record in records if record is not None), None)), resolve
 
     def _count_prompt_notes(self, context: CompactedContext, at: ThreadKey | None, overhead: int) -> int:
-        """Count the tokens of memory and experiences in prompts; 0 below half the limit."""
+        """Count the tokens of memory and experiences in the prompt.
+
+        Return 0 for a context below half the limit.
+        """
         if at is None or context.tokens + overhead < self.limit / 2:
             return 0
         question_ids = [message.id for message in context.messages if message.type == "human" and message.id]
         return prompt_notes.count_tokens(self.database, at, question_ids)
 
     def forget(self) -> None:
-        """Clear the caches; existing records and histories are read again when needed."""
+        """Clear the caches. Stored records and histories are read again when needed."""
         self._records.clear()
         self._histories.clear()
 
@@ -333,19 +311,18 @@ class Compactor:
     def _record_new(
         self, history: MessageHistory, at: ThreadKey | None, previous: MessageHistory, recorded_in: _Identity
     ) -> tuple[_Identity, Sequence[CompactionRecord]]:
-        """Record new messages. Return the conversation and its compactions, the newest first."""
+        """Record new messages. Return the conversation's identity and compactions, newest first."""
         if at is None:
-            records = [*self._records.items()]  # in one operation, since other threads add records meanwhile
+            records = [*self._records.items()]  # one atomic copy: other threads may add records during a loop
             return None, [record for (thread, _), record in reversed(records) if thread is None]
-        conversation, compactions = self.database.read(
-            None, lambda tx: (branch_identity(tx, at), load_headers(tx, at, STATE))
-        )
-        if conversation is None or recorded_in not in (conversation, None):
-            previous = MessageHistory()  # the recorded conversation was deleted meanwhile
+        read = partial(self.database.read, None)
+        identity, compactions = read(lambda tx: (branch_identity(tx, at), load_headers(tx, at, STATE)))
+        if identity is None or recorded_in not in (identity, None):
+            previous = MessageHistory()  # the recorded conversation was deleted since
         new_places = [place for place in _find_unrecorded(previous, history) if not is_filler(history.messages[place])]
         for start in range(0, len(new_places), BATCH):
             self._record_batch(history, at, new_places[start : start + BATCH])
-        return conversation, compactions
+        return identity, compactions
 
     def _record_batch(self, history: MessageHistory, at: ThreadKey, places: Sequence[int]) -> None:
         """Record the messages at these places."""
@@ -367,12 +344,12 @@ class Compactor:
     def base_context(
         self, context: CompactedContext, resolve: Callable[[CompactionRecord | None], CompactedContext], model: Any
     ) -> CompactedContext:
-        """Return the context to compact: before provisional summaries, if there is a model.
+        """Return the context to compact: that before provisional summaries, if there is a model.
 
         Args:
             context: The context in use.
-            resolve: Returns the context of a compaction; the history itself for None.
-            model: The model that summarizes, or None.
+            resolve: A function that returns the context of a compaction, or the history itself for None.
+            model: The summarizer, or None.
         """
         record = context.record
         while record is not None and record.provisional and model is not None:
@@ -386,7 +363,10 @@ class Compactor:
             try:
                 record = self.database.read(None, lambda tx: compaction_records.load_record(tx, at, number))
             except StorageError:
-                logger.warning("A compaction cannot be read; the context is compacted anew.", exc_info=True)
+                logger.warning(
+                    "A stored compaction cannot be read. The context is compacted again if it is too large.",
+                    exc_info=True,
+                )
             if record is not None:
                 cache_value(self._records, (at, number), record)
         return record
@@ -398,7 +378,10 @@ class Compactor:
         return math.ceil(tokens * self.counter.factor())
 
     def is_due(self, context: CompactedContext, tokens: int, model: Any, at: ThreadKey | None) -> bool:
-        """Return whether to compact: the context is too large, and a compaction would free enough.
+        """Return whether to compact the context.
+
+        It is due if the context is too large and a compaction would free enough, or if a model can replace a summary
+        that was made when there was no model.
 
         Args:
             context: The context.
@@ -415,11 +398,11 @@ class Compactor:
             return False
         if record is None:
             return True
-        unchanged = self._open_counts.get((at, record.id)) == context.new_count  # no messages since this compaction
+        unchanged = self._open_counts.get((at, record.id)) == context.new_count  # no messages since the compaction
         return not unchanged and self._is_worth_it(context)
 
     def _is_worth_it(self, context: CompactedContext) -> bool:
-        """Return whether enough tokens can be freed, so that the next turn need not compact again."""
+        """Return whether a compaction can free enough tokens, so that not every turn compacts."""
         room = (self.limit - self.target) / self.counter.factor()
         if context.new_tokens >= room:
             return True
@@ -434,13 +417,12 @@ class Compactor:
         for place in range(len(history.messages) - 1, first, -1):
             if isinstance(reply := history.messages[place], AIMessage):
                 if reply.usage_metadata is not None:
-                    since = history.tokens[-1] - history.tokens[place]
-                    counted = context.tokens - since + overhead
+                    counted = context.tokens - (history.tokens[-1] - history.tokens[place]) + overhead
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
 
     def _repair_cost(self, messages: Sequence[BaseMessage], valid: Sequence[BaseMessage]) -> int:
-        """Return the tokens that a repair added, less those that it removed."""
+        """Return the tokens that a repair added, minus those that it removed."""
         before, after = ({id(each): each for each in group} for group in (messages, valid))
         added = [after[each] for each in after.keys() - before.keys()]
         removed = [before[each] for each in before.keys() - after.keys()]
@@ -454,48 +436,42 @@ class Compactor:
     def processor_context(
         self, *, overhead: int = 0, model: Any = None, originals: Mapping[str, BaseMessage] = MappingProxyType({})
     ) -> ProcessorContext:
-        """Make the processor context of a compaction.
+        """Create the processor context of a compaction.
 
         Args:
-            overhead: Tokens sent in addition to the messages.
+            overhead: The tokens sent in addition to the messages. Default: 0.
             model: The summarizer. Default: this object's model.
-            originals: The original messages of shortened copies in the context, by their ids.
+            originals: The original messages of shortened copies in the context, by their ids. Default: none.
         """
         model = self.model if model is None else model
         config = self.config.active_context
         window = window_of(model)
-        share = int(window * _SHARE_OF_WINDOW) if window else max(self.limit, MIN_INPUT_TOKENS)
+        room = int(window * _SHARE_OF_WINDOW) if window else max(self.limit, MIN_INPUT_TOKENS)
         return ProcessorContext(
             target_tokens=int(self.target / self.counter.factor()),
             counter=self.counter,
             config=config,
             model=model,
-            input_tokens=config.summarization.input_max_tokens or share,
+            input_tokens=config.summarization.input_max_tokens or room,
             overhead_tokens=overhead,
             originals=originals,
         )
 
     def compact(
-        self,
-        base: CompactedContext,
-        ctx: ProcessorContext,
-        report: CompactionReport,
-        *,
-        tokens: int = 0,
-        attempt: int = 0,
+        self, base: CompactedContext, ctx: ProcessorContext, report: CompactionReport, tokens: int = 0, attempt: int = 0
     ) -> CompactionRecord | None:
         """Compact a context and store the result.
 
-        Open calls at its end stay. Messages get their keys as ids, so that a copy is recognized however it was altered.
+        Unanswered calls at its end stay. Messages receive their keys as ids, which identify altered copies.
 
         Args:
             base: The context.
             ctx: The processor context.
             report: Reports the compaction.
-            tokens: The tokens of the context that is replaced.
+            tokens: The tokens of `base`, calibrated. Not used with `attempt`. Default: 0.
             attempt: 0 for a context above its limit. Else the number of the attempt to reduce the bytes of a refused
                 context. From the second attempt on, tool output in the protected tail is cut too, see
-                `cut_tool_output`.
+                `cut_tool_output`. Default: 0.
 
         Returns:
             The compaction in use from now on; None if a refused context could not be made smaller.
@@ -505,8 +481,7 @@ class Compactor:
         closed = zip(base.messages[:end], base.keys, strict=False)
         keyed = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
         closed_base = replace(base, messages=keyed, keys=base.keys[:end], length=base.length - open_count)
-        overhead = ctx.overhead_tokens + self._cost(base.messages[end:])
-        ctx = replace(ctx, overhead_tokens=overhead)
+        ctx = replace(ctx, overhead_tokens=ctx.overhead_tokens + self._cost(base.messages[end:]))
         if attempt:
             size = payload_bytes(keyed)
             report.note(bytes_before=size, bytes_after=size)
@@ -534,17 +509,15 @@ class Compactor:
         Args:
             context: The context that was compacted.
             outcome: The result.
-            tried: Whether a model was available.
+            tried: True if a model was available.
         """
         saved = max(0, self._cost(context.messages) - self._cost(outcome.messages))
         record, at = make_record(context, outcome, tried=tried, saved=saved), context.at
         if at is None:
             record = replace(record, id=next(self._numbers))
         else:
-            store = partial(
-                compaction_records.store_record, at=at, lane=context.lane, record=record, now=self.database.now()
-            )
-            record = self.database.write(None, store)
+            now, store = self.database.now(), compaction_records.store_record
+            record = self.database.write(None, partial(store, at=at, lane=context.lane, record=record, now=now))
         cache_value(self._records, (at, record.id), record)
         return record
 
@@ -552,31 +525,31 @@ class Compactor:
         self,
         context: CompactedContext,
         history: MessageHistory,
-        overhead: int,
         report: CompactionReport,
+        overhead: int,
         *,
-        compacted: bool = False,
+        compacted: bool,
     ) -> ContextView:
         needs_repair = history.has_repeated_ids or not _is_valid(context, history)
         messages = repair_messages(context.messages) if needs_repair else list(context.messages)
-        return self.make_view(messages, context, report, overhead=overhead, compacted=compacted)
+        return self.make_view(messages, context, report, overhead, compacted=compacted)
 
     def make_view(
         self,
         messages: list[BaseMessage],
         context: CompactedContext,
         report: CompactionReport,
-        *,
         overhead: int = 0,
-        compacted: bool = False,
+        *,
+        compacted: bool,
     ) -> ContextView:
         """Return the view of a context; emit an event with the reason if it exceeds the limit.
 
         Args:
             messages: The context, valid for every provider.
             context: The context before its repair.
-            report: Emits the event.
-            overhead: Tokens sent in addition to the messages.
+            report: The report that emits the event.
+            overhead: The tokens sent in addition to the messages. Default: 0.
             compacted: True if it was compacted in this call.
         """
         tokens = self.calibrate(context.tokens + self._repair_cost(context.messages, messages) + overhead)
@@ -587,7 +560,7 @@ class Compactor:
 
 
 def _is_valid(context: CompactedContext, history: MessageHistory) -> bool:
-    """Return whether the messages after a compaction need no repair."""
+    """Return whether the context needs no repair where the compaction ends and after it."""
     start, reached = len(context.messages) - context.new_count, len(history.messages) - context.new_count
     continues = not reached or role_of(context.messages[start - 1]) == role_of(history.messages[reached - 1])
     if continues and history.valid_length >= reached:
@@ -605,7 +578,7 @@ def _find_unrecorded(previous: MessageHistory, history: MessageHistory) -> list[
 
 
 def cache_value(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    """Add a value as the newest, and remove the oldest ones beyond `CACHE_SIZE`."""
+    """Add a value as the newest, and remove the oldest values beyond `CACHE_SIZE`."""
     cache.pop(key, None)
     cache[key] = value
     while len(cache) > CACHE_SIZE:

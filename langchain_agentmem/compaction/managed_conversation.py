@@ -1,17 +1,18 @@
-"""`ManagedConversationMemory`: a conversation that keeps its context within a budget, as in MARSYS.
+"""`ManagedConversationMemory`: a conversation whose context stays within a token budget.
 
     chat = memory.managed_conversation("support-7", config=ManagedMemoryConfig(threshold_tokens=20_000), model=model)
     chat.add(role="user", content="…")
     chat.messages              # the context for the model, within the budget
     chat.raw_messages          # every message of the log
 
-Context and log are two views. Compaction never modifies the log: ids, earlier versions and `raw_messages` stay the
-same, and `memory.search` finds messages that left the context. As a LangChain chat history the object returns the
-context, so `RunnableWithMessageHistory` stays within the budget.
+The class corresponds to MARSYS's class of this name. A conversation has two views: the context and the log. Compaction
+never modifies the log: ids, earlier versions and `raw_messages` stay the same. `memory.search` also finds messages that
+are no longer in the context. As a LangChain chat history, the object returns the context, so
+`RunnableWithMessageHistory` stays within the budget.
 
-The newest compaction of the log and the messages after it make the context. So the cost of opening a long conversation
-depends on its context only. A known context is extended by the messages added since. After any other change, such as an
-edit or a removal, the context is read again.
+The context consists of the result of the newest compaction and the messages after it. So the cost of opening a long
+conversation depends only on the size of its context. A cached context is extended by the messages added since. After
+any other change, such as an edit or a removal, the context is read again.
 """
 
 from __future__ import annotations
@@ -61,13 +62,13 @@ from langchain_agentmem.storage.database import MemoryLike
 def read_context(
     tx: Transaction, at: ThreadKey, known: CompactedContext | None, counter: TokenCounter
 ) -> CompactedContext:
-    """Read the context of a conversation: that of the newest compaction in use.
+    """Read the context of a conversation: its current compaction and later messages.
 
     Args:
         tx: The transaction.
-        at: The conversation.
-        known: The context from the last read, which is extended if possible.
-        counter: Counts tokens.
+        at: The key of the conversation.
+        known: The context from the last read, which is extended if possible; None to read it completely.
+        counter: The token counter.
     """
     rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
@@ -98,7 +99,7 @@ def read_context(
 def read_compaction(
     tx: Transaction, at: ThreadKey, record: CompactionRecord | None, counter: TokenCounter
 ) -> CompactedContext:
-    """Read the context of a compaction; the whole conversation if `record` is None."""
+    """Read the context of a compaction. If `record` is None, read the whole conversation."""
     rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
         return CompactedContext(at=at)
@@ -141,9 +142,10 @@ def _extend_context(
 
 
 def _add_messages(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
-    """Add the places of messages to a context and return the messages.
+    """Add the places of messages to a context and return the messages with their keys.
 
-    A gap of 2 separates messages that are not neighbours. Images are only named, for the counter, and read later.
+    A gap of 2 marks the first message as no neighbour of the message before. Images are references here, which the
+    counter needs; their files are read later.
     """
     first = next(reversed(context.places.values()), 0) + gap
     context.places.update((row["key"], place) for place, row in enumerate(rows, first))
@@ -172,7 +174,7 @@ class ContextState:
         messages: The current context.
         tokens: The tokens of the context.
         threshold_tokens: The tokens that the context may have.
-        due: Whether the configuration would compact it now.
+        due: Whether the default strategy would compact now.
         config: The configuration.
     """
 
@@ -189,14 +191,15 @@ TriggerStrategy: TypeAlias = Callable[[ContextState], bool]
 ProcessStrategy: TypeAlias = Processor
 """A function that replaces the processors: from messages and a `ProcessorContext` to messages."""
 RetrievalStrategy: TypeAlias = Callable[[list[BaseMessage], ManagedMemoryConfig], Sequence[BaseMessage]]
-"""A function from the context to the messages to show; its result is not stored."""
+"""A function that selects the returned messages of a context. Its result is not stored."""
 
 
-_CHANGE_NAMES: Mapping[Any, frozenset[str]] = {
+_INVALIDATION_NAMES: Mapping[Any, frozenset[str]] = {
     MessagesStored: frozenset({"add"}),
     MessagesRemoved: frozenset({"remove_by_id", "delete_memory"}),
     MessageUpdated: frozenset({"update", "replace_memory"}),
 }
+"""The names of `ManagedMemoryConfig.cache_invalidation_events`, by the class of the memory event."""
 _Function: TypeAlias = Callable[..., Any] | None
 
 
@@ -208,14 +211,14 @@ class ManagedConversationMemory(ConversationMemory):
         conversation_id: The conversation. Default: a new one.
         namespace: The namespace of the conversation. Default: the running config's, else the root.
         description: The first system message, kept by `reset_memory` and by every compaction.
-        retention: The messages to keep after each addition. Default: all, for ever.
-        config: The budget and the policy. Default: `ManagedMemoryConfig()`.
+        retention: The rule that removes old messages after each addition. Default: keep all messages forever.
+        config: The token budget and the compaction policy. Default: `ManagedMemoryConfig()`.
         model: The summarizer, see `usable_model`. Default None: the model in `runtime`. Without any model, summaries
             are extracts of the original messages, until a model is available.
-        trigger_strategy: Decides when to compact. Default: when the context is too large at one of the configured
-            events.
-        process_strategy: Replaces the configured processors. Default: the configured processors.
-        retrieval_strategy: Selects the messages of the context to show. Default: all.
+        trigger_strategy: A function that decides whether to compact, called at the configured events and by
+            `compact_if_needed`. Default: the conditions of `compact_if_needed`.
+        process_strategy: A processor to use instead of the configured ones. Default: the configured processors.
+        retrieval_strategy: A function that selects the messages of the context to return. Default: all.
 
     Raises:
         InvalidInput: An argument is invalid, or the configuration needs an unknown window.
@@ -256,7 +259,7 @@ class ManagedConversationMemory(ConversationMemory):
         return self.get_context()
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """Async version of `messages`."""
+        """Run `messages` asynchronously."""
         return await self.aget_context()
 
     def get_messages(self) -> list[dict[str, Any]]:
@@ -272,9 +275,7 @@ class ManagedConversationMemory(ConversationMemory):
             report = self._report()
             context, compacted = self._compact_after("get_messages", report)
             loaded = _with_image_files(context)
-            loaded = replace(
-                loaded, messages=list(map(_copy_message, loaded.messages))
-            )  # callers may modify the copies
+            loaded = replace(loaded, messages=list(map(_copy_message, loaded.messages)))  # callers may modify them
             view = self._compactor.make_view(repair_messages(loaded.messages), loaded, report, compacted=compacted)
             if self._retrieval is not None:
                 chosen = check_messages(self._retrieval(view.messages, self.config), "retrieval_strategy")
@@ -295,9 +296,9 @@ class ManagedConversationMemory(ConversationMemory):
 
         Returns:
             "hits": reads of an unchanged context; "extensions": reads of new messages only; "misses": full reads;
-            "invalidations": changes that the configuration names; "compactions"; "context_messages" and
-            "context_tokens": its size at the last read; "raw_messages": the number of messages in the log;
-            "valid": whether a context is cached.
+            "invalidations": changes listed in `cache_invalidation_events`; "compactions"; "context_messages" and
+            "context_tokens": the size of the context at the last read; "raw_messages": the number of messages in the
+            log; "valid": whether a context is cached.
         """
         context = self._context or CompactedContext()
         return {
@@ -315,7 +316,7 @@ class ManagedConversationMemory(ConversationMemory):
     def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """Compact the context if it exceeds its threshold.
 
-        A summary made without a model is replaced as soon as a model is available.
+        A summary written without a model also causes a compaction, as soon as a model is available.
 
         Args:
             runtime: A dictionary with "compaction_model", the summarizer, see `usable_model`. Default: this memory's
@@ -338,7 +339,7 @@ class ManagedConversationMemory(ConversationMemory):
 
         Args:
             runtime: A dictionary with "compaction_model" and "provider": "anthropic", "openai", "openrouter", "xai",
-                "google" or another.
+                "google", or another name for the default limit.
 
         Returns:
             Whether the context has fewer bytes now. If False, nothing changed.
@@ -363,7 +364,7 @@ class ManagedConversationMemory(ConversationMemory):
         """Clear the cached context; it is read again when needed."""
         self._context = None
 
-    # -- how it is done ----------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------
 
     def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[CompactedContext, bool]:
         """Compact if an event requires it. Return the context, and whether it was compacted."""
@@ -389,7 +390,7 @@ class ManagedConversationMemory(ConversationMemory):
         if self._process is not None:
             config = ctx.config.replace(mode="compaction", processor_order=[self._process])
             ctx = replace(ctx, config=config)
-        if not due:  # the strategy decided on a context below its threshold: still reduce it
+        if not due:  # the trigger strategy chose to compact a context below its threshold: reduce it
             reduced = int(base.tokens * (1 - ctx.config.min_reduction_ratio))
             ctx = replace(ctx, target_tokens=min(ctx.target_tokens, reduced))
         self._compactor.compact(base, ctx, report, tokens=tokens)
@@ -431,7 +432,7 @@ class ManagedConversationMemory(ConversationMemory):
         return _with_image_files(self._database.read(None, read))
 
     def _add_operation(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
-        """Add entries, except fillers and existing messages that a compaction made."""
+        """Append entries, without filler messages and already stored messages of a compaction."""
         generated = {entry.key: message for entry in entries if (message := _generated_message(entry)) is not None}
         if not generated:
             return super()._add_operation(entries)
@@ -455,11 +456,11 @@ class ManagedConversationMemory(ConversationMemory):
             except Exception as error:  # the message stays added
                 if is_graph_bubble_up(error):
                     raise
-                logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)
+                logger.warning("The context could not be compacted. The next event tries again.", exc_info=True)
 
     def _emit(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
         super()._emit(kind, **fields)
-        changes = _CHANGE_NAMES.get(kind, frozenset())
+        changes = _INVALIDATION_NAMES.get(kind, frozenset())
         self._stats["invalidations"] += not changes.isdisjoint(self.config.cache_invalidation_events)
 
     def _report(self) -> CompactionReport:
@@ -467,7 +468,7 @@ class ManagedConversationMemory(ConversationMemory):
 
 
 def _with_image_files(context: CompactedContext) -> CompactedContext:
-    """Read the image files of a context, so that a compaction counts what a model receives."""
+    """Load the image files of a context, so that a compaction counts the real sizes."""
     if not any(has_images(each) for each in context.messages):
         return context
     return replace(context, messages=list(map(load_images, context.messages)))

@@ -1,12 +1,12 @@
-"""Processors of a compaction: functions from messages to messages that modify none of their arguments.
+"""Compaction processors: functions that return shorter messages and modify no argument.
 
     shorter = tool_truncation(messages, config=ToolTruncationConfig(max_tool_message_tokens=300))
 
 `tool_truncation`, `backward_packing` and `sliding_window` call no model. Each can be used alone and in any order, and
 is idempotent. Messages that a processor removes from a context are not lost: the log or the caller still has them.
 
-`summarization` replaces the oldest messages by one summary, which continues the summary before. As many messages as the
-target allows stay unchanged. The model receives every message that is replaced, and the first instruction for context.
+`summarization` replaces the oldest messages and an earlier summary by one new summary. As many messages as the target
+allows stay unchanged. The model receives the replaced messages, the earlier summary or, if none, the first instruction.
 
 `run_processors` runs processors one after the other until the context is small enough. It skips a processor that fails
 or makes the context larger. Its result is always valid for a provider.
@@ -61,20 +61,18 @@ def tool_truncation(
 
     Args:
         messages: A history.
-        config: The size that each message may have. Default: `ToolTruncationConfig()`.
+        config: The options of truncation, such as the maximum size. Default: `ToolTruncationConfig()`.
         counter: Counts tokens. Default: a new one.
         everywhere: True also cuts the protected tail. Default: False.
 
     Returns:
-        The history; messages that are short enough are the same objects.
+        The history. Messages that are not cut are the same objects.
     """
     config, counter = config or ToolTruncationConfig(), counter or TokenCounter()
 
     def cut(message: BaseMessage) -> BaseMessage:
-        marker = config.append_marker.replace("{id}", message.id or "")
-        return _replace_text(
-            message, lambda text: clip_text(text, config.max_tool_message_tokens, counter, marker=marker)
-        )
+        marker, limit = config.append_marker.replace("{id}", message.id or ""), config.max_tool_message_tokens
+        return _replace_text(message, lambda text: clip_text(text, limit, counter, marker=marker))
 
     end = len(messages) if everywhere else tail_start(messages, config.grace_recent_messages)
     return [
@@ -91,16 +89,17 @@ def backward_packing(
     counter: TokenCounter | None = None,
     keep_first: bool = True,
 ) -> list[BaseMessage]:
-    """Keep the protected messages, and the newest other messages that fit, without a gap.
+    """Keep the protected messages, and as many of the newest other messages as fit.
 
-    System messages, the first instruction, a summary, the current request and the protected tail are protected. No
-    placeholder replaces dropped messages. For a recorded context, `CompactionEvent.dropped_ids` reports them,
-    `recall_dropped` finds them, and `expand` retrieves each by its id.
+    System messages, the first instruction, a summary, the current request and the protected tail are protected. If a
+    message does not fit, all older unprotected messages are dropped as well. No placeholder replaces dropped messages.
+    For a recorded context, `CompactionEvent.dropped_ids` reports them, `recall_dropped` finds them, and
+    `expand` retrieves each by its id.
 
     Args:
         messages: A history.
         max_tokens: The tokens that the result may have, if possible.
-        config: The protected tail. Default: from the last assistant message on.
+        config: The options of packing. Default: the tail from the last assistant message on is protected.
         counter: Counts tokens. Default: a new one.
         keep_first: True keeps the first user message. Default: True.
 
@@ -114,7 +113,7 @@ def backward_packing(
     fixed = {*range(len(valid))}.difference(*(range(each.start, each.stop) for each in groups))
     packed_places = _pack_groups(valid, fixed, groups, max_tokens, counter)
     start = next((place for place in packed_places if role_of(valid[place]) == "user"), len(valid))
-    start = min(start, shape.tail)  # no answer is left at the beginning without its question
+    start = min(start, shape.tail)  # drop answers whose question was dropped, except in the tail
     return repair_messages([valid[place] for place in packed_places if place < shape.systems or place >= start])
 
 
@@ -141,9 +140,8 @@ def sliding_window(
     users = [place for place, message in enumerate(valid) if role_of(message) == "user"]
     request = [] if shape.request is None else [shape.request]
     fixed = {*range(shape.systems), *users[-1:], *request}
-    packed_places = _pack_groups(
-        valid, fixed, group_messages(valid, shape.systems, len(valid)), max_tokens, counter, min_groups=1
-    )
+    groups = group_messages(valid, shape.systems, len(valid))
+    packed_places = _pack_groups(valid, fixed, groups, max_tokens, counter, min_groups=1)
     start = next((place for place in packed_places if role_of(valid[place]) == "user"), 0)
     return [valid[place] for place in packed_places if place < shape.systems or place >= start]
 
@@ -157,13 +155,13 @@ def _pack_groups(
     *,
     min_groups: int = 0,
 ) -> list[int]:
-    """Return the kept places plus the newest loose groups that fit, `min_groups` groups at least."""
+    """Return the fixed places and those of the newest groups that fit, at least `min_groups`."""
     costs = list(map(counter.count_message, messages))
     room = max_tokens - sum(costs[place] for place in fixed)
-    for rank, group in enumerate(reversed(groups)):
+    for newer_count, group in enumerate(reversed(groups)):
         added = {*range(group.start, group.stop)} - fixed
         room -= sum(costs[place] for place in added)
-        if room < 0 and rank >= min_groups:
+        if room < 0 and newer_count >= min_groups:
             break
         fixed = fixed | added
     return sorted(fixed)
@@ -192,10 +190,10 @@ def _replace_text(message: BaseMessage, change: Callable[[str], str]) -> BaseMes
 
 
 _FRAME_TOKENS = 80
-"""The most tokens of a summary message without its texts."""
+"""The maximum number of tokens of the text around the summary in its message."""
 _MIN_SUMMARY_TOKENS = 64
-"""The least tokens that a summary must be able to have."""
-_CUT_TOLERANCE = 10  # a cut may extend by a tenth of the target, to the beginning of a round
+"""The minimum room for a summary. With less room, nothing is summarized."""
+_CUT_TOLERANCE_DIVISOR = 10  # to end at a round, a cut may grow by the target divided by this
 
 
 def summarization(
@@ -222,13 +220,13 @@ def summarization(
     Raises:
         InvalidInput: The model is not usable.
     """
-    given = config or SummarizationConfig()
+    config = config or SummarizationConfig()
     ctx = ProcessorContext(
         target_tokens=max_tokens,
         counter=counter or TokenCounter(),
-        config=ActiveContextPolicyConfig(summarization=given),
+        config=ActiveContextPolicyConfig(summarization=config),
         model=usable_model(model),
-        input_tokens=given.input_max_tokens or max(max_tokens, MIN_INPUT_TOKENS),
+        input_tokens=config.input_max_tokens or max(max_tokens, MIN_INPUT_TOKENS),
     )
     return summarize_oldest(repair_messages(messages), ctx)[0]
 
@@ -276,21 +274,21 @@ def summarize_oldest(
     stands_for = sum(not is_filler(each) for each in dropped) + (earlier.stands_for if earlier else 0)
     removed = {place for each in groups for place in range(each.start, each.stop)} | {shape.summary}
     if shape.first is None:
-        removed.add(shape.opening)  # the summary begins the conversation then
+        removed.add(shape.opening)  # in this case the conversation begins with the summary
     cut = shape.systems if shape.first is None else shape.first + 1
     head = [message for place, message in enumerate(messages[:cut]) if place not in removed]
     rest = [message for place, message in enumerate(messages[cut:], cut) if place not in removed]
     max_tokens = min(ctx.tokens(messages) - 1, ctx.target_tokens)
-    room = max_tokens - ctx.tokens([*head, *rest])
+    max_summary_tokens = max_tokens - ctx.tokens([*head, *rest])
     # The id depends on the messages only, so that a repeated compaction after a crash uses the same id.
     identity = repr((old_summary.id if old_summary else None, [(each.id, each.type, each.content) for each in dropped]))
     key = f"sum-{blake2b(identity.encode(), digest_size=8).hexdigest()}"
-    summary = _limit_images(replace(result.summary, stands_for=stands_for), ctx, room, key)
+    summary = _limit_images(replace(result.summary, stands_for=stands_for), ctx, max_summary_tokens, key)
     return [*head, summary_message(summary, id=key), *rest], replace(result, summary=summary)
 
 
 def _groups_to_summarize(messages: list[BaseMessage], shape: HistoryShape, ctx: ProcessorContext) -> list[MessageGroup]:
-    """Return the fewest oldest groups to summarize for the target; else all droppable ones."""
+    """Return the fewest oldest groups that meet the target if summarized; all if none suffice."""
     groups = droppable_groups(messages, shape)
     if ctx.thorough:
         return groups
@@ -306,7 +304,7 @@ def _groups_to_summarize(messages: list[BaseMessage], shape: HistoryShape, ctx: 
 
 def _extend_to_round(messages: list[BaseMessage], groups: list[MessageGroup], place: int, ctx: ProcessorContext) -> int:
     """Move a cut forward to the start of a round, so that no answer loses its question."""
-    spare = ctx.target_tokens // _CUT_TOLERANCE
+    spare = ctx.target_tokens // _CUT_TOLERANCE_DIVISOR
     for later in range(place, len(groups)):
         if is_from_user(messages[groups[later].start]):
             return later
@@ -339,7 +337,7 @@ class PipelineOutcome:
         stages_run: The processors that ran, in order.
         summary: The new summary, if there is one.
         failures: The name and the error of each stage that failed.
-        reason: The explanation if the context is larger than the target, else None.
+        reason: Why the context is larger than the target; None if it is not.
     """
 
     messages: list[BaseMessage]
@@ -373,7 +371,7 @@ def run_processors(
         if ctx.fits(context) and not ctx.thorough:
             break
         if processor == "backward_packing" and summarized and not packs_more:
-            continue  # the remaining messages were too short for a summary, and are not dropped without one
+            continue  # the rest was too short to summarize, and must not be dropped without a summary
         name = processor if isinstance(processor, str) else getattr(processor, "__name__", type(processor).__name__)
         stages.append(name)
         try:
@@ -424,7 +422,7 @@ def _run_processor(processor: str | Processor, messages: list[BaseMessage], ctx:
             return messages
     result = check_messages(processor(list(messages), ctx), f"processor {safe_repr(processor)}")
     if not result:
-        raise InvalidInput(f"The processor {safe_repr(processor)} gave no messages.")
+        raise InvalidInput(f"The processor {safe_repr(processor)} returned no messages.")
     return repair_messages(result)
 
 
@@ -439,25 +437,24 @@ def check_messages(messages: Any, source: str) -> Sequence[BaseMessage]:
         InvalidInput: The value is not a list of messages.
     """
     if not isinstance(messages, Sequence) or not all(isinstance(each, BaseMessage) for each in messages):
-        raise InvalidInput(f"The {source} gave no list of messages, but {safe_repr(messages)}.")
+        raise InvalidInput(f"The {source} must return a list of messages, got {safe_repr(messages)}.")
     return messages
 
 
 def explain_size(messages: Sequence[BaseMessage], ctx: ProcessorContext) -> str:
     """Explain in two sentences why a context is larger than its target."""
-    shape = shape_of(messages, grace=ctx.config.summarization.grace_recent_messages)
+    config = ctx.config.summarization
+    shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
     parts = {
         "the protected tail": messages[shape.tail :],
         "the system messages": messages[: shape.systems],
         "the first instruction": [] if shape.first is None else [messages[shape.first]],
-        "the request at hand": [] if shape.request is None else [messages[shape.request]],
+        "the current request": [] if shape.request is None else [messages[shape.request]],
         "the summary": [] if shape.summary is None else [messages[shape.summary]],
     }
-    count = ctx.cost
-    costs = {name: sum(map(count, part)) for name, part in parts.items() if part}
-    costs["what is sent beside the messages"] = ctx.overhead_tokens
-    breakdown = ", ".join(
-        f"{name} {tokens}" for name, tokens in sorted(costs.items(), key=lambda each: -each[1]) if tokens
-    )
+    costs = {name: sum(map(ctx.cost, part)) for name, part in parts.items() if part}
+    costs["tokens outside the messages"] = ctx.overhead_tokens
+    largest = sorted(costs.items(), key=lambda each: -each[1])
+    breakdown = ", ".join(f"{name} {tokens}" for name, tokens in largest if tokens)
     total = f"{ctx.tokens(messages)} tokens in {len(messages)} messages"
-    return f"{total} are left, with a target of {ctx.target_tokens} tokens. In tokens: {breakdown}."
+    return f"The context still has {total}; the target is {ctx.target_tokens} tokens. Tokens by part: {breakdown}."

@@ -1,13 +1,14 @@
-"""`ContextCompactor`: summarizes a role's old rounds in the background, ahead of need, as in TaskWeaver.
+"""`ContextCompactor`: a background summarizer of the old rounds of a role, as in TaskWeaver.
 
     compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=10, retain_recent=3))
     compactor.start()
     ...
     rounds, summary = session.get_role_rounds_with_compaction("Planner")
 
-Writing a round only sends a notification. A background thread, which runs as long as there is work, checks whether
-enough rounds have no summary, and calls the model. The database stores the summary and the lease for making it. So a
-restart continues from the stored summary, and only one of several processes makes it.
+A round is one user query with the posts that roles such as "Planner" send to each other. Writing a round only notifies
+the compactor. Its background thread runs while there is work. It counts the rounds without a summary, and calls the
+model when there are enough. The database stores the summary, so a restart continues from it. The database also stores
+a lease, so only one of several processes calls the model.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ __all__ = ["CompactedMessage", "CompactorConfig", "ContextCompactor"]
 
 logger = logging.getLogger(__name__)
 
-_SHARE_OF_WINDOW = 0.8
-_DEFAULT_WINDOW = 100_000
+_SHARE_OF_WINDOW = 0.8  # of the summarizer's context window
+_DEFAULT_WINDOW = 100_000  # tokens, if the model's window is unknown
 
 
 class ContextCompactor:
     """A background summarizer of the rounds of one role.
 
-    The rounds are never modified. If the model raises, times out or answers no summary, nothing changes. The compactor
+    The rounds are never modified. If the model raises, times out or returns no summary, nothing changes. The compactor
     tries again after 1, 2, 4 and so on up to 60 seconds, and when the next round begins.
 
     Args:
@@ -87,20 +88,20 @@ class ContextCompactor:
         check_value(InstanceOf[SessionMemory], session, "session")
         if session.follows_thread:
             raise InvalidInput(
-                "The session of a thread is changed by the nodes of its graph alone, so it cannot be summarized in the "
-                "background. In a node, compact what the model is given: memory.compaction()."
+                "The session belongs to a LangGraph thread. Only the nodes of its graph may change it, so it cannot be "
+                "summarized in the background. Use memory.compaction() in a node to shorten the model's input."
             )
         check_instance(CompactorConfig, config, "config")
         check_instance(SummarizationConfig, summarization, "summarization")
         self.session = session
         self.role = role
         self.config = config or CompactorConfig()
-        self._at = ThreadKey(path_of(session.namespace), session.session_id)
+        self._session_key = ThreadKey(path_of(session.namespace), session.session_id)
         self._database = session._database
         self._model = usable_model(model)
         self._summarization = summarization or SummarizationConfig()
         self._counter = TokenCounter()
-        self._key = compaction_key(self._at, lane_of(role))
+        self._key = compaction_key(self._session_key, lane_of(role))
         self._task: Task | None = None
 
     def start(self) -> None:
@@ -108,7 +109,7 @@ class ContextCompactor:
         with self._start_lock:
             if not self.config.enabled or (self._task is not None and not self._task.stopped):
                 return
-            self._task = Task(self._database.background, self._key, self._due_in, self._summarize)
+            self._task = Task(self._database.background, self._key, self._seconds_until_due, self._summarize)
         self.notify_rounds_changed()
 
     def stop(self) -> None:
@@ -139,14 +140,14 @@ class ContextCompactor:
 
     # -- the thread --------------------------------------------------------------------------------------------
 
-    def _due_in(self, tx: Transaction) -> float | None:
-        return 0.0 if load_role_history(tx, self._at, self.role).due_rounds(self.config) else None
+    def _seconds_until_due(self, tx: Transaction) -> float | None:
+        return 0.0 if load_role_history(tx, self._session_key, self.role).due_rounds(self.config) else None
 
     def _summarize(self, lease: Lease) -> None:
         """Summarize the rounds that are due, and store the summary."""
-        report = CompactionReport(self._database, self._at.name, agent_name=self.role)
-        with report.step(COMPACT_STEP, self._at, "rounds", role=self.role):
-            history = self._database.read(None, lambda tx: load_role_history(tx, self._at, self.role))
+        report = CompactionReport(self._database, self._session_key.name, agent=self.role)
+        with report.step(COMPACT_STEP, self._session_key, "rounds", role=self.role):
+            history = self._database.read(None, lambda tx: load_role_history(tx, self._session_key, self.role))
             if rounds := history.due_rounds(self.config):
                 self._summarize_rounds(rounds, history, lease, report)
 
@@ -173,17 +174,15 @@ class ContextCompactor:
             )
             if result.failure is not None:
                 raise result.failure
-            message = summary_message(result.summary, id=None)
+            message, earlier = summary_message(result.summary, id=None), history.summary
             tokens = self._counter.count_message(message)
-            earlier = (
-                0 if history.summary is None else self._counter.count_message(summary_message(history.summary, id=None))
-            )
-            now, saved = self._database.now(), max(0, before + earlier - tokens)
+            if earlier is not None:
+                before += self._counter.count_message(summary_message(earlier, id=None))
+            now, saved = self._database.now(), max(0, before - tokens)
             record = history.next_record(rounds, result.summary, tried=self._model is not None, saved=saved)
             self._database.write(None, lambda tx: self._store_summary(tx, lease, history, rounds, record, now))
-        outcome = PipelineOutcome(
-            messages=[message], tokens=tokens, stages_run=("summarization",), summary=result.summary
-        )
+        summary, stages = result.summary, ("summarization",)
+        outcome = PipelineOutcome(messages=[message], tokens=tokens, stages_run=stages, summary=summary)
         report.emit_completed(outcome, None, tokens=tokens, messages=1)
 
     def _store_summary(
@@ -196,13 +195,13 @@ class ContextCompactor:
         now: int,
     ) -> None:
         """Store a summary, unless its rounds changed or another process stored one first."""
-        branch = message_log.lock_conversation(tx, self._at)
+        branch = message_log.lock_conversation(tx, self._session_key)
         if branch is None or not lease.renew(tx):
             return
-        current = load_role_history(tx, self._at, self.role)
+        current = load_role_history(tx, self._session_key, self.role)
         unchanged = all(each in current.remaining for each in rounds)
         if unchanged and (current.record and current.record.id) == (history.record and history.record.id):
-            store_record(tx, self._at, lane_of(self.role), record, now=now)
+            store_record(tx, self._session_key, lane_of(self.role), record, now=now)
             query.prune_compactions(tx, branch=branch[0], context=lane_of(self.role), limit=MAX_COMPACTIONS)
 
     def _prompt(self) -> str | None:
@@ -212,5 +211,5 @@ class ContextCompactor:
             text = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["content"] if path else None
             return self._summarization.replace(prompt=text).prompt or default
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, InvalidInput):
-            logger.warning("The template %r cannot be used; our own instructions are.", path, exc_info=True)
+            logger.warning("The template %r is unusable, so the configured prompt is used.", path, exc_info=True)
             return default

@@ -2,9 +2,10 @@
 
 Begin with `message_log` (reads and writes entries) and `conversation_memory` (calls it). `log_entries` converts a
 message or a round to an entry of the log and back. `session_memory` is the view of rounds between roles, with
-the log of a session that rewinds with its thread and the summaries of a role's rounds. `persistence` has the common
-parts of both views: steps and events. `conversation_part` connects messages with search, upkeep and export.
-`compaction_records` reads and writes the results of compactions, `prompt_notes` the notes on memory in prompts.
+the log of a session that rewinds with its thread and the summaries of a role's rounds. `log_memory` has the common
+parts of both views: traced operations, events and files. `recorded_messages` adds the messages of checkpoints to the
+log. `conversation_part` connects messages with search, upkeep and export. `compaction_records` reads and writes the
+results of compactions, `prompt_notes` the notes on memory in prompts.
 
 Imports base, language_models, messages, storage, search, rewinding and tracing. It needs no LangGraph.
 """

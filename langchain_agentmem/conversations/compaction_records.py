@@ -1,8 +1,8 @@
 """The stored results of compactions.
 
-A record names the spans of messages that stayed unchanged, and holds the messages that the compaction made: a summary,
-a shortened tool output. Together with the messages it restores exactly the same context, in any process. An edit or a
-removal of a message deletes the records that include it.
+A record names the spans of messages that stayed unchanged. It contains the messages that the compaction generated: a
+summary and shortened tool outputs. Together with the unchanged messages, it restores exactly the same context in any
+process. Editing or removing a message deletes the records that include it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from langchain_agentmem.messages.message import Message, decode_body, encode_bod
 from langchain_agentmem.storage import Transaction, query
 
 STATE, LOG = "state", "log"
-"""The lanes of a graph's state and of the conversation's own log. A role has a lane of its own."""
+"""The lanes. Each context of a conversation is one lane: the graph's state, the log, and one context per role."""
 PAGE_SIZE = 200
 
 
@@ -41,21 +41,21 @@ class CompactionRecord:
     """The result of a compaction of a context.
 
     Attributes:
-        digest: The digest of all compacted messages.
-        reached: The number of these messages.
-        items: The compacted context: spans of unchanged messages, and generated messages. Empty without the body.
-        dropped: The keys of the messages that left the context with this compaction, and not before. They are listed
-            one by one, since the log of a rewound thread holds other messages between them.
+        digest: A digest that identifies the compacted messages.
+        reached: The number of compacted messages.
+        items: The compacted context: spans of unchanged messages, and generated messages. Empty if only the header
+            was loaded.
+        dropped: The keys of the messages that this compaction removed from the context. These are single keys, because
+            the log of a rewound thread has other messages between them.
         parent: The id of the compaction that this one continues.
-        provisional: Whether a summary in it was made without a model.
-        tried: Whether a model was asked for it.
-        slot: The row of the last message, for a record of the log.
-        id: Its number; 0 before it is stored.
-        saved: The number of tokens saved compared to all these messages, uncalibrated. Records from before this field
-            existed have 0.
-        lane: The lane: "state" for a graph's context, "log" for the conversation's own; else a role's. "" if it was
-            not read.
-        created_at: The time of the compaction, in UTC; 1970 if it was not read.
+        provisional: True if a summary in `items` was made without a model.
+        tried: True if a model was available for the compaction.
+        slot: The row id of the last message; None in the lane of the graph's state.
+        id: The number of the record; 0 before it is stored.
+        saved: The number of tokens that this compaction and its predecessors saved, as the token counter reports it. 0
+            in records from before this field existed.
+        lane: The lane: "state" for the graph's state, "log" for the log, else a role. "" if only the header was loaded.
+        created_at: The time of the compaction, in UTC; 1970 if only the header was loaded.
     """
 
     digest: bytes
@@ -73,22 +73,21 @@ class CompactionRecord:
 
     @property
     def generated_messages(self) -> list[BaseMessage]:
-        """The generated messages: a summary, see `messages_behind`, and shortened tool outputs."""
+        """The generated messages: a summary (see `replaced_messages`) and shortened tool outputs."""
         return [each for each in self.items if isinstance(each, BaseMessage)]
 
 
 def load_headers(tx: Transaction, at: ThreadKey, lane: str) -> list[CompactionRecord]:
     """Return the newest records of a lane, the newest first, without their bodies."""
-    rows = message_log.branch_rows(
-        tx, at, query.compactions, context=lane, before=message_log.NO_LIMIT, limit=PAGE_SIZE
-    )
+    limits = {"before": message_log.NO_LIMIT, "limit": PAGE_SIZE}
+    rows = message_log.branch_rows(tx, at, query.compactions, context=lane, **limits)
     return [CompactionRecord(**_header_fields(row)) for row in rows]
 
 
 def branch_identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
     """Return the branch id and creation time of a conversation, or None if it does not exist.
 
-    They distinguish it from a deleted conversation of the same name.
+    The two values distinguish a conversation from a deleted one of the same name.
     """
     rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
@@ -145,28 +144,24 @@ def store_record(tx: Transaction, at: ThreadKey, lane: str, record: CompactionRe
     locked = message_log.lock_conversation(tx, at)
     if locked is None:
         return record  # the conversation was deleted meanwhile
-    body, fields = (
-        _encode_record(record),
-        {"digest": record.digest, "message_count": record.reached, "slot": record.slot},
-    )
-    [row] = query.insert_compaction(
-        tx, branch=locked[0], checksum=zlib.crc32(body), body=body, context=lane, now=now, **fields
-    )
+    body = _encode_record(record)
+    fields = {"context": lane, "digest": record.digest, "message_count": record.reached, "slot": record.slot}
+    [row] = query.insert_compaction(tx, branch=locked[0], checksum=zlib.crc32(body), body=body, now=now, **fields)
     return replace(record, id=int(row["id"]))
 
 
 def find_problems(tx: Transaction) -> list[str]:
     """Return a sentence for each damaged record."""
-    found: list[str] = []
+    problems: list[str] = []
     after = 0
     while rows := query.compactions_after(tx, after=after, limit=PAGE_SIZE):
         for row in rows:
             try:
                 _decode_body(row)
             except StorageError as error:
-                found.append(str(error))
+                problems.append(str(error))
         after = rows[-1]["id"]
-    return found
+    return problems
 
 
 def renumber_parent(row: dict[str, Any], ids: Mapping[int, int]) -> None:
@@ -177,7 +172,7 @@ def renumber_parent(row: dict[str, Any], ids: Mapping[int, int]) -> None:
     row["checksum"] = zlib.crc32(row["body"])
 
 
-# -- the parts of the above ----------------------------------------------------------------------------------------
+# -- encoding and decoding of records ----------------------------------------------------------------------------------
 
 
 def _header_fields(row: Any) -> dict[str, Any]:
@@ -192,19 +187,19 @@ def _record_from_row(row: Any) -> CompactionRecord:
         other_fields = {"lane": row["context"], "created_at": from_micros(row["created_at"])}
         return CompactionRecord(items=items, dropped=dropped, **body, **_header_fields(row), **other_fields)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StorageError(_DAMAGED.format(row["id"])) from error
+        raise StorageError(_DAMAGED_RECORD.format(row["id"])) from error
 
 
-_DAMAGED = "The compaction {} is not what was stored."
+_DAMAGED_RECORD = "Compaction {} is damaged: the stored data does not match its checksum or format."
 
 
 def _decode_body(row: Any) -> dict[str, Any]:
     body = bytes(row["body"])
     if zlib.crc32(body) != row["checksum"]:
-        raise StorageError(_DAMAGED.format(row["id"]))
+        raise StorageError(_DAMAGED_RECORD.format(row["id"]))
     fields = read_plain(body)
     if not isinstance(fields, dict):
-        raise StorageError(_DAMAGED.format(row["id"]))
+        raise StorageError(_DAMAGED_RECORD.format(row["id"]))
     return fields
 
 
@@ -216,8 +211,7 @@ def _encode_record(record: CompactionRecord) -> bytes:
 def _encode_item(item: KeySpan | BaseMessage) -> Any:
     if isinstance(item, KeySpan):
         return list(item)
-    message = to_storable(item)
-    return {"id": item.id, "body": read_plain(encode_body(message))}
+    return {"id": item.id, "body": read_plain(encode_body(to_storable(item)))}
 
 
 def _decode_item(item: Any) -> KeySpan | BaseMessage:
@@ -229,20 +223,20 @@ def _decode_item(item: Any) -> KeySpan | BaseMessage:
 
 
 def to_storable(message: BaseMessage) -> Message:
-    """Convert a message for storage, without objects that cannot be stored, as in an artifact."""
+    """Convert a message for storage, without values that cannot be stored, such as artifacts."""
     converted = from_langchain(message)
     try:
         encode_body(converted)
     except MessageError:
-        return from_langchain(_without_objects(message))
+        return from_langchain(_drop_unstorable(message))
     return converted
 
 
-def _without_objects(message: BaseMessage) -> BaseMessage:
-    bare: dict[str, Any] = {"content": message.text, "additional_kwargs": {}, "response_metadata": {}}
+def _drop_unstorable(message: BaseMessage) -> BaseMessage:
+    replacements: dict[str, Any] = {"content": message.text, "additional_kwargs": {}, "response_metadata": {}}
     if hasattr(message, "artifact"):
-        bare["artifact"] = None
-    return message.model_copy(update=bare)
+        replacements["artifact"] = None
+    return message.model_copy(update=replacements)
 
 
 def key_spans(keys: Iterable[str], places: dict[str, int]) -> list[KeySpan]:
@@ -252,10 +246,10 @@ def key_spans(keys: Iterable[str], places: dict[str, int]) -> list[KeySpan]:
         keys: The keys, in the order of the history.
         places: The index of each key in the history.
     """
-    found: list[list[str]] = []
+    spans: list[list[str]] = []
     for key in keys:
-        if found and places[found[-1][1]] + 1 == places[key]:
-            found[-1][1] = key
+        if spans and places[spans[-1][1]] + 1 == places[key]:
+            spans[-1][1] = key
         else:
-            found.append([key, key])
-    return [KeySpan(*each) for each in found]
+            spans.append([key, key])
+    return [KeySpan(*each) for each in spans]

@@ -1,4 +1,4 @@
-"""`ConversationMemory`: one conversation, as MARSYS uses it and as LangChain uses it.
+"""`ConversationMemory`: one conversation, as a chat history of LangChain and of the agent framework MARSYS.
 
 It is LangChain's `BaseChatMessageHistory`, so it works wherever a chat history is accepted. It also has MARSYS's
 methods, which return dictionaries that a provider accepts. Both use the same log. The object keeps no messages: every
@@ -8,8 +8,7 @@ call reads or writes the database, so any number of objects, threads and process
     message_id = history.add(role="user", content="My name is Ada.")
     history.retrieve_recent(5)
 
-It has the editing methods that a `BaseChatMessageHistory` lacks. Adding the same message twice under one id changes
-nothing, so a retried step does no harm:
+It adds methods to edit messages. Adding the same message twice under one id changes nothing, so a step can be retried:
 
     from langchain_core.messages import AIMessage, HumanMessage
 
@@ -44,13 +43,7 @@ from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey, check_id, path_of
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import CompactionRecord
-from langchain_agentmem.conversations.log_entries import (
-    change_message,
-    entry_of,
-    has_injected_memory,
-    new_version,
-    parse_message,
-)
+from langchain_agentmem.conversations.log_entries import change_message, entry_of, new_version, parse_message
 from langchain_agentmem.conversations.log_memory import LogMemory, check_retention, read_document, write_document
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.conversations.prompt_notes import PromptNote
@@ -84,9 +77,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         memory: An `AgentMemory`, or the path or URL of a database.
         conversation_id: The conversation's id. Its first message creates it. Default: a new id.
         namespace: Its namespace. Default: the running config's, else the root.
-        description: A system message to begin with, kept by `reset_memory`. The first use writes it; a new text
+        description: A system message to begin with, which `reset_memory` keeps. The first use writes it. A new text
             replaces the description of an existing conversation. Default: none.
-        retention: The messages to keep after each addition. Default: all, for ever.
+        retention: The limit on the messages that are kept after each addition. Default: no limit.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -94,7 +87,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     """
 
     memory_type = "conversation_history"
-    _readable_types = ("conversation_history", "managed_conversation")  # both are one log
+    _readable_types = ("conversation_history", "managed_conversation")  # both have the same entries
     _part = "conversation"
 
     def __init__(
@@ -112,9 +105,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         self.conversation_id = check_id(conversation_id, "conversation")
         self._key = ThreadKey(path_of(self._database.scopes.resolve(namespace)), self.conversation_id)
         self._retention = check_retention(retention)
-        self._description = self._own_description = (
-            None if description is None else self._description_entry(description)
-        )
+        given = None if description is None else self._description_entry(description)
+        self._pending_description = self._own_description = given  # to write on first use, and after a reset
         super().__init__()
 
     # -- adding ------------------------------------------------------------------------------------------------
@@ -125,7 +117,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Args:
             message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
             **fields: `role`, which is required without `message`, `content` (text, a dictionary, or a list of content
-                blocks), `name`, `tool_calls`, `images` (paths or URLs: a path is kept as a path, and the file is
+                blocks), `name`, `tool_calls`, `images` (paths or URLs; a path is stored as a path, and the file is
                 encoded when the message is retrieved), `tool_call_id` and other fields of `Message`.
 
         Returns:
@@ -144,29 +136,29 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Add messages in one transaction: all of them or none.
 
-        A message's own time may be given as `additional_kwargs["created_at"]`, a datetime or ISO text.
+        A message may contain its own time as `additional_kwargs["created_at"]`, a datetime or ISO text.
 
         Raises:
             MessageError: A message is malformed, or its id is taken by other content.
         """
         if not isinstance(messages, Iterable) or isinstance(messages, BaseMessage | Mapping | str):
-            raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
+            raise MessageError(f"messages must be a list of messages, not {type(messages).__name__}.")
         self._store([self._make_entry(message) for message in messages])
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Async version of `add_messages`."""
+        """Run `add_messages` asynchronously."""
         await run_in_worker(partial(self.add_messages, messages), writes=True)
 
     aadd_message = awaited(BaseChatMessageHistory.add_message, writes=True)
 
     def add_user_message(self, message: HumanMessage | str) -> None:
-        """Add a user's message, given as a message or as text."""
+        """Add a user's message, as a message or as text."""
         self.add_message(HumanMessage(message) if isinstance(message, str) else message)
 
     aadd_user_message = awaited(add_user_message, writes=True)
 
     def add_ai_message(self, message: AIMessage | str) -> None:
-        """Add a model's message, given as a message or as text."""
+        """Add a model's message, as a message or as text."""
         self.add_message(AIMessage(message) if isinstance(message, str) else message)
 
     aadd_ai_message = awaited(add_ai_message, writes=True)
@@ -174,7 +166,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     # -- changing ----------------------------------------------------------------------------------------------
 
     def update(self, /, message_id: str, **changes: Unpack[MessageFields]) -> None:
-        """Change a message; the version before is kept, see `history_of`.
+        """Change a message. The earlier version stays in `history_of`.
 
         Args:
             message_id: The message's id.
@@ -196,9 +188,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Replace the message at an index; its id stays.
 
         Args:
-            idx: The index in `raw_messages`; a negative one counts from the end.
-            message: The new message, or:
-            **fields: `role`, `content` and other fields of `Message`.
+            idx: The index in `raw_messages`. Negative indexes count from the end.
+            message: The new message. It takes precedence.
+            **fields: `role`, `content` and other fields of `Message`, used without `message`.
 
         Raises:
             MessageError: The index does not exist, or neither message nor role is given.
@@ -231,7 +223,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Remove the message at an index.
 
         Args:
-            idx: The index in `raw_messages`; a negative one counts from the end.
+            idx: The index in `raw_messages`. Negative indexes count from the end.
 
         Raises:
             MessageError: The index does not exist.
@@ -246,7 +238,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         def reset(tx: Transaction) -> int:
             removed = message_log.clear(tx, self._key, keep_description=True)
-            if description is not None:  # one given after the first message was not stored
+            if description is not None:  # a description given after the first message was not stored
                 message_log.set_description(tx, self._key, description, **now)
             return removed
 
@@ -259,11 +251,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Remove everything: messages, the description, and the session's rounds and posts."""
         clear = partial(message_log.clear, at=self._key, keep_description=False)
         self._database.write("conversation.clear", clear, self._traced_inputs())
-        self._description = None
+        self._pending_description = None
         self._announce_reset()
 
     async def aclear(self) -> None:
-        """Async version of `clear`."""
+        """Run `clear` asynchronously."""
         await run_in_worker(self.clear, writes=True)
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -278,25 +270,28 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self.raw_messages
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """Async version of `messages`."""
+        """Run `messages` asynchronously."""
         return await self.araw_messages()
 
     @property
     def raw_messages(self) -> list[BaseMessage]:
-        """All LangChain messages, even if `messages` shows fewer. A new list each time."""
+        """All messages as LangChain messages, a new list each time.
+
+        In a `ManagedConversation`, `messages` returns only the context within the budget.
+        """
         return self._raw_messages()
 
     async def araw_messages(self) -> list[BaseMessage]:
-        """Async version of `raw_messages`."""
+        """Run `raw_messages` asynchronously."""
         return await run_in_worker(self._raw_messages)
 
     def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """Return all messages in order, as dictionaries that a provider accepts.
 
-        Image files are read into them, as into `messages`.
+        Image files are read into the content, as in `messages`.
 
         Args:
-            include_ids: Whether to add `message_id`, which providers refuse. Default: no.
+            include_ids: True to add `message_id`, which providers refuse. Default: False.
         """
         return self._retrieve_dicts(lambda tx: message_log.messages(tx, self._key), include_ids)
 
@@ -312,9 +307,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Return the last messages, oldest first.
 
         Args:
-            n: The number of messages; 0 returns none. Default: 1. If the first is a tool's result, its call and the
-                messages after that are returned too, so that the result is longer.
-            include_ids: Whether to add `message_id`. Default: no.
+            n: The number of messages; 0 returns none. Default: 1. If the first one is a tool's result, its call and the
+                messages after the call are returned too, so the result is longer.
+            include_ids: True to add `message_id`. Default: False.
 
         Raises:
             MessageError: `n` is negative or not a whole number.
@@ -341,18 +336,16 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Args:
             role: "user", "assistant", "system", "tool" or another; LangChain's "human" and "ai" are accepted.
             n: The number of messages, counted from the end; 0 returns none. Default: all.
-            include_ids: Whether to add `message_id`. Default: no.
+            include_ids: True to add `message_id`. Default: False.
 
         Raises:
             MessageError: The role is empty, or `n` is negative.
         """
         if not isinstance(role, str) or not role:
-            raise MessageError(f"A role is a name such as 'user' or 'assistant', not {safe_repr(role)}.")
+            raise MessageError(f"role must be a name such as 'user' or 'assistant', not {safe_repr(role)}.")
         limit = message_log.NO_LIMIT if n is None else message_log.check_count("n", n, MessageError)
-        column = column_role(role)
-        return self._retrieve_dicts(
-            lambda tx: message_log.recent(tx, self._key, limit=limit, role=column), include_ids, role=role, n=n
-        )
+        find = partial(message_log.recent, at=self._key, limit=limit, role=column_role(role))
+        return self._retrieve_dicts(find, include_ids, role=role, n=n)
 
     aretrieve_by_role = awaited(retrieve_by_role)
 
@@ -365,7 +358,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             after: The maximum number of messages after it. Default: 10.
 
         Returns:
-            The messages, each with `created_at`, the time at which it was said.
+            The messages. `created_at` has the time of each.
 
         Raises:
             MessageError: No message has this id, or a number is negative.
@@ -404,10 +397,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Notes are kept for 30 days. They contain ids, scores and signals, but not the texts.
 
         Args:
-            message_id: Only the notes for this message, or for these. Default: all.
+            message_id: The id of a message, or a list of ids, to limit the notes to. Default: all.
 
         Returns:
-            The notes, oldest first: for each message the items that were put before it.
+            The notes, oldest first. Each lists the items that were inserted before one message.
 
         Raises:
             MessageError: A value cannot be the id of a message.
@@ -417,7 +410,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         after = self._database.now() - prompt_notes.NOTE_LIFETIME
         load_notes = partial(prompt_notes.read_notes, at=self._key, keys=keys, after=after)
         notes = [each for each in self._run("shown", load_notes, message_id=message_id) if each.items]
-        return [replace(each, reader=each.reader.replace("\x1f", "/")) for each in notes]  # its namespace is a path
+        return [replace(each, reader=each.reader.replace("\x1f", "/")) for each in notes]  # namespaces as paths
 
     aprompt_notes = awaited(prompt_notes)
 
@@ -442,7 +435,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     # -- files -------------------------------------------------------------------------------------------------
 
     def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
-        """Write this conversation, and the session of its id, to a JSON file, whole or not at all.
+        """Write this conversation and the session of its id to a JSON file.
+
+        The file is written completely or not at all.
 
         Args:
             path: The file. An existing file is replaced.
@@ -451,7 +446,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        from langchain_agentmem.conversations.conversation_part import dump_records  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.conversations.conversation_part import dump_records  # noqa: PLC0415 - on use
 
         entries = self._run("save", lambda tx: dump_records(tx, self._key), path=path)
         write_document(path, self.memory_type, entries, additional_state)
@@ -459,10 +454,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     asave_to_file = awaited(save_to_file)
 
     def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
-        """Replace the content of this conversation, and of the session of its id, by a file's.
+        """Replace the content of this conversation and of the session of its id by a file's.
 
         Args:
-            path: A file that `save_to_file` wrote. Conversations and managed conversations can load each other's.
+            path: A file that `save_to_file` wrote. Conversations and managed conversations can exchange files.
 
         Returns:
             The additional state in the file, or None.
@@ -470,7 +465,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory stays unchanged.
         """
-        from langchain_agentmem.conversations.conversation_part import restore_records  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.conversations.conversation_part import restore_records  # noqa: PLC0415 - on use
 
         self._database.limits.check_file(path)
         saved = read_document(path, *self._readable_types)
@@ -481,7 +476,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             return restore_records(tx, self._key, saved.entries, **now, following=False)
 
         keys = self._database.write(f"{self._part}.load", load, self._traced_inputs({"path": str(path)}))
-        self._description = self._own_description = None  # the description of the file replaces it
+        self._pending_description = self._own_description = None  # the description of the file replaces it
         self._announce_added(message_log.AppendResult(list(dict.fromkeys(keys)), []))
         return saved.additional_state
 
@@ -497,12 +492,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
         """Run an operation on the log, after writing the description if it is missing."""
-        if (description := self._description) is not None:
+        if (description := self._pending_description) is not None:
             now = self._now_argument()
-            # A read first, so that a reader does not wait for a writer if the description exists.
+            # Read before writing, so that a reader does not wait for a writer if the description exists.
             if not self._database.read(None, lambda tx: message_log.is_described(tx, self._key, description)):
                 self._database.write(None, lambda tx: message_log.set_description(tx, self._key, description, **now))
-            self._description = None
+            self._pending_description = None
         return super()._run(verb, do, write=write, **inputs)
 
     def _add_operation(self, entries: Sequence[LogEntry]) -> Operation[message_log.AppendResult]:
@@ -510,15 +505,15 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self._append_operation(entries)
 
     def _store(self, entries: Sequence[LogEntry]) -> None:
-        """Store messages, except those by which `inject` put memory into a context.
+        """Store messages, except those with memory that `inject` inserted into a context.
 
         All methods that add messages call this one.
         """
-        if new_entries := [entry for entry in entries if not has_injected_memory(entry)]:
+        if new_entries := [entry for entry in entries if not log_entries.has_injected_memory(entry)]:
             self._announce_added(self._run("add", self._add_operation(new_entries), write=True, messages=new_entries))
 
     def _revise(self, verb: str, find: _FindEntries, make: Callable[[LogEntry], LogEntry], **inputs: Any) -> None:
-        """Store a new version of the message that `find` returns, as a step with these inputs."""
+        """Store a new version of the message that `find` returns; `inputs` are for the trace."""
 
         def operation(tx: Transaction) -> str | None:
             [old] = find(tx)
@@ -543,9 +538,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return removed
 
     def _find_by_id(self, message_id: Any, *, required: bool = False) -> _FindEntries:
-        """Return the operation that finds a message by its id; a round of this id does not count.
+        """Return the operation that finds a message by its id.
 
-        It raises MessageError for a missing message if one is required; otherwise it returns an empty list.
+        It ignores a round of this id. For a missing message, it returns an empty list, or raises MessageError if
+        `required`.
         """
         key = check_id(message_id, "message", MessageError)
 
@@ -561,7 +557,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def _find_at_index(self, tx: Transaction, idx: Any) -> list[LogEntry]:
         if isinstance(idx, bool) or not isinstance(idx, int):
-            raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
+            raise MessageError(f"The index must be a whole number, not {safe_repr(idx)}.")
         row = None if abs(idx) > message_log.NO_LIMIT else message_log.message_at(tx, self._key, idx)
         if row is None:
             raise MessageError(f"The conversation {safe_repr(self._key.name)} has no message at index {idx}.")
@@ -581,7 +577,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self._read_entries(find, to_dict, **inputs)
 
     def _read_entries(self, find: _FindEntries, convert: Callable[[LogEntry], T], **inputs: Any) -> list[T]:
-        """Run an operation and return its entries converted by `convert`, which may read image files."""
+        """Run an operation and convert its entries by `convert`, which may read image files."""
         return self._run("retrieve", lambda tx: list(map(convert, find(tx))), **inputs)
 
     def _make_entry(self, message: Any, **fields: Any) -> LogEntry:
@@ -591,5 +587,5 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def _description_entry(self, description: str) -> LogEntry:
         if not isinstance(description, str):
-            raise InvalidInput(f"A description is text, not {type(description).__name__}.")
+            raise InvalidInput(f"description must be a text, not {type(description).__name__}.")
         return self._make_entry(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)

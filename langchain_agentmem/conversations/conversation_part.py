@@ -23,14 +23,7 @@ from langchain_agentmem.base.namespaces import ThreadKey, check_id, is_nested, n
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.log_entries import USER, check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, safe_repr
-from langchain_agentmem.messages.message import (
-    ROLE_SOURCES,
-    Message,
-    body_text,
-    decode_body,
-    escape_name,
-    searchable_text,
-)
+from langchain_agentmem.messages.message import ROLE_SOURCES, Message, body_text, decode_body, escape_name, search_text
 from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.rewinding.search_view import EVERYWHERE, SearchView, row_texts, visible_messages, visible_rows
 from langchain_agentmem.search.memory_search import Recollection, SearchHit
@@ -42,6 +35,8 @@ from langchain_agentmem.storage.transaction import Row
 def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the searchable texts of messages, by the rows of their wordings.
 
+    A wording is a version of a message that has a document of its own in the search index.
+
     Args:
         tx: The transaction.
         owners: The rows of the wordings.
@@ -51,7 +46,7 @@ def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, .
 
 
 def to_recollections(
-    tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None
+    tx: Transaction, hits: Sequence[SearchHit], now: int, view: SearchView | None
 ) -> Mapping[int, Recollection]:
     """Convert search hits to `Recollection`s, by the numbers of their documents.
 
@@ -59,24 +54,20 @@ def to_recollections(
         tx: The transaction.
         hits: Messages that a search found. Messages deleted meanwhile are left out.
         now: The time, in microseconds since 1970.
-        search_view: The view of the search. Messages that follow no thread are visible in every view, the others only
-            in the wording that this view shows.
+        view: The view of the search. Messages that follow no thread are visible in every view, the others only in the
+            wording that this view shows.
     """
     rows = query.entry_hits(tx, owners=json.dumps([hit.owner for hit in hits]))
-    rows_by_owner = {row["wording"]: dict(row) for row in rows}
-    active_view = search_view or EVERYWHERE
-    if (thread_slots := {row["slot"] for row in rows if row["follows"]}) and not active_view.abandoned:
-        visible = {row["wording"] for row in visible_messages(tx, active_view, thread_slots, now)}
-        rows_by_owner = {key: row for key, row in rows_by_owner.items() if key in visible or not row["follows"]}
-    return {
-        hit.document: _to_recollection(hit, rows_by_owner[hit.owner], "conversation")
-        for hit in hits
-        if hit.owner in rows_by_owner
-    }
+    found = {row["wording"]: dict(row) for row in rows}
+    view = view or EVERYWHERE
+    if (thread_slots := {row["slot"] for row in rows if row["follows"]}) and not view.abandoned:
+        visible = {row["wording"] for row in visible_messages(tx, view, thread_slots, now)}
+        found = {key: row for key, row in found.items() if key in visible or not row["follows"]}
+    return {hit.document: _to_recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
 
 
 def thread_recollections(
-    tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None
+    tx: Transaction, hits: Sequence[SearchHit], now: int, view: SearchView | None
 ) -> Mapping[int, Recollection]:
     """Convert visible hits in threads' sessions to `Recollection`s, by their document numbers.
 
@@ -84,13 +75,11 @@ def thread_recollections(
         tx: The transaction.
         hits: Posts and rounds that a search found. Those that the view does not show are left out.
         now: The time, in microseconds since 1970.
-        search_view: The view of the search.
+        view: The view of the search.
     """
-    rows_by_owner, row_groups = visible_rows(tx, hits, now, search_view)
-    seen = {number for _, numbers in row_groups for number in numbers}
-    return {
-        hit.document: _to_recollection(hit, dict(rows_by_owner[hit.owner]), "name") for hit in hits if hit.owner in seen
-    }
+    rows, groups = visible_rows(tx, hits, now, view)
+    visible = {number for _, numbers in groups for number in numbers}
+    return {hit.document: _to_recollection(hit, dict(rows[hit.owner]), "name") for hit in hits if hit.owner in visible}
 
 
 def _to_recollection(hit: SearchHit, row: Mapping[str, Any], id_column: str) -> Recollection:
@@ -104,7 +93,7 @@ def _to_recollection(hit: SearchHit, row: Mapping[str, Any], id_column: str) -> 
     return Recollection(
         kind="message",
         id=message.message_id,
-        text=message.text or searchable_text(message),
+        text=message.text or search_text(message),
         score=hit.score,
         namespace=namespace_of(row["path"]),
         conversation_id=row[id_column],
@@ -113,7 +102,7 @@ def _to_recollection(hit: SearchHit, row: Mapping[str, Any], id_column: str) -> 
         why=hit.why,
         row=(hit.kind, hit.owner),
         thread_id=row[id_column] if row.get("follows") else None,
-        source="model" if source == "user" and is_nested(row[id_column]) else source,  # its caller's words
+        source="model" if source == "user" and is_nested(row[id_column]) else source,  # the words of the calling model
         actor=message.name,
     )
 
@@ -131,9 +120,9 @@ class EntryRecord(Options):
 
     Attributes:
         call: The number that records of one call share.
-        edit: Whether it replaces another version.
+        edit: True if it replaces another version.
         body: The fields of the message or round.
-        follows: Whether it follows the thread of the conversation's name.
+        follows: True if it follows the thread of the conversation's name.
     """
 
     call: _Timestamp
@@ -154,7 +143,7 @@ class EntryRecord(Options):
         """Return the entry to store.
 
         Args:
-            following: Whether it still follows a thread if the record does.
+            following: True to let the entry follow a thread if the record does.
 
         Raises:
             MessageError: The key cannot be an id, or the message cannot be read.
@@ -177,9 +166,8 @@ def dump_records(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
     try:
         return list(map(_to_record, rows))
     except _DAMAGE_ERRORS as error:
-        raise DatabaseUnreadable(
-            f"The conversation {safe_repr(at.name)} is damaged and cannot be exported; verify() tells more. {error}"
-        ) from error
+        problem = f"The conversation {safe_repr(at.name)} is damaged and cannot be exported."
+        raise DatabaseUnreadable(f"{problem} Run verify() for details. {error}") from error
 
 
 def _to_record(row: Row) -> dict[str, Any]:
@@ -203,33 +191,31 @@ def restore_records(
         at: The conversation; it is created when it does not exist.
         records: The records, as `dump_records` returned them.
         now: The time of writing, in microseconds since 1970.
-        following: Whether entries follow the thread here too, which is imported with them. Default: False.
+        following: True if the thread is imported with the entries, so that they follow it here too. Default: False.
 
     Returns:
         The keys of the versions that were written.
 
     Raises:
         InvalidInput: A record is damaged.
-        MessageError: The conversation holds other content under one of the ids.
+        MessageError: The conversation has other content under one of the ids.
     """
     try:
         parsed = [EntryRecord(**record) for record in records]
-        parsed_entries = [
-            ((each.call, each.edit, each.written_at), each.to_entry(following=following)) for each in parsed
-        ]
+        imported = [((each.call, each.edit, each.written_at), each.to_entry(following=following)) for each in parsed]
     except _DAMAGE_ERRORS as error:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
     written: list[str] = []
     existing: dict[str, list[bytes]] = {}  # the versions of entries that existed before
-    for (_, edit, written_at), group in groupby(parsed_entries, key=itemgetter(0)):
+    for (_, edit, written_at), group in groupby(imported, key=itemgetter(0)):
         entries = [entry for _, entry in group]
         if edit:
             for entry in entries:
                 versions = existing.get(entry.key)
                 if versions is None or (
-                    # The newest version here is one of theirs, so this one comes after it.
+                    # The newest version here is one of the imported ones, so this one is newer.
                     entry.body not in versions
-                    and any(other.key == entry.key and other.body == versions[-1] for _, other in parsed_entries)
+                    and any(other.key == entry.key and other.body == versions[-1] for _, other in imported)
                 ):
                     message_log.update(tx, at, entry.key, lambda _, new=entry: new, now=written_at)
                     written.append(entry.key)
@@ -260,14 +246,12 @@ def find_problems(tx: Transaction) -> list[str]:
     """Return a sentence for each inconsistency of conversations, their heads and entries."""
     heads = query.wrong_heads(tx)
     found = [f"the head of the conversation {safe_repr(row['name'])} is behind its newest entry" for row in heads]
-    counts = query.wrong_message_counts(tx)
-    found += [
-        f"the conversation {safe_repr(row['name'])} counts {row['messages']} messages, not {row['found']}"
-        for row in counts
-    ]
+    for row in query.wrong_message_counts(tx):
+        count = f"{row['messages']} messages, not {row['found']}"
+        found.append(f"the conversation {safe_repr(row['name'])} counts {count}")
     found += [f"entry {row['id']} is of an unknown kind, {safe_repr(row['kind'])}" for row in query.unknown_entries(tx)]
-    versions = query.wrong_versions(tx)
-    return found + [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
+    problem = "replaces an entry of another conversation or id, or a later version"
+    return found + [f"entry {row['id']} {problem}" for row in query.wrong_versions(tx)]
 
 
 def _erase_conversations(tx: Transaction, erasure: Erasure) -> None:

@@ -1,7 +1,7 @@
 """Messages, rounds and posts as entries of the log.
 
-A message becomes bytes, a text for the index, and the columns that filter it. Rounds with their posts are rebuilt from
-entries, as each role sees them.
+An entry stores a message as bytes, with a text for the search index and with columns to filter by. Rounds and their
+posts are rebuilt from entries, for all roles or as one role sees them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, 
 
 
 def parse_message(value: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
-    """Convert a caller's arguments to a message, and return whether its id is new.
+    """Convert arguments to a message, and return it with whether its id is new.
 
     Args:
-        value: A `Message`, a LangChain message or a dictionary of `Message`'s fields; or None, and then:
-        new_id: Makes an id for a message that has none.
-        **fields: `role`, which is required, and other fields of `Message`.
+        value: A `Message`, a LangChain message or a dictionary of `Message`'s fields. Default: none.
+        new_id: The function that makes an id for a message without one.
+        **fields: Without `value`: `role`, which is required, and other fields of `Message`.
 
     Raises:
         MessageError: Neither message nor role is given, or the message is malformed.
@@ -55,14 +55,12 @@ def parse_message(value: Any = None, *, new_id: Callable[[], str], **fields: Any
         check_langchain(value)
         return value, False
     if isinstance(value, RemoveMessage):
-        raise MessageError(
-            f"A RemoveMessage is an instruction, not a message: use remove_by_id({safe_repr(value.id)})."
-        )
+        raise MessageError(f"A RemoveMessage cannot be stored: use remove_by_id({safe_repr(value.id)}) instead.")
     if isinstance(value, BaseMessage):
         return (from_langchain(value), False) if value.id else (from_langchain(value, new_id=new_id()), True)
     if isinstance(value, Mapping):
         return _message_from_fields(value), False
-    raise MessageError(f"A message is a Message, a LangChain message or a dict, not {type(value).__name__}.")
+    raise MessageError(f"message must be a Message, a LangChain message or a dict, not {type(value).__name__}.")
 
 
 def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes | None = None) -> message_log.LogEntry:
@@ -71,7 +69,7 @@ def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes |
     Args:
         message: The message.
         now: Its time unless the message has one, in microseconds since 1970.
-        new_key: Whether its id is new, so that no entry can have it yet. Default: False.
+        new_key: True if its id is new, so that no entry can have it yet. Default: False.
         body: Its bytes, if known. Default: they are encoded.
 
     Raises:
@@ -190,7 +188,7 @@ def check_langchain(message: Message) -> None:
     try:
         to_langchain(message)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise MessageError(f"A message's 'langchain' is not as from_langchain gives it: {error}.") from error
+        raise MessageError(f"A message's 'langchain' must have the form of from_langchain: {error}.") from error
 
 
 def _message_from_fields(fields: Mapping[str, Any]) -> Message:
@@ -205,7 +203,7 @@ def _created_at(message: Message) -> int | None:
     if given_time is None:
         return None
     if not EARLIEST <= (created_at := to_micros(given_time)) <= LATEST:
-        raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {safe_repr(given_time)}.")
+        raise MessageError(f"created_at must be in the years 1 to 9999 in UTC, not {safe_repr(given_time)}.")
     return created_at
 
 
@@ -218,8 +216,7 @@ _TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_EN
 def temporal(text: str) -> str:
     """Mark text that is visible only while its round is the last.
 
-    `get_role_rounds` leaves it out of all rounds but the last. Marks apply to posts of agents only: a user's text is
-    never cut.
+    `get_role_rounds` leaves it out of other rounds. Marks apply only to posts of agents; a user's text is never cut.
     """
     return f"{TEMPORAL_START}{text}{TEMPORAL_END}"
 

@@ -1,6 +1,6 @@
-"""Steps and events of conversations and sessions, and the files of conversations and of facts.
+"""Traced operations and events of conversations and sessions, and files of memories.
 
-A file holds one complete memory: ids, times, rounds, attachments and earlier versions, and additional state of the
+A file contains one complete memory: ids, times, rounds, attachments, earlier versions, and additional state of the
 caller.
 """
 
@@ -38,12 +38,12 @@ class EventSource:
     _event_context: EventContext | None = None
 
     def set_event_context(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
-        """Emit this memory's events to an event bus.
+        """Emit the events of this memory to an event bus.
 
         Args:
-            agent_name: The agent that owns the memory; events contain it.
-            event_bus: An object with `emit(event)`, or a function. None to stop.
-            session_id: The run that it belongs to. Default: none.
+            agent_name: The name of the agent that owns the memory. Events contain it.
+            event_bus: An object with `emit(event)`, or a function. None stops the events.
+            session_id: The id of the run that the memory belongs to. Default: none.
         """
         self._event_context = None if event_bus is None else EventContext(agent_name, event_bus, session_id)
 
@@ -54,7 +54,7 @@ class EventSource:
             runtime: Objects that compaction may use, such as a model. Default: none.
 
         Returns:
-            Whether anything was compacted; False for a memory that has no threshold.
+            True if anything was compacted. False for a memory without a threshold.
         """
         del runtime
         return False
@@ -62,13 +62,13 @@ class EventSource:
     acompact_if_needed = awaited(compact_if_needed, writes=True)
 
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Make the payload smaller after a provider refused it.
+        """Reduce the payload after a provider refused it.
 
         Args:
             runtime: Objects that compaction may use, such as a model. Default: none.
 
         Returns:
-            Whether it is smaller now; False for a memory that does not compact.
+            True if it is smaller now. False for a memory that does not compact.
         """
         del runtime
         return False
@@ -94,7 +94,7 @@ class LogMemory(EventSource):
     """A view of a log.
 
     Attributes:
-        memory_type: Its type name in `AgentMemory.create` and in files.
+        memory_type: The type name of the memory in `AgentMemory.create` and in files.
     """
 
     memory_type: str
@@ -112,7 +112,7 @@ class LogMemory(EventSource):
     # -- common parts of the views of a log -------------------------------------------------------------------
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
-        """Run an operation on the log as the step `<part>.<verb>`; a verb of None is not traced."""
+        """Run an operation on the log, traced as `<part>.<verb>`; not traced if the verb is None."""
         run = self._database.write if write else self._database.read
         return run(verb and f"{self._part}.{verb}", do, self._traced_inputs(inputs))
 
@@ -137,7 +137,7 @@ class LogMemory(EventSource):
 
 
 def check_retention(retention: Any) -> Retention | None:
-    """Check a retention, and return it, or None if it keeps all messages.
+    """Check a retention and return it; return None if it has no limit.
 
     Raises:
         InvalidInput: The value is neither a `Retention` nor None.
@@ -170,7 +170,7 @@ def write_document(
     entries: list[dict[str, Any]],
     additional_state: Mapping[str, Any] | None,
 ) -> None:
-    """Write the file of a memory, whole or not at all. A missing folder is created.
+    """Write the file of a memory, completely or not at all. Create a missing folder.
 
     Args:
         path: The file.
@@ -186,7 +186,7 @@ def write_document(
     try:
         text = json.dumps(dict(saved), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"The additional state cannot be written as JSON: {error}.") from error
+        raise InvalidInput(f"additional_state cannot be written as JSON: {error}.") from error
     with write_atomically(path, make_folder=True) as file:
         file.write(text)
 

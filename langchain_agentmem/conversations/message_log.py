@@ -1,10 +1,11 @@
 """The message log: operations on the entries of one conversation.
 
-A conversation is a branch. The entries that one call writes form a group at the next position of that branch. An entry
-is one version of a message or of a round. Its key is unique within the conversation: adding the same content again
-changes nothing, other content is an error. An edit adds a version; nothing is overwritten.
+A conversation is stored as a branch: a sequence of positions, the last of which is its head. The entries that one call
+writes share the next position. An entry is one version of a message or of a round. Its key is unique within the
+conversation. Adding the same content again changes nothing; adding other content is an error. An edit adds a version;
+nothing is overwritten.
 
-Everything here is a function of a transaction. Times are microseconds since 1970 in UTC.
+Every function runs within a transaction. Times are microseconds since 1970 in UTC.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from langchain_agentmem.storage.transaction import Rows
 CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
 NESTED_MESSAGE = "nested_message"
-"""The index kind for messages of nested graphs, which keeps them out of other searches."""
+"""The index kind for messages of nested graphs, which other searches do not include."""
 NO_LIMIT = 2**62
 _BEFORE_FIRST, _AFTER_LAST = {"position": -1, "slot": -1}, {"position": NO_LIMIT, "slot": NO_LIMIT}
 """Positions before the first message of a conversation, and after the last."""
@@ -52,16 +53,17 @@ class LogEntry(NamedTuple):
         text: The text for the search index; "" for an entry that was read.
         created_at: Its own time.
         kind: MESSAGE, ROUND or DESCRIPTION.
-        role: The role of the speaker, in the terms of models.
+        role: The role of the speaker, such as "user" or "assistant".
         sender: The name of the speaker.
         recipient: The name of the recipient.
         round_key: The round that it belongs to.
         attachments: Canonical bytes of the list of its attachments.
         written_at: The time of writing; 0 before that.
         slot: The row of its first version; 0 before it is written.
-        new_key: Whether the key is new, so that no entry can have it yet.
-        follows: Whether it follows the thread of the conversation's name, and is visible where the thread shows it.
-        body_stored: Whether the same transaction has already stored its body.
+        new_key: True if the key is new, so that no entry can have it yet.
+        follows: True if the thread with the conversation's id contains it. It is then visible only while the newest
+            checkpoint of this thread contains it.
+        body_stored: True if the same transaction has already stored its body.
     """
 
     key: str
@@ -126,9 +128,10 @@ def append(
         entries: The entries to add, in order.
         now: The time.
         retention: The limit by which to drop the oldest messages afterwards. Default: none.
-        newer: Whether other content under a used key is a newer version, as in a checkpoint. Default: False, which
-            makes it an error.
-        generated: The keys of entries that never replace an entry: they are left out if the key is used. Default: none.
+        newer: True to store other content under an existing key as a new version, as for a checkpoint. Default: False:
+            such content raises an error.
+        generated: The keys of entries that never add a version. Such an entry is ignored if its key exists. Default:
+            none.
 
     Returns:
         The keys of the entries that were new or have changed, and of those that were dropped.
@@ -147,7 +150,7 @@ def append(
         known = {row["key"]: row for row in rows}
         branch_head = (found[0]["id"], found[0]["head"]) if found else _lock_or_create(tx, at, now)
         if branch_head[1] and not found:
-            raise BranchMoved  # another writer has just created it and written to it: begin again
+            raise BranchMoved  # another writer has just created it and written to it: run the transaction again
         new, conflicts = _split_new(tx, branch_head[0], entries, known, manual=not newer)
         if conflicts and not newer:
             raise key_taken_error(conflicts[0].key)
@@ -167,8 +170,8 @@ def append(
 def set_description(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int) -> None:
     """Set the description of a conversation: a system message that a reset keeps.
 
-    An empty conversation begins with it. An existing description is edited to the new text. A conversation that began
-    without a description stays unchanged.
+    An empty conversation begins with it. An existing description gets a new version. A conversation that began without
+    a description stays unchanged.
     """
     branch, head = _lock_or_create(tx, at, now)
     first = query.messages_after(tx, branch=branch, **_BEFORE_FIRST, limit=1, offset=0)
@@ -187,22 +190,23 @@ def is_described(tx: Transaction, at: ThreadKey, entry: LogEntry) -> bool:
 def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -> bool:
     """Store a new version of one entry.
 
-    Facts that rest on an edited message are kept: it is unknown which of them it still supports, and most edits correct
-    a word. Their evidence shows the new text. To delete them, remove the message or the facts.
+    Facts extracted from an edited message are kept: it is unknown which of them the new text supports, and most edits
+    are small corrections. Their evidence shows the new text. To delete these facts, remove the message or the facts.
 
-    A version from a checkpoint is another wording, with a document of its own: the thread may go back to the wording
-    before, which a search finds then. A version written by a caller edits the current wording. If the thread has gone
-    back to an earlier wording, the edit makes this wording the newest again.
+    A wording is a version with its own document in the search index, together with later edits of that version. A
+    version from a checkpoint is a new wording, so a search in a rewound thread finds the earlier wording. A version
+    written by a caller edits the current wording. If the thread was rewound to an earlier wording, the edit makes this
+    wording the newest again.
 
     Args:
         tx: The transaction.
         at: The conversation.
         key: The entry's key.
-        change: Takes the stored entry and returns the new one.
+        change: The function that takes the stored entry and returns the new one.
         now: The time.
 
     Returns:
-        Whether the new version differs from the old one; if not, nothing was written.
+        True if the new version differs from the old one. If False, nothing was written.
 
     Raises:
         MessageError: No entry has this key.
@@ -213,10 +217,8 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -
         raise unknown_key_error(key, at)
     branch, head = found
     entry: LogEntry = change(_entry_from_row(row))
-    if (
-        queries.digest(entry.body) == bytes(row["content_hash"])
-        and _digest(entry.attachments) == row["attachments_hash"]
-    ):
+    old_digests = bytes(row["content_hash"]), row["attachments_hash"]
+    if (queries.digest(entry.body), _digest(entry.attachments)) == old_digests:
         return False
     bodies: dict[bytes, bytes] = {}
     new = _insert_params(entry, now, bodies) | {"branch": branch, "position": head + 1}
@@ -243,7 +245,7 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -
 
 
 def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
-    """Delete entries with all their versions, and the facts without any other source.
+    """Delete entries with all their versions, and the facts that have no other source.
 
     Returns:
         The keys that existed.
@@ -260,20 +262,20 @@ def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
                 query.decrement_messages(tx, branch=found[0])
             removed.append(key)
     _mark_deleted(tx, at, removed)
-    message_sources.forget(tx, *_own_range(at), at.name, removed)
+    message_sources.forget(tx, *_namespace_range(at), at.name, removed)
     return removed
 
 
 def apply_retention(tx: Transaction, at: ThreadKey, retention: Retention, *, now: int) -> int:
-    """Drop the messages that a retention does not keep, as `append` does; return their number."""
+    """Drop the messages that exceed a retention, as `append` does, and return their number."""
     found = lock_conversation(tx, at)
     return 0 if found is None else len(_drop_oldest(tx, at, found[0], retention, now))
 
 
 def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
-    """Delete a conversation, or all but its description, and the facts that rest on it alone.
+    """Delete a conversation, or all but its description, and the facts with no other source.
 
-    Facts that rest on messages dropped earlier by a retention are deleted with the whole conversation, and kept if the
+    Facts from messages that a retention dropped earlier are deleted with the whole conversation, and kept if the
     description is kept.
 
     Returns:
@@ -293,10 +295,10 @@ def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
     else:
         _delete_branch(tx, at, branch)
     queries.collect_bodies(tx, _content_hashes(rows))
-    message_sources.forget(tx, *_own_range(at), at.name, sorted({row["key"] for row in rows}))
+    message_sources.forget(tx, *_namespace_range(at), at.name, sorted({row["key"] for row in rows}))
     _mark_deleted(tx, at)
     if not keep_description:
-        message_sources.forget(tx, *_own_range(at), at.name)
+        message_sources.forget(tx, *_namespace_range(at), at.name)
     return len(rows)
 
 
@@ -306,16 +308,16 @@ def copy_thread_entries(tx: Transaction, at: ThreadKey, name: str, *, now: int) 
     Args:
         tx: The transaction.
         at: The conversation.
-        name: The id of the other one, in the same namespace. Its existing entries stay.
+        name: The id of the other conversation, in the same namespace. Its existing entries stay.
         now: The time.
     """
     target = ThreadKey(at.path, name)
     rows = branch_rows(tx, at, query.following_versions)
-    first = [_copy_entry(row) for row in rows if row["replaces"] is None]
-    if first:
-        new = set(append(tx, target, first, now=now, newer=True).keys)
+    first_versions = [_copy_entry(row) for row in rows if row["replaces"] is None]
+    if first_versions:
+        new_keys = set(append(tx, target, first_versions, now=now, newer=True).keys)
         for row in rows:
-            if row["replaces"] is not None and row["key"] in new:
+            if row["replaces"] is not None and row["key"] in new_keys:
                 update(tx, target, row["key"], lambda _, row=row: _copy_entry(row), now=now)
 
 
@@ -333,8 +335,8 @@ def nested_conversations(tx: Transaction, low: str, high: str, thread: str) -> R
 
 
 def delete_thread_entries(tx: Transaction, at: ThreadKey) -> None:
-    """Delete the entries and nested conversations of a deleted thread, but no learned facts."""
-    for row in nested_conversations(tx, *_own_range(at), at.name):
+    """Delete the entries and nested conversations of a deleted thread; keep extracted facts."""
+    for row in nested_conversations(tx, *_namespace_range(at), at.name):
         delete_thread_entries(tx, ThreadKey(row["path"], row["name"]))
     memory_rows.delete_rows(tx, query.thread_messages(tx, path=at.path, name=at.name, keys=None))
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
@@ -351,9 +353,6 @@ def delete_thread_entries(tx: Transaction, at: ThreadKey) -> None:
         _delete_branch(tx, at, branch)
 
 
-# -- reading -------------------------------------------------------------------------------------------------------
-
-
 def prepare_move(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
     """Prepare a move to another namespace: lock the conversation, and delete its prompt notes.
 
@@ -363,7 +362,7 @@ def prepare_move(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
         path: The path of the other namespace.
 
     Returns:
-        Its branch; an empty list if the conversation does not exist.
+        A list with the id of its branch; an empty list if the conversation does not exist.
 
     Raises:
         InvalidInput: The other namespace has a conversation of this name.
@@ -375,10 +374,13 @@ def prepare_move(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
     return [] if found is None else [found[0]]
 
 
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
 def message_at(tx: Transaction, at: ThreadKey, idx: int) -> LogEntry | None:
     """Lock a conversation for a write, and return the message at an index, or None.
 
-    A negative index counts from the end.
+    Negative indexes count from the end.
     """
     lock_conversation(tx, at)
     if idx >= 0:
@@ -401,7 +403,10 @@ def recent(tx: Transaction, at: ThreadKey, *, limit: int = NO_LIMIT, role: str |
 
 
 def recent_turns(tx: Transaction, at: ThreadKey, *, limit: int) -> list[LogEntry]:
-    """Return the last messages, oldest first, extended to the calls of leading tool results."""
+    """Return the last messages, oldest first, and the call if the first one is a tool result.
+
+    Results between the call and this result are returned too.
+    """
     read_limit = limit
     while len(found := recent(tx, at, limit=read_limit)) == read_limit and found and found[0].role == "tool":
         read_limit += 16
@@ -443,7 +448,7 @@ def count_messages(tx: Transaction, at: ThreadKey) -> int:
 
 
 def rounds(tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
-    """Return the rounds and all messages of a conversation, each in order, of one snapshot."""
+    """Return the rounds and all messages of a conversation, each in order, from one snapshot."""
     branch = find_branch(tx, at)
     if branch is None:
         return [], []
@@ -485,30 +490,26 @@ def list_conversations(tx: Transaction, namespace: Namespace, limit: int, offset
     low, high = path_range(namespace)
     counts = {"limit": check_count("limit", limit), "offset": check_count("offset", offset)}
     rows = query.newest_conversations(tx, low=low, high=high, kind=CONVERSATION, nested_mark=NESTED_SEPARATOR, **counts)
-    return [
-        ListedConversation(
-            row["name"],
-            namespace_of(row["path"]),
-            row["messages"],
-            from_micros(row["first_at"]),
-            from_micros(row["last_at"]),
-        )
-        for row in rows
-    ]
+    return list(map(_listed_conversation, rows))
+
+
+def _listed_conversation(row: Any) -> ListedConversation:
+    first, last = from_micros(row["first_at"]), from_micros(row["last_at"])
+    return ListedConversation(row["name"], namespace_of(row["path"]), row["messages"], first, last)
 
 
 def check_count(name: str, number: Any, error: type[InvalidInput] = InvalidInput) -> int:
-    """Check a requested number of rows, and limit it to `NO_LIMIT`.
+    """Check a requested number of rows, and return it, at most `NO_LIMIT`.
 
     Raises:
         InvalidInput: The number is negative or not a whole number.
     """
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise error(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
+        raise error(f"{name} must be a whole number of at least 0, not {safe_repr(number)}.")
     return min(number, NO_LIMIT)
 
 
-# -- the parts of the above ----------------------------------------------------------------------------------------
+# -- helpers -------------------------------------------------------------------------------------------------------
 
 
 def _delete_branch(tx: Transaction, at: ThreadKey, branch: int) -> None:
@@ -521,8 +522,8 @@ def _delete_branch(tx: Transaction, at: ThreadKey, branch: int) -> None:
     query.delete_empty_namespaces(tx, path=at.path)
 
 
-def _own_range(at: ThreadKey) -> tuple[str, str]:
-    """Return the range of paths that holds only a conversation's namespace."""
+def _namespace_range(at: ThreadKey) -> tuple[str, str]:
+    """Return the range of paths that contains only a conversation's namespace."""
     return at.path, at.path + "\x01"
 
 
@@ -552,9 +553,8 @@ def _advance_head(tx: Transaction, at: ThreadKey, branch_head: tuple[int, int] |
     """Advance the head of a conversation by one position, from the locked head if it is given."""
     if branch_head is None:
         return query.advance_head.lazy(tx, path=at.path, kind=CONVERSATION, name=at.name, added=added)
-    return query.move_head.lazy(
-        tx, branch=branch_head[0], expected=branch_head[1], position=branch_head[1] + 1, added=added
-    )
+    branch, head = branch_head
+    return query.move_head.lazy(tx, branch=branch, expected=head, position=head + 1, added=added)
 
 
 def _lock_or_create(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]:
@@ -564,7 +564,7 @@ def _lock_or_create(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]
         query.create_branch(tx, path=at.path, kind=CONVERSATION, name=at.name, now=now)
         found = lock_conversation(tx, at)
         if found is None:
-            raise BranchMoved  # another writer has created and deleted it in between: begin again
+            raise BranchMoved  # another writer has created and deleted it meanwhile: run the transaction again
     return found
 
 
@@ -576,8 +576,8 @@ def _write_entries(
     Args:
         tx: The transaction.
         at: The conversation.
-        branch_head: Its branch and head, locked. None if the head need not be known: the conversation is created if
-            missing.
+        branch_head: Its branch and head, locked. If None, the head is not checked, and a missing conversation is
+            created.
         entries: The entries; none of their keys exists in the conversation.
         now: The time.
     """
@@ -610,27 +610,27 @@ def _write_entries(
 
 
 def series_of(at: ThreadKey) -> search_index.DocumentSeries:
-    """Return the series of the messages of a conversation in the index."""
+    """Return the index series of the messages of a conversation."""
     return search_index.DocumentSeries(at.path, NESTED_MESSAGE if is_nested(at.name) else MESSAGE, at.name)
 
 
 def _make_document(entry: LogEntry) -> search_index.IndexedDocument:
-    speaker = None if entry.role == "tool" else entry.sender  # a tool's name is what it does, not who it is
+    speaker = None if entry.role == "tool" else entry.sender  # the name of a tool is no speaker
     return search_index.IndexedDocument(entry.search_text, entry.created_at, speaker=speaker, role=entry.role)
 
 
 def _drop_oldest(tx: Transaction, at: ThreadKey, branch: int, retention: Retention, now: int) -> list[str]:
     """Drop the oldest messages, and rounds without posts; return the keys of the messages.
 
-    A cut never separates a tool's result from the call before it. Facts that rest on dropped messages are kept: facts
-    exist to outlive the messages.
+    A tool's result is never separated from the call before it. Facts extracted from dropped messages are kept: facts
+    are meant to outlive messages.
     """
     surplus = 0
     if retention.keep_last:
         [row] = query.droppable_count(tx, branch=branch)
         surplus = max(0, row["messages"] - retention.keep_last)
     oldest = now - int(retention.max_age.total_seconds() * 1_000_000) if retention.max_age else None
-    # Read from the beginning until a message stays, so that an append costs only the messages that it drops.
+    # Read from the beginning to the first message that stays, so that the cost depends only on the dropped messages.
     limit = surplus + 8
     while True:
         rows = query.oldest_messages(tx, branch=branch, limit=limit)
@@ -653,7 +653,7 @@ def _drop_oldest(tx: Transaction, at: ThreadKey, branch: int, retention: Retenti
 
 
 def _mark_deleted(tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None) -> None:
-    """Turn rows of the thread of this name into deletion marks, by message. Default: all."""
+    """Convert messages of the thread with this id to deletion marks; None: all its messages."""
     if keys is None or keys:
         keys_json = None if keys is None else json.dumps(keys)
         memory_rows.mark_deleted(tx, query.thread_messages(tx, path=at.path, name=at.name, keys=keys_json))
@@ -696,7 +696,7 @@ def _entry_identity(entry: LogEntry) -> tuple[Any, ...]:
 
 
 def is_same_content(old: LogEntry, entry: LogEntry) -> bool:
-    """Return whether an entry repeats a stored one, regardless of the order of keys in it."""
+    """Return whether an entry repeats a stored one, ignoring the order of keys in its body."""
     same_body_bytes = old.body == entry.body or (entry.kind != ROUND and is_same_body(old.body, entry.body))
     same_columns = (entry.kind, entry.attachments, entry.recipient, entry.round_key)
     return same_body_bytes and (old.kind, old.attachments, old.recipient, old.round_key) == same_columns
@@ -705,22 +705,22 @@ def is_same_content(old: LogEntry, entry: LogEntry) -> bool:
 def _split_new(
     tx: Transaction, branch: int, entries: Sequence[LogEntry], known: Mapping[str, Any], *, manual: bool
 ) -> tuple[list[LogEntry], list[LogEntry]]:
-    """Return the new entries, and those with other content under a used key, without repeats."""
+    """Return the new entries, and the conflicting ones with other content under a used key."""
     new: dict[str, LogEntry] = {}
-    others: list[LogEntry] = []
+    conflicts: list[LogEntry] = []
     for entry in entries:
         if (row := known.get(entry.key)) is not None:
             if _row_identity(row) != _entry_identity(entry) and not _repeats_version(tx, branch, entry, manual=manual):
-                others.append(entry)
+                conflicts.append(entry)
         elif (first := new.setdefault(entry.key, entry)) is not entry and not is_same_content(first, entry):
-            others.append(entry)
-    return list(new.values()), others
+            conflicts.append(entry)
+    return list(new.values()), conflicts
 
 
 def _repeats_version(tx: Transaction, branch: int, entry: LogEntry, *, manual: bool) -> bool:
     """Return whether an entry repeats a stored version of it.
 
-    An entry written manually also repeats one from a checkpoint, if text and role are the same.
+    An entry written by a caller also repeats one from a checkpoint with the same text and role.
     """
     for row in query.message_versions(tx, branch=branch, key=entry.key):
         if is_same_content(_entry_from_row(row), entry):
@@ -772,10 +772,10 @@ def _entry_from_row(row: Any) -> LogEntry:
 
 
 def key_taken_error(key: str) -> MessageError:
-    """Make the error for a key that an entry with other content has."""
+    """Make the error for a key under which other content is stored."""
     return MessageError(
-        f"The conversation already holds other content under the id {safe_repr(key)}. Use update() to change a "
-        "message, or another id to add one."
+        f"The conversation already holds other content under the id {safe_repr(key)}. Call update() to change the "
+        "message, or add it under another id."
     )
 
 

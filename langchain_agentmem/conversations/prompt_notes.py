@@ -1,13 +1,15 @@
-"""Notes on the memory in the prompts of a thread, which keep a provider's prompt cache valid.
+"""Notes on the memory that the prompts of a thread contain.
 
-Memory recalled for a question is put before it, and stays as long as the question is shown. So prompts only grow at
-their end, until a compaction restarts them. Memory in the prompt is not recalled again.
+The notes keep a provider's prompt cache valid. Memory recalled for a question is inserted before the question. It stays
+there as long as the prompt contains the question. So prompts grow only at their end, until a compaction restarts them.
+Memory in the prompt is not recalled again.
 
-A note has ids, scores and signals, but not the texts. Each prompt reads the texts again, and deleted or invisible items
-are left out. For core memory, a note has the values too, since the beginning of a prompt keeps showing the values that
-it began with. Notes are deleted with their thread, by an erasure, and after `NOTE_LIFETIME`. An import leaves them out.
+A note has ids, scores and signals, but not the texts. Each prompt reads the texts again, without deleted or invisible
+items. A note on core memory also has the values, because the beginning of a prompt does not follow later changes. Notes
+are deleted with their thread, when their memory is erased, and after `NOTE_LIFETIME`. Imports omit notes.
 
-No prompt waits long for a note to be written. If a note cannot be written, the next prompt may restart.
+A prompt waits at most `WRITE_TIMEOUT` for its notes to be written. If they cannot be written, the next prompt may
+restart and miss the cache.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 
 START, CHANGES = "start", "changes"
-"""Parts: the beginning of a prompt, and the changes of core memory since then."""
+"""The parts of `PromptNote.part` with core memory: its values at the start, and its changes since then."""
 MAX_RESTART_TOKENS = 1_000
-"""The maximum tokens of one reader's blocks when a compaction restarts a prompt; the oldest are left out."""
+"""The maximum number of tokens that one reader's notes keep in a restarted prompt. The oldest are removed first."""
 NOTE_LIFETIME = 30 * 86_400_000_000
 """The time after which notes are deleted, in microseconds."""
 WRITE_TIMEOUT = 0.5
@@ -53,14 +55,14 @@ _failures = FirstFailures(logging.getLogger(__name__))
 
 
 class PromptNoteItem(NamedTuple):
-    """An item that a prompt showed.
+    """An item of memory that a prompt contained.
 
     Attributes:
         kind: Its kind: "core", "event", "record", "fact", "message", "item", "experience" and so on.
         id: Its id; for core memory, its key.
         score: Its relevance to the question; None for items shown regardless of the question.
-        signals: The contributions to the score, by name: words of the question, and others such as "date".
-        reason: The reason in words, if one was given.
+        signals: The contributions to the score, by name: a word of the question, or a signal such as "date".
+        reason: The reason for showing the item, as text. Default: empty.
         row: The kind and row of the search hit, if any.
     """
 
@@ -74,20 +76,21 @@ class PromptNoteItem(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptNote:
-    """A note on the items put before one message of a thread.
+    """A note on the items inserted before one message of a thread.
 
     Attributes:
         message_id: The message.
-        part: "start" for the beginning of the prompt; else "changes" of core memory since then, "recall" for the newest
-            events, "archival" for search results, "experiences".
-        reader: The source: "" for the memory of the run, else the name of a memory, or the experiences of a role.
+        part: "start" for the beginning of the prompt, "changes" for changes of core memory since then, "recall" for the
+            newest events, "archival" for search results, or "experiences".
+        reader: The source of the items: "" for the memory of the run, else the name of a memory or of a role's
+            experiences.
         items: The items.
         tokens: The approximate number of their tokens.
-        is_active: Whether prompts show the items as long as they show the message.
+        is_active: True if prompts contain the items as long as they contain the message.
         values: For core memory, the values by key; for search results in order of time, `{"order": "time"}`; else
             empty.
-        begins: The id of the message that the prompt began with, without system messages.
-        said: A digest of the message's text: if the text changes, the items are removed.
+        begins: The id of the prompt's first message, without system messages.
+        text_digest: The digest of the message's text. If the text changes, the items are removed.
         created_at: The time of the first note; None before it is stored.
     """
 
@@ -99,15 +102,15 @@ class PromptNote:
     is_active: bool = True
     values: Mapping[str, str] = field(default_factory=dict)
     begins: str | None = None
-    said: str = ""
+    text_digest: str = ""
     created_at: datetime | None = None
 
 
 class PromptNotes:
-    """The notes of one reader on the prompt that is being made.
+    """The notes of one reader on the current prompt.
 
     Attributes:
-        question_id: The id of the message to answer; None if no note can be made.
+        question_id: The id of the message to answer; None if no note can be added.
 
     Args:
         at: The thread, or None.
@@ -119,7 +122,7 @@ class PromptNotes:
     def __init__(
         self, at: ThreadKey | None, reader: str, messages: Sequence[BaseMessage], notes: Sequence[PromptNote] = ()
     ) -> None:
-        from langchain_agentmem.messages.prompt_forms import last_user_index  # noqa: PLC0415 - who fills prompts has it
+        from langchain_agentmem.messages.prompt_forms import last_user_index  # noqa: PLC0415 - loaded before
 
         question_index = last_user_index(messages)
         self.question_id = messages[question_index].id if at is not None and question_index is not None else None
@@ -127,10 +130,8 @@ class PromptNotes:
         self._reader = reader
         self._message_ids = [message.id for message in messages if message.id]
         self._first_message = _first_message_id(messages)
-        self._text_digests = {
-            message.id: _text_digest(message) for message in messages if message.id and is_from_user(message)
-        }
-        unchanged = (each for each in notes if each.said == self._text_digests[each.message_id])
+        self._digests = {each.id: _text_digest(each) for each in messages if each.id and is_from_user(each)}
+        unchanged = (each for each in notes if each.text_digest == self._digests[each.message_id])
         self._notes = {(each.message_id, each.part): each for each in unchanged}
         self._new: dict[tuple[str, str], PromptNote] = {}
 
@@ -141,7 +142,7 @@ class PromptNotes:
         return next((note for note in candidates if note is not None and note.begins == self._first_message), None)
 
     def active_notes(self) -> dict[str, dict[str, PromptNote]]:
-        """Return the notes that stand in the prompt, by message and part, in message order."""
+        """Return the active notes except `START`, by message id and part, in message order."""
         found: dict[str, dict[str, PromptNote]] = {}
         for (key, part), note in self._notes.items():
             if note.is_active and part != START:
@@ -149,16 +150,18 @@ class PromptNotes:
         return {key: found[key] for key in self._message_ids if key in found}
 
     def restart(self, values: Mapping[str, str], tokens: int) -> None:
-        """Restart the prompt: drop the notes on changes, which the values include, and old blocks.
+        """Restart the prompt with the current core memory.
+
+        Notes on changes of core memory, and the oldest notes beyond `MAX_RESTART_TOKENS`, become inactive.
 
         Args:
-            values: Core memory.
-            tokens: Its number of tokens.
+            values: The values of core memory.
+            tokens: Their number of tokens.
         """
-        room = MAX_RESTART_TOKENS
+        free_tokens = MAX_RESTART_TOKENS
         for parts in reversed(self.active_notes().values()):
-            room -= sum(note.tokens for part, note in parts.items() if part != CHANGES)
-            for note in [note for part, note in parts.items() if room < 0 or part == CHANGES]:
+            free_tokens -= sum(note.tokens for part, note in parts.items() if part != CHANGES)
+            for note in [note for part, note in parts.items() if free_tokens < 0 or part == CHANGES]:
                 self._set_note(replace(note, is_active=False))
         self.add_note(START, [PromptNoteItem("core", key) for key in values], tokens, values)
 
@@ -184,24 +187,20 @@ class PromptNotes:
             tokens=tokens,
             values=values or {},
             begins=self._first_message,
-            said=self._text_digests[self.question_id],
+            text_digest=self._digests[self.question_id],
         )
-        if old_note is None or _shown_content(old_note) != _shown_content(new_note):
+        if old_note is None or _prompt_content(old_note) != _prompt_content(new_note):
             self._set_note(new_note)
 
     def store_notes(self, database: Database) -> None:
-        """Store the new notes, unless this fails or other writers delay it beyond `WRITE_TIMEOUT`."""
+        """Store the new notes. Give up if this fails or takes longer than `WRITE_TIMEOUT`."""
         if (at := self._thread) is None or not (notes := [*self._new.values()]):
             return
-        write_notes = partial(
-            _write_notes, at=at, notes=notes, now=database.now(), until=time.monotonic() + WRITE_TIMEOUT
-        )
+        write = partial(_write_notes, at=at, notes=notes, now=database.now(), until=time.monotonic() + WRITE_TIMEOUT)
         check_cancelled()
-        with release_slot(), suppress(RuntimeError):  # no thread can be started
-            wait(
-                [_write_workers.submit(lambda: _try_call("prompt.note", lambda: database.engine.write(write_notes)))],
-                WRITE_TIMEOUT,
-            )
+        with release_slot(), suppress(RuntimeError):  # raised if no thread can be started
+            task = _write_workers.submit(lambda: _try_call("prompt.note", lambda: database.engine.write(write)))
+            wait([task], WRITE_TIMEOUT)
 
     def _set_note(self, note: PromptNote) -> None:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
@@ -210,7 +209,7 @@ class PromptNotes:
 def load_notes(
     database: Database, config: Mapping[str, Any], messages: Sequence[BaseMessage], reader: str = ""
 ) -> PromptNotes:
-    """Load the notes on a prompt. Without a thread, they are empty and no note is added.
+    """Load the notes on a prompt. Without a thread, there are none, and none can be added.
 
     Args:
         database: The database.
@@ -240,9 +239,9 @@ def count_tokens(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
 
 
 def _try_call(name: str, function: Callable[[], T]) -> T | None:
-    """Call a function of the database; return None if it fails, so that a prompt never fails.
+    """Call a function that accesses the database; return None if it fails.
 
-    Errors are logged, unless the database is busy, read-only or too slow.
+    A prompt must not fail because of its notes. Errors are logged, unless the database is busy, read-only or too slow.
     """
     check_cancelled()
     try:
@@ -250,7 +249,7 @@ def _try_call(name: str, function: Callable[[], T]) -> T | None:
     except (DatabaseBusy, DatabaseReadOnly, DatabaseTimeout):
         return None
     except AgentMemoryError as error:
-        _failures.report(name, "What stands in prompts cannot be noted, and may be put there anew.", error=error)
+        _failures.report(name, "Prompt notes are unavailable; memory may be inserted again.", error=error)
         return None
 
 
@@ -276,41 +275,40 @@ def delete_old_notes(tx: Transaction, *, now: int) -> None:
 
 
 def erase_other_threads(tx: Transaction, low: str, high: str, name: str | None) -> bool:
-    """Delete the notes of all threads on memories in a range of paths.
+    """Delete the notes of any thread whose reader is a memory in a range of paths.
 
-    With the name of a thread, only notes on core memory are deleted.
+    Args:
+        tx: The transaction.
+        low: The start of the range, excluded.
+        high: The end of the range, excluded.
+        name: The thread that is erased, if only one is: delete only notes on core memory. None deletes all notes.
 
     Returns:
-        Whether any were deleted.
+        True if any were deleted.
     """
     return bool(query.erase_notes_of_reader(tx, low=low, high=high, everything=int(name is None)))
 
 
 def _write_notes(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], now: int, until: float) -> None:
     if time.monotonic() > until:
-        return  # the prompt has gone on without them
+        return  # the prompt no longer waits
     delete_old_notes(tx, now=now)
     namespace = queries.ensure_namespace(tx, at.path)
     rows = []
     for note in sorted(notes, key=lambda note: (note.message_id, note.part, note.reader)):
-        row = {"namespace": namespace, "name": at.name, "key": note.message_id, "part": note.part}
-        row |= {
-            "reader": note.reader,
-            "tokens": note.tokens,
-            "in_prompt": int(note.is_active),
-            "body": _encode_body(note),
-        }
+        row = {"namespace": namespace, "name": at.name, "reader": note.reader, "body": _encode_body(note)}
+        row |= {"key": note.message_id, "part": note.part, "tokens": note.tokens, "in_prompt": int(note.is_active)}
         rows.append(row | {"now": now if note.created_at is None else to_micros(note.created_at)})
     query.save_prompt_note.run_many(tx, rows)
 
 
-def _shown_content(note: PromptNote) -> tuple[Any, ...]:
+def _prompt_content(note: PromptNote) -> tuple[Any, ...]:
     return note.is_active, note.begins, dict(note.values), [each[:2] for each in note.items]
 
 
 def _encode_body(note: PromptNote) -> bytes:
     items = [list(item._replace(signals=dict(item.signals))) for item in note.items]
-    return write_plain({"items": items, "values": dict(note.values), "begins": note.begins, "said": note.said})
+    return write_plain({"items": items, "values": dict(note.values), "begins": note.begins, "said": note.text_digest})
 
 
 def _note_from_row(row: Any) -> PromptNote:
@@ -324,6 +322,7 @@ def _note_from_row(row: Any) -> PromptNote:
         tokens=row["tokens"],
         is_active=bool(row["in_prompt"]),
         created_at=from_micros(row["created_at"]),
+        text_digest=body.pop("said", ""),
         **body,
     )
 
@@ -333,7 +332,7 @@ def _text_digest(message: BaseMessage) -> str:
 
 
 def _first_message_id(messages: Sequence[BaseMessage]) -> str | None:
-    """Return the id of the newest summary, else of the first message after system messages."""
+    """Return the id of the newest summary, or else of the first non-system message."""
     non_system = [message for message in messages if role_of(message) != "system"]
     summaries = [message for message in non_system if summary_in(message) is not None]
     return next((message.id for message in (*summaries[-1:], *non_system[:1])), None)
@@ -343,7 +342,7 @@ def thread_of_run(scopes: Scopes, config: Mapping[str, Any]) -> ThreadKey | None
     """Return the thread of a run, or None.
 
     Args:
-        scopes: The object that resolves the config to a namespace.
+        scopes: The scopes, which resolve the config to a namespace.
         config: The run's config.
     """
     name = (config.get("configurable") or {}).get("thread_id")

@@ -1,8 +1,8 @@
 """`SessionMemory`: rounds of posts between roles, over the same log as a conversation.
 
-A session and a conversation of one id are two views of one log. A post is a message whose name is its sender, with
-additional fields for recipient, round and attachments. A plain message is a post between "User" and "Assistant", and a
-plain user message begins a round of its own. Nothing is stored twice: each view shows the entries that the other wrote.
+A session and a conversation with one id are two views of one log. A post is a message whose name is its sender, with
+additional fields for recipient, round and attachments. A plain message is a post between "User" and "Assistant". A
+plain user message begins its own round. Nothing is stored twice: each view shows the entries that the other wrote.
 
     session = memory.session("task-7")
     round_ = session.create_round("Plot the sales of May.")
@@ -97,11 +97,11 @@ class ThreadLog:
         """Add entries at the end, all of them or none.
 
         Raises:
-            InvalidInput: This is no task.
+            InvalidInput: No task is running.
             MessageError: A key is taken by other content.
-            StepIsOver: Another attempt of the task has taken its place.
+            StepIsOver: Another attempt of the task has replaced this one.
         """
-        del at, retention  # all entries that a thread's checkpoints show are kept
+        del at, retention  # a thread's session keeps all entries
         view, target = self._point.open_for_write(tx, now)
         existing = _load_by_key(tx, view, [entry.key for entry in entries])
         new_entries: list[LogEntry] = []
@@ -120,11 +120,11 @@ class ThreadLog:
         """Store a new version of an existing entry, which replaces the old one.
 
         Returns:
-            Whether the new version differs; if not, nothing was written.
+            True if the new version differs. If False, nothing was written.
 
         Raises:
-            InvalidInput: This is no task.
-            StepIsOver: Another attempt of the task has taken its place.
+            InvalidInput: No task is running.
+            StepIsOver: Another attempt of the task has replaced this one.
         """
         del at
         view, target = self._point.open_for_write(tx, now)
@@ -136,16 +136,16 @@ class ThreadLog:
         return True
 
     def clear(self, tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
-        """Delete all entries, which past checkpoints still show.
+        """Delete all entries. Past checkpoints still show them.
 
         Returns:
             The number of deleted entries.
 
         Raises:
-            InvalidInput: This is no task.
-            StepIsOver: Another attempt of the task has taken its place.
+            InvalidInput: No task is running.
+            StepIsOver: Another attempt of the task has replaced this one.
         """
-        del at, keep_description  # it has none
+        del at, keep_description  # a thread's session has no description
         now = self._database.now()
         view, target = self._point.open_for_write(tx, now)
         drafts = [
@@ -165,10 +165,8 @@ class ThreadLog:
         """Return the rounds and all messages, each in the order of writing."""
         del at
         view = self._view(tx)
-        round_entries, post_entries = (
-            map(_entry_from_version, memory_rows.load_current(tx, view, kind)) for kind in (ROUND_KIND, POST_KIND)
-        )
-        return sorted(round_entries, key=_SLOT), sorted(post_entries, key=_SLOT)
+        rounds, posts = (memory_rows.load_current(tx, view, kind) for kind in (ROUND_KIND, POST_KIND))
+        return sorted(map(_entry_from_version, rounds), key=_SLOT), sorted(map(_entry_from_version, posts), key=_SLOT)
 
     def _view(self, tx: Transaction) -> MemoryView:
         return self._point.view(tx, self._database.now())
@@ -179,12 +177,12 @@ class ThreadLog:
 
 
 def is_thread_like(value: Any) -> bool:
-    """Return whether a value is a config or a runtime of LangGraph, not an id."""
+    """Return True for a config or a runtime of LangGraph, False for an id."""
     return isinstance(value, Mapping) or hasattr(value, "stream_writer")
 
 
 def _load_by_key(tx: Transaction, view: MemoryView, keys: Iterable[str]) -> dict[str, LogEntry]:
-    """Return rounds and posts by their keys, which they never share."""
+    """Return rounds and posts by their keys. A round and a post never have the same key."""
     wanted = list(keys)
     round_rows = memory_rows.load_named(tx, view, ROUND_KIND, wanted)
     rows = round_rows | memory_rows.load_named(tx, view, POST_KIND, wanted)
@@ -192,7 +190,7 @@ def _load_by_key(tx: Transaction, view: MemoryView, keys: Iterable[str]) -> dict
 
 
 def _entry_draft(entry: LogEntry) -> VersionDraft:
-    """Return an entry as a row. A new version refers to the first one, which has the position."""
+    """Return an entry as a row; a new version has the number of the first one, for the order."""
     extra: dict[str, Any] = {name: value for name in TEXT_COLUMNS if (value := getattr(entry, name)) is not None}
     if entry.attachments is not None:
         extra["attachments"] = read_plain(entry.attachments)
@@ -230,24 +228,24 @@ def _entry_from_version(version: MemoryVersion) -> LogEntry:
 
 
 ROLE_LANE = "role:"
-"""The beginning of the name of a role's lane."""
+"""The prefix of the lane of a role. A lane is a separate series of compactions of one log."""
 MAX_COMPACTIONS = 3
-"""The number of compactions kept for a role: if a change invalidates the newest, an earlier one is used."""
+"""The number of compactions kept for a role. If an edit deletes the newest, an earlier one is used."""
 
 
 class CompactorConfig(Options):
     """The conditions for a summary of a role's rounds.
 
     Attributes:
-        threshold: The number of rounds without a summary that triggers one. Default 10.
-        retain_recent: The number of newest rounds that stay. Default 3; at least 1, since the newest may continue.
+        threshold: The number of rounds without a summary that triggers a summary. Default: 10.
+        retain_recent: The number of newest rounds that stay; at least 1, since the newest may continue. Default: 3.
         prompt_template_path: A YAML file whose key `content` has the instructions for the model, with `{content}` for
-            the rounds and `{PREVIOUS_SUMMARY}` for the summary before. Other braces are literal. An unusable file is
-            ignored. Default "": the built-in instructions.
-        enabled: Whether rounds are summarized. Default True.
+            the rounds and `{PREVIOUS_SUMMARY}` for the previous summary. Other braces are literal. An unusable file is
+            ignored. Default: "", for the built-in instructions.
+        enabled: True to summarize rounds. Default: True.
 
     Raises:
-        InvalidInput: A value is wrong, or `threshold` is not more than `retain_recent`.
+        InvalidInput: A value is invalid, or `threshold` is not greater than `retain_recent`.
     """
 
     threshold: int = Field(default=10, ge=1)
@@ -258,7 +256,7 @@ class CompactorConfig(Options):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.threshold <= self.retain_recent:
-            raise ValueError(f"threshold ({self.threshold}) must be more than retain_recent ({self.retain_recent}).")
+            raise ValueError(f"threshold ({self.threshold}) must be greater than retain_recent ({self.retain_recent}).")
         return self
 
 
@@ -266,9 +264,9 @@ class CompactedMessage(PortableModel):
     """The summary that replaces a role's oldest rounds.
 
     Attributes:
-        end_index: The number of the last round in the summary, counted from 1 without the rounds that had failed when
-            it was made.
-        summary: Its text.
+        end_index: The number of the last round in the summary, counted from 1. Rounds that had failed when the summary
+            was made are not counted.
+        summary: The text of the summary.
         start_index: The number of the first round: always 1.
     """
 
@@ -277,7 +275,7 @@ class CompactedMessage(PortableModel):
     summary: str
 
     def to_system_message(self) -> str:
-        """Return the summary as a text for the system message of a prompt."""
+        """Return the summary as text for the system message of a prompt."""
         return f"[Conversation History Summary (Rounds {self.start_index}-{self.end_index})]\n{self.summary}"
 
 
@@ -287,7 +285,7 @@ class RoleHistory(NamedTuple):
     Attributes:
         remaining: The rounds without a summary.
         record: The compaction of the other rounds, or None.
-        slots: The newest row of each round.
+        slots: The newest row id of each round, by the round's id.
     """
 
     remaining: list[Round]
@@ -301,11 +299,11 @@ class RoleHistory(NamedTuple):
         return message and (summary_in(message) or Summary())
 
     @property
-    def compacted(self) -> CompactedMessage | None:
+    def compacted_message(self) -> CompactedMessage | None:
         """The summary of the other rounds, in the form for callers, or None."""
         if self.record is None or (summary := self.summary) is None:
             return None
-        is_prose = replace(summary, summary="").is_empty  # which has no headings
+        is_prose = replace(summary, summary="").is_empty  # only a text, so no headings are needed
         text = summary.summary if is_prose else format_summary(summary)
         return CompactedMessage(end_index=self.record.reached, summary=text)
 
@@ -313,9 +311,9 @@ class RoleHistory(NamedTuple):
         """Return the next compaction, whose summary also covers some of the remaining rounds.
 
         Args:
-            rounds: These rounds.
-            summary: The summary, which continues the one before.
-            tried: Whether a model was available.
+            rounds: The rounds to add.
+            summary: The summary, which continues the previous one.
+            tried: True if a model was available.
             saved: The number of tokens that the summary saves for these rounds.
         """
         before = self.record or CompactionRecord(digest=b"", reached=0, items=())
@@ -347,7 +345,7 @@ def load_role_history(tx: Transaction, at: ThreadKey, role: str, *, include_fail
         tx: The transaction.
         at: The session.
         role: The role.
-        include_failures: Whether to include failed rounds. Default: no.
+        include_failures: True to include failed rounds. Default: False.
 
     Raises:
         StorageError: The record of the compaction is damaged.
@@ -367,7 +365,7 @@ def load_role_history(tx: Transaction, at: ThreadKey, role: str, *, include_fail
 
 
 def lane_of(role: str) -> str:
-    """Return the lane of a role's compactions.
+    """Return the lane of a role, see `ROLE_LANE`.
 
     Raises:
         InvalidInput: The role is invalid.
@@ -380,7 +378,7 @@ def rounds_as_messages(rounds: Sequence[Round], first: int) -> list[BaseMessage]
 
     Args:
         rounds: The rounds.
-        first: The number of the first one.
+        first: The number of the first of these rounds, for the headings.
     """
     messages: list[BaseMessage] = []
     for number, each in enumerate(rounds, first):
@@ -397,21 +395,24 @@ def rounds_as_messages(rounds: Sequence[Round], first: int) -> list[BaseMessage]
 
 
 class SessionMemory(LogMemory):
-    """Rounds and posts of one session.
+    """The rounds and posts of one session.
 
-    With the config of a node, it is the session of the node's thread, which is rewound with the thread. A checkpoint
-    shows the session of its time, a fork continues from there, and a node that is executed again posts once. The graph
-    needs this memory's checkpointer. Outside of nodes, the session is read-only, with the config of a thread or of a
-    checkpoint. It is not a view of the conversation of the same id. Its rounds are not summarized in the background
-    (`ContextCompactor`), since that would change checkpoints. Events are emitted when a node writes, even if its
-    writes are discarded later.
+    A session with an id is a view of the log of the conversation with this id.
+
+    With the config of a node, this is the session of the node's thread, and is rewound with the thread. A checkpoint
+    shows the session as it was at that time, and a fork continues from there. If a node is executed again, its posts
+    are stored once. The graph needs this memory's checkpointer. Outside of nodes, pass the config of a thread or of a
+    checkpoint; the session is then read-only. The session of a thread has its own entries, and is no view of a
+    conversation. Its rounds are not summarized in the background (`ContextCompactor`), since that would change
+    checkpoints. Events are emitted when a node writes, even if its writes are discarded later.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         session_id: The session's id. Its first round or message creates it. Default: a new id. A config, a `Runtime` or
             a `ToolRuntime` selects the session of a thread, see above.
         namespace: Its namespace. Default: the running config's, else the root. For a thread, the config decides.
-        retention: The messages to keep after each addition. Default: all, for ever. A thread's session keeps all.
+        retention: The limit on the messages that are kept after each addition. Default: no limit. Not supported for the
+            session of a thread.
 
     Raises:
         InvalidInput: An argument is wrong, or is not supported for the session of a thread.
@@ -435,8 +436,8 @@ class SessionMemory(LogMemory):
             point = thread_position(self._database, session_id)
             if self._retention is not None or (namespace is not None and path_of(namespace) != point.path):
                 raise InvalidInput(
-                    "The session of a thread is in the namespace that its config names, and keeps what its checkpoints "
-                    "show: leave namespace= and retention= out."
+                    "The session of a thread has the namespace of its config, and keeps all entries of its "
+                    "checkpoints. Leave out namespace= and retention=."
                 )
             self._id_name = "thread_id"
             self._key, self._log = ThreadKey(point.path, point.name), ThreadLog(point, self._database)
@@ -455,7 +456,7 @@ class SessionMemory(LogMemory):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def create_round(self, user_query: str) -> Round:
-        """Begin a round, and wake each `ContextCompactor` of this session.
+        """Create a round, and notify each `ContextCompactor` of this session.
 
         Args:
             user_query: The user's question.
@@ -485,9 +486,9 @@ class SessionMemory(LogMemory):
 
         Args:
             round_id: The round.
-            post: The post, or:
-            send_from: The role that speaks.
-            send_to: The role it speaks to.
+            post: The post. It takes precedence over the following arguments.
+            send_from: The role that sends the post.
+            send_to: The role that receives it.
             message: The text.
             attachments: The attachments. Default: none.
 
@@ -522,7 +523,7 @@ class SessionMemory(LogMemory):
     afinish_round = awaited(finish_round, writes=True)
 
     def fail_round(self, round_id: str) -> None:
-        """Set a round to "failed": `get_role_rounds` leaves it out by default.
+        """Set a round to "failed"; `get_role_rounds` leaves it out by default.
 
         Raises:
             MessageError: The round does not exist.
@@ -553,18 +554,18 @@ class SessionMemory(LogMemory):
         return self._rounds()
 
     async def arounds(self) -> list[Round]:
-        """Async version of `rounds`."""
+        """Run `rounds` asynchronously."""
         return await run_in_worker(self._rounds)
 
     def get_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
         """Return the rounds as one role sees them.
 
         All rounds are returned, so that a round has the same index for all roles, but only the posts that the role
-        sent or received. Text marked by `temporal` is left out of all rounds but the last.
+        sent or received. Text marked by `temporal` is returned only in the last round.
 
         Args:
             role: The role.
-            include_failure_rounds: Whether to return failed rounds too. Default: no.
+            include_failure_rounds: True to return failed rounds too. Default: False.
         """
         failures = check_flag("include_failure_rounds", include_failure_rounds)
         return role_rounds(self._rounds(role=role), role, include_failures=failures)
@@ -578,14 +579,14 @@ class SessionMemory(LogMemory):
     ) -> tuple[list[Round], CompactedMessage | None]:
         """Return the rounds of a role without the summarized ones, and the summary.
 
-        In TaskWeaver the caller slices the rounds by the summary's `end_index`, which fails if failed rounds are
-        counted. Here they are already sliced, by their ids: the context is the summary, followed by the rounds. A
-        failed round is never summarized, so it is returned if requested, at any position. A round that got posts after
+        For a model, put the summary before the returned rounds. In TaskWeaver, callers slice the rounds by the
+        summary's `end_index`. Do not slice the result: the summarized rounds are already left out, by their ids. A
+        failed round is never summarized, so it is returned at any position if requested. A round that got posts after
         its summary is returned too.
 
         Args:
             role: The role, whose summaries a `ContextCompactor` makes.
-            include_failure_rounds: Whether to return failed rounds too. Default: no.
+            include_failure_rounds: True to return failed rounds too. Default: False.
 
         Returns:
             The rounds, and the summary or None.
@@ -596,18 +597,18 @@ class SessionMemory(LogMemory):
             return self.get_role_rounds(role, failures), None
         load_history = partial(load_role_history, at=self._key, role=role, include_failures=failures)
         history = self._run("read", load_history, role=role)
-        return history.remaining, history.compacted
+        return history.remaining, history.compacted_message
 
     aget_role_rounds_with_compaction = awaited(get_role_rounds_with_compaction)
 
     def get_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
         """Return the entries of one type that roles share.
 
-        An entry of scope "conversation" is valid in every round, one of scope "round" only while its round is the
-        last. The result has the newest valid entry of each sender, in conversation order.
+        An entry of scope "conversation" is valid in every round. An entry of scope "round" is valid only while its
+        round is the last. The result has the newest valid entry of each sender, in conversation order.
 
         Args:
-            entry_type: "plan", "experience_sub_path", or any other.
+            entry_type: "plan", "experience_sub_path", or any other type.
         """
         return log_entries.shared_entries(self._rounds(type=entry_type), entry_type)
 
@@ -625,7 +626,7 @@ class SessionMemory(LogMemory):
         if row is None or row.kind != message_log.ROUND:
             raise MessageError(
                 f"The session {safe_repr(self.session_id)} has no round {safe_repr(round_id)} that can be "
-                "changed. Begin one with create_round(); those that plain messages make are only shown."
+                "changed. Call create_round() first. Rounds of plain messages are read-only."
             )
         return row
 
@@ -643,4 +644,4 @@ class SessionMemory(LogMemory):
 
 def _check_role(role: Any) -> None:
     if not isinstance(role, str):
-        raise MessageError(f"A role must be a text, not {safe_repr(role)}.")
+        raise MessageError(f"role must be a text, not {safe_repr(role)}.")

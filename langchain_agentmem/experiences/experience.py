@@ -2,8 +2,8 @@
 
     Experience("file-validation", ["CodeInterpreter"], "Use when files are read.", "Check that the file exists first.")
 
-The selector sees the condition. The prompt gets the instruction, in a section that its content cannot end, before the
-question that it was chosen for.
+The selector reads the condition. The prompt contains the instruction, before the question that it was chosen for. Text
+of an instruction cannot end the section.
 
     These instructions hold for what is asked now.
     <experiences>
@@ -13,9 +13,9 @@ question that it was chosen for.
     </experiences>
 
 Experiences are the `*.yaml` and `*.yml` files of an `ExperienceFolder`, each with one experience or a list of them.
-They are read again when they change. A file that cannot be used is reported with its reason, and logged once when
-experiences are loaded; the others are loaded. Everything in a file is text, so that `exp_id: 1` is "1" and `exp_id:
-no` is "no". A new file is written whole or not at all, and never in the place of another.
+Changed files are read again. A file that cannot be used is reported with its reason, and logged once when experiences
+are loaded; the other files are loaded. Every value in a file is text, so that `exp_id: 1` is "1" and `exp_id: no` is
+"no". A new file is written whole or not at all, and never replaces another file.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Experience(Portable):
     """An instruction with its condition; the fields are ordered as in the original system.
 
     Attributes:
-        exp_id: Its id, unique within a library. A number becomes text.
-        who: The roles it is meant for, as a tuple; empty for all. A list or set of names, one name or None is accepted.
-        when: The condition, which the selector sees.
-        what: The instruction, which is put into the prompt.
+        exp_id: The id, unique within a library. A number becomes text.
+        who: The roles that it is for, as a tuple; empty for all. A list or set of names, one name or None is accepted.
+        when: The condition, which the selector reads.
+        what: The instruction, which is inserted into the prompt.
 
     Raises:
         InvalidInput: A field is empty, too long or of a wrong type.
@@ -79,15 +79,13 @@ class Experience(Portable):
             if not isinstance(text, str) or not text.strip():
                 raise InvalidInput(f"'{name}' is missing from {owner}. Write it as a text.")
             if len(text) > MAX_TEXT_LENGTH:
-                raise InvalidInput(
-                    f"'{name}' of {owner} has {len(text):,} characters; {MAX_TEXT_LENGTH:,} are allowed."
-                )
+                raise InvalidInput(f"'{name}' of {owner} has {len(text):,} characters, more than {MAX_TEXT_LENGTH:,}.")
 
     def is_for(self, role: str | None) -> bool:
-        """Return whether the experience is meant for a role.
+        """Return whether the experience is for a role.
 
         Args:
-            role: Its name, in any case; None or "" for no role, which every experience is meant for.
+            role: The name of the role, in any case; None or "" for no role, which every experience is for.
         """
         name = (role or "").strip().casefold()
         return not name or not self.who or name in (each.casefold() for each in self.who)
@@ -101,8 +99,8 @@ class Experience(Portable):
         """Build an experience.
 
         Args:
-            data: The result of `to_dict`. An older form has ``experience_text``, which replaces a missing ``when`` or
-                ``what``; other keys are ignored.
+            data: The result of `to_dict`. The older key ``experience_text`` replaces a missing ``when`` or ``what``.
+                Other keys are ignored.
 
         Raises:
             InvalidInput: A field is missing or has a wrong type.
@@ -125,7 +123,8 @@ PROMPT_PART: Final = "experiences"
 def section(experiences: Iterable[Experience]) -> str:
     """Format the instructions of experiences as a section of a prompt; "" if there are none.
 
-    Only the instructions are shown, not the conditions. Text that could end the section, or a message, is escaped.
+    The section contains the instructions without the conditions. Text that could end the section, or a message, is
+    escaped.
 
     Args:
         experiences: The chosen experiences, the most important first.
@@ -135,7 +134,7 @@ def section(experiences: Iterable[Experience]) -> str:
 
 
 def format_instructions(experiences: Iterable[Experience]) -> str:
-    """Format instructions, each in a fence of its own, without the fence around them all.
+    """Format instructions, each in its own fence, without the fence of the section.
 
     Args:
         experiences: The chosen experiences.
@@ -158,7 +157,7 @@ class FileProblem(NamedTuple):
     Attributes:
         path: The path of the file within the folder.
         reason: The problem, and how to solve it.
-        is_loaded: Whether the experience is loaded nevertheless.
+        is_loaded: True if the experience is loaded nevertheless.
     """
 
     path: str
@@ -173,8 +172,7 @@ class LibraryCheck(NamedTuple):
     """The result of reading every file of a folder.
 
     Attributes:
-        experiences: The loaded experiences, in the order of their files: those of a folder before those below it, then
-            by name.
+        experiences: The loaded experiences, in the order of their files: by depth, then by name.
         problems: The problems with files, in the same order, including those of loaded experiences.
         files: The path of the file of each experience, within the folder, by the id of the experience.
     """
@@ -185,20 +183,20 @@ class LibraryCheck(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """True if no problem keeps an experience from being loaded."""
+        """True if no problem prevents an experience from being loaded."""
         return all(problem.is_loaded for problem in self.problems)
 
 
 FileContent: TypeAlias = tuple[Sequence[Experience], Sequence[tuple[str, bool]]]
-"""The valid experiences of a file, and its problems: reasons, with whether the experience is loaded."""
+"""The valid experiences of a file, and its problems: each a reason, and True if the experience is loaded."""
 
 
 class ExperienceFolder:
-    """A folder with files of experiences. Safe to read from any thread.
+    """A folder with files of experiences. Thread-safe.
 
     Args:
         directory: The folder.
-        subfolders: Whether files in folders below it are read, too. Default: False.
+        subfolders: True to also read the files in subfolders. Default: False.
 
     Raises:
         InvalidInput: The folder does not exist.
@@ -206,17 +204,16 @@ class ExperienceFolder:
 
     def __init__(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> None:
         self.directory = check_path(directory)
-        if not os.path.isdir(self.directory):  # noqa: PTH112 - the method of a path raises where it is too long
-            raise InvalidInput(
-                f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
-            )
+        if not os.path.isdir(self.directory):  # noqa: PTH112 - `Path.is_dir` raises for a path that is too long
+            name = safe_repr(str(self.directory))
+            raise InvalidInput(f"The folder {name} of experiences does not exist. Create it, or pass another.")
         self._subfolders = check_flag("subfolders", subfolders)
 
     def load(self, sub_path: str | None = None) -> LibraryCheck:
         """Read every file as `read` does, and log each unusable file once per reason.
 
         Args:
-            sub_path: As for `read`.
+            sub_path: The subfolder to read. Default: the folder itself.
         """
         check = self.read(sub_path)
         for problem in check.problems:
@@ -228,10 +225,10 @@ class ExperienceFolder:
         """Read every file, and return the experiences and problems.
 
         Args:
-            sub_path: A folder below it to read instead.
+            sub_path: The subfolder to read. Default: the folder itself.
 
         Raises:
-            InvalidInput: That folder is not below it, or does not exist.
+            InvalidInput: The subfolder is outside of the folder, or does not exist.
         """
         if sub_path is not None:
             path = check_path(sub_path)
@@ -257,7 +254,10 @@ class ExperienceFolder:
 
 @lru_cache(maxsize=1_000)
 def _warn_once(folder: str, problem: FileProblem) -> None:
-    """Log that a file cannot be used. The cache limits it to once for each file and reason."""
+    """Log that a file cannot be used.
+
+    The cache limits this to one warning for each file and reason.
+    """
     logger.warning("An experience file in %s cannot be used: %s", folder, problem)
 
 
@@ -270,7 +270,7 @@ def _check_files(contents: Sequence[tuple[str, FileContent]]) -> LibraryCheck:
         for each in loaded:
             if each.exp_id in experiences:
                 first = safe_repr(files[each.exp_id])
-                reason = f"The exp_id {safe_repr(each.exp_id)} is that of {first} already, which counts. Give another."
+                reason = f"The exp_id {safe_repr(each.exp_id)} is already used in {first}. Choose another exp_id."
                 problems.append(FileProblem(name, reason))
             else:
                 experiences[each.exp_id], files[each.exp_id] = each, name
@@ -281,7 +281,7 @@ def _read_file(path: Path) -> FileContent:
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
-            return _file_failure("It is no file.")
+            return _file_failure("It is not a regular file.")
         if info.st_size > MAX_FILE_BYTES:
             return _file_failure(f"It has {info.st_size:,} bytes; {MAX_FILE_BYTES:,} are allowed.")
         return parse_file(path.read_bytes())
@@ -295,24 +295,24 @@ def _file_failure(reason: str) -> FileContent:
 
 @lru_cache(maxsize=10_000)
 def parse_file(data: bytes) -> FileContent:
-    """Read the experiences that the text of a file holds: one, or a list of them.
+    """Parse the content of a file: one experience, or a list of them.
 
-    Thanks to the cache, unchanged files are not parsed again.
+    Because of the cache, unchanged files are not parsed again.
     """
     try:
-        content = yaml.load(data.decode("utf-8-sig"), Loader=_TextLoader)  # noqa: S506 - a loader that is safe
+        content = yaml.load(data.decode("utf-8-sig"), Loader=_TextLoader)  # noqa: S506 - a safe loader
     except UnicodeDecodeError as error:
         return _file_failure(f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8.")
     except _YAML_ERRORS as error:
         hint = " Put a text that contains ': ' in quotes." if "mapping values" in str(error) else ""
-        return _file_failure(f"It is not YAML that can be read: {' '.join(str(error).split()):.300}.{hint}")
+        return _file_failure(f"It is not valid YAML: {' '.join(str(error).split()):.300}.{hint}")
     is_list = isinstance(content, list) and bool(content)
     experiences: list[Experience] = []
     problems: list[tuple[str, bool]] = []
     for number, each in enumerate(content if is_list else [content], 1):
         place = f"Item {number}: " if is_list else ""
         if not isinstance(each, dict):
-            problems.append((f"{place}It holds no mapping. Write exp_id, who, when and what.", False))
+            problems.append((f"{place}It is not a mapping. Write exp_id, who, when and what.", False))
             continue
         try:
             experiences.append(Experience.from_dict(each))
@@ -320,8 +320,7 @@ def parse_file(data: bytes) -> FileContent:
             problems.append((f"{place}{error}", False))
             continue
         if unknown := ", ".join(repr(str(key)) for key in each if key not in _FIELDS):
-            reason = f"{place}It has what no experience has: {unknown:.200}. There are exp_id, who, when and what."
-            problems.append((reason, True))
+            problems.append((f"{place}Unknown keys: {unknown:.200}. Valid keys: exp_id, who, when, what.", True))
     return experiences, problems
 
 
@@ -332,7 +331,7 @@ class _TextLoader(yaml.SafeLoader):
         seen: set[str] = set()
         for key in (each.value for each, _ in node.value if isinstance(each.value, str)):
             if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{safe_repr(key)} stands twice", node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {safe_repr(key)}", node.start_mark)
             seen.add(key)
         return dict(super().construct_mapping(node, deep))
 
@@ -357,7 +356,7 @@ def write_new_file(folder: Path, exp_id: str, text: str) -> Path:
     Raises:
         InvalidInput: The file cannot be written.
     """
-    # Letters, digits, dots and hyphens of an id can stand in the name of a file.
+    # Only letters, digits, dots, hyphens and underscores of an id are safe in the name of a file.
     stem = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:120].decode(errors="ignore")
     name = f"{PREFIX}{stem or 'experience'}"
     try:
@@ -369,7 +368,7 @@ def write_new_file(folder: Path, exp_id: str, text: str) -> Path:
             number = 1
             while True:
                 with contextlib.suppress(FileExistsError):
-                    os.link(file.name, path)  # which replaces no file
+                    os.link(file.name, path)  # a link never replaces a file
                     return path
                 number += 1
                 path = folder / f"{name}-{number}{SUFFIX}"

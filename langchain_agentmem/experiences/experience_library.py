@@ -3,7 +3,7 @@ r"""`ExperienceLibrary`: a folder of handcrafted experiences.
     library = memory.experiences("experience")
     chain = library.selector(role="Planner") | prompt | model
 
-Every selection sees the folder as it is then.
+Every selection reads the current files of the folder.
 
 An experience states *when* it applies and *what* to do then, in a YAML file that people write, review and edit.
 
@@ -25,15 +25,13 @@ An experience states *when* it applies and *what* to do then, in a YAML file tha
         library = memory.experiences("experience")
         assert library.validate().ok  # problems of a file are reported, and the others are loaded
         selector = library.selector(role="CodeInterpreter")  # model=… lets a model choose, by the conditions alone
-        prompt = ChatPromptTemplate.from_messages(
-            [("system", "You write Python.\n{experiences}"), ("user", "{question}")]
-        )
+        prompt = ChatPromptTemplate([("system", "You write Python.\n{experiences}"), ("user", "{question}")])
         print((selector | prompt).invoke({"question": "Read sales.csv and write the totals to a file."}).to_string())
         print(selector.select("What is the capital of Peru?").ids)  # nothing applies
 
 Without a model, experiences are chosen by the words of their conditions (`strategy="lexical"`), which is only a first
-choice. `strategy="auto"` asks a model only if the words are not decisive. If a model fails or answers nonsense, the
-words decide, with an event for hooks.
+choice. `strategy="auto"` asks a model only if the words are not decisive. If a model fails or its answer cannot be
+parsed, the words decide, and hooks receive an event.
 
 `ExperienceSelector` puts the experiences that apply to a query into its prompt:
 
@@ -42,10 +40,11 @@ words decide, with an event for hooks.
     chain = selector | prompt | model              # a prompt with the variable {experiences}
     builder.add_node("experience", selector)       # a state with the key "experiences" or "llm_input_messages"
 
-`selector.select(query).section` is the text alone. The selector is also one of LangChain's example selectors, for
-few-shot prompts. A log of prompts that cannot be written never fails a selection.
+`selector.select(query).section` is only the text. The selector is also one of LangChain's example selectors, for
+few-shot prompts. If the log of a prompt cannot be written, the selection continues.
 
-The situation is the questions of the last rounds and their outcomes, from the rounds of a session or from messages:
+The context of a selection contains the questions of the last rounds and their outcomes. It is read from the rounds of a
+session or from messages:
 
     User: Load the sales of May.
     Execution: FAILURE
@@ -121,7 +120,9 @@ _CACHE_SIZE = 256
 """The number of a model's answers that are cached."""
 
 LONGEST_LINE = 1_000
-"""The characters shown of a query, a status or an error; of an error its end, which states the cause."""
+"""The maximum number of characters of a query, a status or an error in the context.
+
+A long error keeps its end, which states the cause."""
 
 _LABELS = {AttachmentType.execution_status: "Execution", AttachmentType.code_error: "Error"}
 PROMPT_LOG, SELECTION_LOG = "prompt_log", "experience_selection_log"
@@ -134,10 +135,10 @@ class SelectionRequest(NamedTuple):
 
     Attributes:
         query: The query; "" for the last query of the session.
-        messages: The messages around the query.
+        messages: The messages that contain the query.
         config: The config of the run.
-        context: The situation, if the caller passes it.
-        log: The file for the prompt of the selection; None for none.
+        context: The context that the caller passes; None to read it from the session or the messages.
+        log: The file for the prompt of the selection; None for no log.
     """
 
     query: str
@@ -162,56 +163,56 @@ class SelectorOptions(TypedDict, total=False):
 
 
 class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
-    """A Runnable that puts the experiences that apply into the input of a model.
+    """A Runnable that inserts the experiences that apply into the input of a model.
 
-    It returns its input with their instructions in it:
+    It returns its input with the instructions inserted. Their place depends on the type of the input:
 
     - Messages, or a prompt made of messages: before the last user message. In a thread they stay there as long as that
-      message is shown, so that a provider's cache of the prompt stays valid, and instructions in the context are not
-      added again. No conversation stores them as messages.
-    - A text, or a prompt that is one: before it.
-    - A dictionary: as a text under "experiences", "" if none applies, for a prompt that has this variable; if it has
-      "messages", in these as well.
-    - The state of a graph: the messages go to "llm_input_messages" and the text to "experiences", whichever the state
-      has; the history does not change. If an earlier node has put its version of this history there, such as a
-      compaction, the selector continues from that. In a chain that is a node, the selector comes after the step that
-      takes the prompt's variables, or the messages, from the state.
+      message is in the context, so that a provider's cache of the prompt stays valid. Instructions that the context
+      already contains are not added again. No conversation stores them as messages.
+    - A text, or a text prompt: before it.
+    - A dictionary: as a text under "experiences" for a prompt with this variable, "" if none applies. If the dictionary
+      has "messages", also in these.
+    - The state of a graph: the messages are written to "llm_input_messages" and the text to "experiences", if the state
+      has these keys. The history does not change. If an earlier node, such as a compaction, has written
+      "llm_input_messages", the selector extends these messages. In a chain that is a node, place the selector after the
+      step that reads the prompt's variables, or the messages, from the state.
 
-    It selects for each query anew, among the experiences that the folder then holds. Without a model, the words of the
-    conditions decide. A model's answers are cached as long as query, situation and conditions are the same. If the
-    model fails, its answer cannot be understood or is cut off, or it chooses only unknown ids, the words decide, and
-    hooks receive `ExperienceSelectionFellBack`.
+    Each query is a new selection among the current files of the folder. Without a model, the words of the conditions
+    decide. A model's answers are cached as long as query, context and conditions are the same. If the model fails, its
+    answer cannot be parsed or is cut off, or it chooses only unknown ids, the words decide, and hooks receive
+    `ExperienceSelectionFellBack`.
 
     Args:
         library: The library of experiences.
-        role: The role that asks: only experiences for this role, or for all, are considered, regardless of case.
-            Default: all experiences are.
+        role: The role of the caller. Only experiences for this role, or for all roles, are considered, regardless of
+            case. Default: all experiences.
         model: The model that selects: a LangChain model, a function from messages to text, or a model's name. Default:
-            none.
-        strategy: "lexical" by words; "model"; "auto" asks the model only about experiences for which the words are not
-            decisive. Default: "model" if there is one, else "lexical".
+            None.
+        strategy: "lexical" to select by words; "model" to ask the model; "auto" to ask the model only about experiences
+            for which the words are not decisive. Default: "model" if there is one, else "lexical".
         template: The prompt for the model: a text with `{experiences}`, `{user_query}` and `{context}`, or a
             `SelectionTemplate`. Literal braces are doubled. Default: a built-in template.
         max_selected: The maximum number of chosen experiences. Default: all that apply.
-        session: The session whose last three rounds are the situation, and that may name a subfolder by a shared entry
-            "experience_sub_path": a `SessionMemory`, or a function that returns one for a config, such as
-            `memory.session`. Default: none; the situation is taken from messages, if there are any.
+        session: A `SessionMemory`, or a function that returns one for a config, such as `memory.session`. Its last
+            three rounds are the context. A shared entry "experience_sub_path" names the subfolder to read. Default:
+            None; the context is read from messages, if there are any.
         query: A function from the input to the query. Default: the last user message; of a dictionary, "input",
             "question", "query" or "user_query", or its only text; else the last query of the session.
-        enabled: Whether it selects. If not, the input passes with no instructions in it. Default: True.
-        timeout: Seconds to wait for the model. Default: no limit.
+        enabled: True to select; False to return the input without instructions. Default: True.
+        timeout: The maximum number of seconds to wait for the model. Default: no limit.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
         MissingExtra: The model is a name, and langchain is not installed.
     """
 
     def __init__(self, library: ExperienceLibrary, **options: Unpack[SelectorOptions]) -> None:
         if not isinstance(library, ExperienceLibrary):
-            raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
+            raise InvalidInput(f"library must be an ExperienceLibrary, got {safe_repr(library)}.")
         known = SelectorOptions.__annotations__
         if unknown := [name for name in options if name not in known]:
-            raise InvalidInput(f"There is no option {safe_repr(unknown[0])}. Options: {', '.join(known)}.")
+            raise InvalidInput(f"Unknown option {safe_repr(unknown[0])}. Valid options: {', '.join(known)}.")
         self.library = library
         self.role = (check_value(str | None, options.get("role"), "role") or "").strip() or None
         self.enabled = check_flag("enabled", options.get("enabled", True))
@@ -220,16 +221,15 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         strategy: Strategy | None = check_value(Strategy | None, options.get("strategy"), "strategy")
         self.strategy: Strategy = strategy or ("lexical" if model is None else "model")
         if self.strategy != "lexical" and model is None:
-            raise InvalidInput(f"To select by the strategy {safe_repr(strategy)} a model is needed: give model=.")
+            raise InvalidInput(f"The strategy {safe_repr(strategy)} needs a model. Pass model=….")
         if not isinstance(template, SelectionTemplate):
             template = DEFAULT_TEMPLATE if template is None else SelectionTemplate(template)
         self._template = template
         self._max_selected = check_value(Annotated[int, Ge(1)] | None, options.get("max_selected"), "max_selected")
         self._timeout = check_timeout(options.get("timeout"))
-        self._session: Session | None = check_value(
-            SessionMemory | Callable[..., Any] | None, options.get("session"), "session"
-        )
-        self._query: Callable[[Any], str] | None = check_value(Callable[..., Any] | None, options.get("query"), "query")
+        session, query = options.get("session"), options.get("query")
+        self._session: Session | None = check_value(SessionMemory | Callable[..., Any] | None, session, "session")
+        self._query: Callable[[Any], str] | None = check_value(Callable[..., Any] | None, query, "query")
         self._database: Database = library.database
         self._counter = TokenCounter()
         self._failures = FirstFailures(logger)
@@ -245,21 +245,22 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         """Create a selector from a configuration of the original system.
 
         Args:
-            config: Of its keys four are read: "planner.use_experience" or "code_generator.use_experience", by the role,
-                default False; "experience.selection_prompt_path", a file with the template; "experience.llm_alias",
-                default "" for `model`.
+            config: The configuration. Three keys are read: "planner.use_experience" or
+                "code_generator.use_experience", depending on the role, default False;
+                "experience.selection_prompt_path", a file with the template; "experience.llm_alias", default "" for
+                `model`.
             library: The library of experiences.
             models: Models by alias. Default: none.
             **options: Options of the selector. `role` is required: "Planner", "CodeInterpreter" or "CodeGenerator";
                 the switch of another role is named after it, such as "web_explorer.use_experience" for "WebExplorer".
 
         Raises:
-            InvalidInput: A value is wrong, the template cannot be used, or no model has the alias.
+            InvalidInput: A value is invalid, the template cannot be used, or no model has the alias.
         """
         if not isinstance(config, Mapping) or not isinstance(models, Mapping | None):
-            raise InvalidInput("A configuration is a mapping of keys to values, and models= one of aliases to models.")
+            raise InvalidInput("config must be a mapping of keys to values, and models a mapping of aliases to models.")
         if not isinstance(role := options.get("role"), str) or not role.strip():
-            raise InvalidInput('from_config needs a role, such as "Planner", to know which switch counts.')
+            raise InvalidInput('from_config needs a role, such as role="Planner", to choose the switch to read.')
         name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role.strip()).lower()
         switch = "code_generator" if name == "code_interpreter" else name  # as in the original system
         given: SelectorOptions = {"enabled": config.get(f"{switch}.use_experience", False)}
@@ -268,7 +269,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if alias := config.get(MODEL_ALIAS):
             if not isinstance(alias, str) or alias not in (models or {}):
                 known = ", ".join(map(repr, models or {})) or "none"
-                raise InvalidInput(f"There is no model called {safe_repr(alias)}. models= has: {known:.200}.")
+                raise InvalidInput(f"Unknown model {safe_repr(alias)}. models has: {known:.200}.")
             given["model"] = (models or {})[alias]
         given.update(options)
         return library.selector(**given)
@@ -296,21 +297,20 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
 
         Args:
             query: A text, or anything that `invoke` takes.
-            context: The situation, as text. Default: taken from the session or the messages.
+            context: The context, as text. Default: read from the session or the messages.
             config: The config of the run. Default: the running one.
-            prompt_log_path: The log of the main prompt, next to which that of the selection is written. Default: no
+            prompt_log_path: The log of the main prompt. The log of the selection is written next to it. Default: no
                 log.
 
         Raises:
-            InvalidInput: An argument is wrong.
+            InvalidInput: An argument is invalid.
         """
         check_value(str | None, context, "context")
         messages = read_form(query, {}, PROMPT_PART).messages
         log = None if prompt_log_path is None else selection_log_path(check_path(prompt_log_path))
         question = question_of(self._query, query, messages)
-        return self._run_selection(
-            SelectionRequest(question, messages, ensure_config(check_config(config)), context, log)
-        )
+        run_config = ensure_config(check_config(config))
+        return self._run_selection(SelectionRequest(question, messages, run_config, context, log))
 
     aselect = awaited(select)
 
@@ -325,7 +325,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return [each.to_dict() for each in self.select(input_variables).experiences]
 
     async def aselect_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
-        """Async version of `select_examples`."""
+        """Run `select_examples` asynchronously."""
         return await run_in_worker(partial(self.select_examples, input_variables))
 
     def add_example(self, example: dict[str, str]) -> Path:
@@ -337,10 +337,10 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return self.library.add(Experience.from_dict(example))
 
     async def aadd_example(self, example: dict[str, str]) -> Path:
-        """Async version of `add_example`."""
+        """Run `add_example` asynchronously."""
         return await run_in_worker(partial(self.add_example, example))
 
-    # -- plumbing -----------------------------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------------------------
 
     def _run_selection(self, request: SelectionRequest) -> Selection:
         if not self.enabled:
@@ -348,21 +348,19 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
 
         def inputs() -> dict[str, Any]:  # only for traces: a namespace may need values that the config lacks
             namespace = self._database.scopes.resolve(None, request.config)
-            settings = {"role": self.role, "strategy": self.strategy, "namespace": namespace}
-            return {"query": shorten_text(request.query), **settings}
+            query = shorten_text(request.query)
+            return {"query": query, "role": self.role, "strategy": self.strategy, "namespace": namespace}
 
         with self._database.step("experience.select", inputs, config=request.config) as step:
             selection = self._select(request)
-            chosen = [
-                {"exp_id": each, "score": selection.scores[each], "reason": selection.reasons[each]}
-                for each in selection.ids
-            ]
+            scores, reasons = selection.scores, selection.reasons
+            chosen = [{"exp_id": each, "score": scores[each], "reason": reasons[each]} for each in selection.ids]
             ids = {"candidate_ids": selection.candidates, "asked_ids": selection.asked}
             step.finish(lambda: {"chosen": chosen, "fell_back": selection.fell_back, **ids})
         return selection
 
     def _insert_experiences(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> list[BaseMessage]:
-        """Put the instructions that apply before the questions that they were chosen for.
+        """Insert the instructions that apply before the questions that they were chosen for.
 
         Args:
             messages: A context. It is not changed.
@@ -372,7 +370,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return insert_texts(messages, PROMPT_PART, self._texts_by_question(request, self._run_selection(request)))
 
     def _texts_by_question(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
-        """Return the instructions before each question that is still shown, each only once."""
+        """Return the instructions for each question in the context, each instruction only once."""
         originals = [message for message in request.messages if not is_injected(message)]
         notes = prompt_notes.load_notes(self._database, request.config, originals, f"{PROMPT_PART} {self.role or ''}")
         if notes.start is None:
@@ -380,11 +378,9 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         texts: dict[str | None, str] = {}
         visible = {key: parts[PROMPT_PART].items for key, parts in notes.active_notes().items() if PROMPT_PART in parts}
         used_ids = {item.id for items in visible.values() for item in items}
-        new = [
-            PromptNoteItem("experience", exp_id, round(selection.scores[exp_id], 4), reason=selection.reasons[exp_id])
-            for exp_id in selection.ids
-            if exp_id not in used_ids
-        ]
+        new_ids = [each for each in selection.ids if each not in used_ids]
+        scores, reasons = selection.scores, selection.reasons
+        new = [PromptNoteItem("experience", each, round(scores[each], 4), reason=reasons[each]) for each in new_ids]
         chosen = (*visible.pop(notes.question_id or "", ()), *new)
         for key, items in (*visible.items(), (notes.question_id, chosen)):
             if text := format_instructions(selection.known[item.id] for item in items if item.id in selection.known):
@@ -404,10 +400,10 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if not query or not known:
             return empty
         context = self._describe_context(request, rounds)
-        condition_scores = score_conditions(query, context, [each.when for each in known.values()])
-        scores = {exp_id: each.score for exp_id, each in zip(known, condition_scores, strict=True)}
-        reasons = {exp_id: each.reason for exp_id, each in zip(known, condition_scores, strict=True)}
-        leading_ids = set(itertools.compress(known, find_leading(condition_scores)))
+        results = score_conditions(query, context, [each.when for each in known.values()])
+        scores = {exp_id: each.score for exp_id, each in zip(known, results, strict=True)}
+        reasons = {exp_id: each.reason for exp_id, each in zip(known, results, strict=True)}
+        leading_ids = set(itertools.compress(known, find_leading(results)))
         applies = {exp_id for exp_id in leading_ids if scores[exp_id] >= THRESHOLD}
         low, sure = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE_RANGE}[self.strategy]
         asked_ids = [key for key in known if scores[key] >= low and not (key in leading_ids and scores[key] >= sure)]
@@ -434,11 +430,9 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         )
 
     def _make_prompt(self, query: str, context: str, candidates: Sequence[Experience]) -> list[BaseMessage]:
-        """Return the prompt for a model, which shows only the conditions of the candidates."""
-        conditions = "\n\n".join(
-            f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when.strip()}"
-            for number, each in enumerate(candidates, 1)
-        )
+        """Return the prompt for a model, which contains only the conditions of the candidates."""
+        texts = [f"(ID: {each.exp_id}) ---\n{each.when.strip()}" for each in candidates]
+        conditions = "\n\n".join(f"--- Experience {number} {text}" for number, text in enumerate(texts, 1))
         context = f"\n\nConversation Context:\n{context}" if context else ""
         system = self._template.fill(experiences=conditions, user_query=query, context=context)
         return [SystemMessage(system), HumanMessage(f"Select relevant experiences for: {query}")]
@@ -448,12 +442,10 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         key = digest("\x1f".join([*ids, *(str(each.content) for each in messages)]).encode("utf-8", "surrogatepass"))
         if (cached := self._answers.get(key)) is not None:
             return cached
-        failure, reason = None, "The model's answer cannot be understood, or chooses only what is no candidate."
-        inputs = {"query": query, "role": self.role, "exp_ids": ids}
+        failure, reason = None, "The model's answer cannot be parsed, or chooses only unknown ids."
+        inputs, model, limit = {"query": query, "role": self.role, "exp_ids": ids}, self._model, self._timeout
         try:
-            answer = ask_model(
-                self._database, self._model, messages, "experience.choose", self._timeout, inputs=lambda: inputs
-            )
+            answer = ask_model(self._database, model, messages, "experience.choose", limit, inputs=lambda: inputs)
             answer_ids = read_selection(str(answer)[:100_000], ids)
         except Exception as error:  # a model that fails must not end the run
             if is_graph_bubble_up(error):
@@ -474,7 +466,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             return []
         session = self._session if isinstance(self._session, SessionMemory) else self._session(config)
         if not isinstance(session, SessionMemory):
-            raise InvalidInput(f"session must give a SessionMemory, not {type(session).__name__}.")
+            raise InvalidInput(f"session must return a SessionMemory, got {type(session).__name__}.")
         return list(session.to_conversation().rounds)
 
     def _describe_context(self, request: SelectionRequest, rounds: Sequence[Round]) -> str:
@@ -492,16 +484,16 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             with write_atomically(path, make_folder=True) as file:
                 json.dump([{"role": role_of(each), "content": str(each.content)} for each in messages], file, indent=2)
         except Exception as error:  # noqa: BLE001 - a log never fails a selection
-            self._failures.report("log", "What a model is asked cannot be logged.", error=error)
+            self._failures.report("log", "The prompt of a selection cannot be logged.", error=error)
 
 
 class ExperienceLibrary:
-    """A folder of YAML files with experiences; blocking methods have async twins, as `aload`.
+    """A folder of YAML files with experiences.
 
-    Each file has one experience or a list of them. Files `*.yaml` and `*.yml` are read, except hidden ones and those
-    whose names begin with `raw_exp_`. Of two experiences with one `exp_id` the first is loaded: the files of a folder
-    come before those below it, then by name. An unusable file is skipped: a warning is logged once, and `validate`
-    reports the reason.
+    Blocking methods have async versions such as `aload`. Each file has one experience or a list of them. Files `*.yaml`
+    and `*.yml` are read, except hidden files and files whose names begin with `raw_exp_`. If two experiences have the
+    same `exp_id`, only the first is loaded. Files are ordered by depth, then by name. An unusable file is skipped: a
+    warning is logged once, and `validate` reports the reason.
 
     Attributes:
         database: The database of the memory.
@@ -509,10 +501,10 @@ class ExperienceLibrary:
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         directory: The folder.
-        subfolders: Whether files in folders below it are read, too. Default: False.
+        subfolders: True to also read the files in subfolders. Default: False.
 
     Raises:
-        InvalidInput: The folder does not exist, or an argument is wrong.
+        InvalidInput: The folder does not exist, or an argument is invalid.
         StorageError: The database cannot be opened.
     """
 
@@ -529,13 +521,13 @@ class ExperienceLibrary:
         return self._folder.directory
 
     def selector(self, **options: Unpack[SelectorOptions]) -> ExperienceSelector:
-        """Return a Runnable that puts experiences that apply into a prompt, messages or a state.
+        """Return a Runnable that inserts the experiences that apply into its input.
 
         Args:
             **options: Options of `ExperienceSelector`, such as `role`, `model`, `strategy`, `max_selected`, `session`.
 
         Raises:
-            InvalidInput: An argument is wrong.
+            InvalidInput: An argument is invalid.
         """
         return ExperienceSelector(self, **options)
 
@@ -547,10 +539,10 @@ class ExperienceLibrary:
         Each file that cannot be used is logged once as a warning; `validate` returns the reasons.
 
         Args:
-            sub_path: A folder below it to read instead. Default: the folder itself.
+            sub_path: The subfolder to read. Default: the folder itself.
 
         Raises:
-            InvalidInput: That folder is not below it, or does not exist.
+            InvalidInput: The subfolder is outside of the folder, or does not exist.
         """
         return list(self._folder.load(sub_path).experiences)
 
@@ -579,13 +571,12 @@ class ExperienceLibrary:
             InvalidInput: The library has this `exp_id`, or the file cannot be written.
         """
         if not isinstance(experience, Experience):
-            raise InvalidInput(f"A library holds experiences, not {type(experience).__name__}.")
+            raise InvalidInput(f"experience must be an Experience, got {type(experience).__name__}.")
         with self.database.step("experience.add", experience.to_dict) as step:
             check = self._folder.read()
             if (file := check.files.get(experience.exp_id)) is not None:
-                raise InvalidInput(
-                    f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
-                )
+                key = safe_repr(experience.exp_id)
+                raise InvalidInput(f"The library has {key} already, in {safe_repr(file)}. Change it there.")
             check_cancelled()
             path = write_new_file(self.directory, experience.exp_id, experience.to_yaml())
             step.finish(lambda: {"file": path.name})
@@ -594,11 +585,11 @@ class ExperienceLibrary:
     aadd = awaited(add)
 
 
-# -- the situation, and the log of prompts ----------------------------------------------------------------------------
+# -- the context, and the log of prompts ------------------------------------------------------------------------------
 
 
 def describe_rounds(rounds: Sequence[Round]) -> str:
-    """Describe the situation after the last three of some rounds, as a role sees them."""
+    """Describe the last three of some rounds as the context of a selection."""
     lines = []
     for each in rounds[-ROUNDS:]:
         lines.append(_context_line("User", each.user_query))
@@ -612,14 +603,14 @@ def describe_rounds(rounds: Sequence[Round]) -> str:
 
 
 def describe_messages(messages: Sequence[BaseMessage], query: str) -> str:
-    """Describe the situation after some messages: user messages, and errors of tools.
+    """Describe messages as the context of a selection: user messages, and errors of tools.
 
-    Each user message begins a round. Successful tool calls change nothing, so that a selecting model need not be asked
-    again after each of them.
+    Each user message begins a round. Successful tool calls do not change the context, so that a selecting model need
+    not be asked again after each call.
 
     Args:
         messages: A history.
-        query: The present query, which alone is no situation.
+        query: The present query. If the context would contain only this query, it is empty.
     """
     starts = [place for place, message in enumerate(messages) if is_from_user(message)][-ROUNDS:]
     lines = []
@@ -638,16 +629,14 @@ def _context_line(name: str, text: str) -> str:
 
 
 def selection_log_path(main: Path) -> Path:
-    """Return the path of the log of a selection, next to that of the main prompt.
+    """Return the path of the log of a selection, next to the log of the main prompt.
 
     Args:
-        main: The log of the main prompt: its name contains "prompt_log".
+        main: The log of the main prompt. Its name contains "prompt_log".
 
     Raises:
-        InvalidInput: The name does not contain it, so the log would be overwritten.
+        InvalidInput: The name does not contain "prompt_log", so the log would be overwritten.
     """
     if PROMPT_LOG not in main.name or SELECTION_LOG in main.name:
-        raise InvalidInput(
-            f"The log of a prompt is a file with {safe_repr(PROMPT_LOG)} in its name, not {safe_repr(main.name)}."
-        )
+        raise InvalidInput(f"The log's name must contain {safe_repr(PROMPT_LOG)}, got {safe_repr(main.name)}.")
     return main.with_name(main.name.replace(PROMPT_LOG, SELECTION_LOG))

@@ -1,8 +1,8 @@
-"""`ExperienceMiddleware`: the experiences that apply, for LangChain's agents.
+"""`ExperienceMiddleware`: adds the experiences that apply to the prompts of LangChain's agents.
 
     agent = create_agent(model, tools, middleware=[ExperienceMiddleware(library.selector(role="Planner"))])
 
-They are selected for the last user message.
+The experiences are selected for the last user message.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ except ImportError as error:
 
 
 class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
-    """A middleware that shows an agent's model the instructions for the last user message.
+    """A middleware that adds the instructions for the last user message to an agent's prompts.
 
-    They are before that message, and in no history: place this middleware after one that compacts. In a thread they
-    stay there as long as the message is shown, so that a provider's cache of the prompt stays valid, and are not added
-    again. A model that selects is asked again only if a tool has failed.
+    The instructions are placed before that message and are not stored in the history. Place this middleware after one
+    that compacts. In a thread the instructions stay there as long as the message is in the context, so that a
+    provider's cache of the prompt stays valid. They are not added again. A selecting model is asked again only if a
+    tool has failed.
 
     Args:
         selector: An `ExperienceSelector`, or a library from which one is created with `options`.
         options: The options of `ExperienceSelector`.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
     """
 
     def __init__(self, selector: ExperienceSelector | ExperienceLibrary, **options: Unpack[SelectorOptions]) -> None:
@@ -43,7 +44,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         if isinstance(selector, ExperienceLibrary):
             selector = selector.selector(**options)
         elif not isinstance(selector, ExperienceSelector) or options:
-            raise InvalidInput("Give an ExperienceSelector, or an ExperienceLibrary with the options of a selector.")
+            raise InvalidInput("Pass an ExperienceSelector, or an ExperienceLibrary with the options of a selector.")
         self._selector = selector
 
     def wrap_model_call(
@@ -60,7 +61,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """Async version of `wrap_model_call`."""
+        """Run `wrap_model_call` asynchronously."""
         return await handler(await run_in_worker(partial(self._with_experiences, request)))
 
     def _with_experiences(self, request: ModelRequest[Any]) -> ModelRequest[Any]:

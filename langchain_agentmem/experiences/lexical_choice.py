@@ -1,16 +1,19 @@
-"""The lexical choice of conditions that a query meets: pure arithmetic, without a model and without a database.
+"""Scores for the conditions that a query meets, computed from words.
 
-A rare word among conditions counts much, a common one little. A condition lists alternatives, and a word counts less if
-it is only a part of one. Exclusions that a condition states count against it. The previous round counts if a query
-refers to it. Each condition has a score of its own, which no other lowers. Of conditions with the same matching words,
-such as several rules on refunds, only the leading ones apply.
+The computation uses neither a model nor a database.
+
+A rare word among conditions has a high weight, a common one a low weight. A condition may list alternatives, such as
+"stock prices or dividends". A word weighs less if the query has only a part of its alternative. Exclusions that a
+condition states lower its score. If a query refers to the previous round, the words of that round count too. A score
+does not depend on the scores of other conditions. But of conditions that share a matching word, such as several rules
+on refunds, only those with nearly the best score apply.
 
 The constants were tuned on two sets in `tests/benchmarks/experiences`. On a third, not used for tuning, words alone
-have a recall of 56 % and a precision of 60 % (an F1 of 0.58): a first choice, and no substitute for a model. More rules
-fitted the two sets better but did not help on the third, so they were removed: synonyms, compounds, word families,
-British spelling, clauses.
+have a recall of 56 % and a precision of 60 % (an F1 of 0.58). They do not replace a model. More rules fitted the two
+sets better but did not help on the third, so they were removed: synonyms, compounds, word families, British spelling,
+clauses.
 
-`words.yaml` and the patterns here are English only. A text in another language does without them.
+`words.yaml` and the patterns here are English only. They have no effect on texts in other languages.
 """
 
 from __future__ import annotations
@@ -27,12 +30,12 @@ from langchain_agentmem.search.ranking import rarity
 THRESHOLD = 0.5
 """A condition with at least this score applies."""
 UNSURE_RANGE = (0.25, 0.65)
-"""The range of scores, from the first to below the second, for which a model is asked."""
+"""The scores that a model must check: from the first number, below the second."""
 
 MAX_CHARACTERS = 6_000
-"""The characters read of a longer text, half from its beginning and half from its end."""
+"""The maximum number of characters read of a text, half from its beginning and half from its end."""
 LENGTH_EXPONENT, SHORT_LENGTH = 0.4, 2.0
-"""The exponent by which a longer query needs more evidence, and the length below which it hardly matters."""
+"""The constants of the divisor `(SHORT_LENGTH + length) ** LENGTH_EXPONENT`: a longer query needs more evidence."""
 
 NEGATION = re.compile(
     r"\b(?:(?:do|does|should|must)(?: not|n['\u2019]t)|never) (?:be )?(?:use|used|apply|applied|select|choose)\b"
@@ -61,15 +64,15 @@ _LABEL = re.compile(r"^(User|Execution|Error):", re.MULTILINE)
 Weights: TypeAlias = Mapping[str, float]
 """Terms with their weights."""
 Alternatives: TypeAlias = Mapping[str, Weights]
-"""Terms, each with the shortest alternative that contains it, such as "stock prices"."""
+"""Terms, each with the weights of the shortest alternative that contains it, such as "stock prices"."""
 
 
 class ConditionScore(NamedTuple):
     """The degree to which a condition is met.
 
     Attributes:
-        score: 0 to 1.
-        terms: The part of the score that each word of the query or its context added or subtracted.
+        score: The score, from 0 to 1.
+        terms: The contribution of each word of the query or its context to the score; negative for exclusions.
     """
 
     score: float
@@ -77,17 +80,18 @@ class ConditionScore(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The words of the query that led to the score, the most important first."""
+        """The words that raised the score, the most important first."""
         terms = sorted(self.terms.items(), key=lambda each: -each[1])
         return ", ".join(f"{term} {value:.2f}" for term, value in terms if value > 0)
 
 
 def score_conditions(query: str, context: str, conditions: Sequence[str]) -> list[ConditionScore]:
-    """Score how far a query meets each of some conditions.
+    """Score the degree to which a query meets each condition.
 
     Args:
-        query: The query of the user; no text is invalid.
-        context: Empty, or lines that begin with "User:", "Execution:" or "Error:", the oldest first.
+        query: The query of the user. Any text is valid.
+        context: The context of the query: empty, or lines that begin with "User:", "Execution:" or "Error:", the oldest
+            first.
         conditions: The condition of each experience.
 
     Returns:
@@ -100,26 +104,18 @@ def score_conditions(query: str, context: str, conditions: Sequence[str]) -> lis
     if length < 1 or FOLLOW_UP.search(_clip_text(query)):
         for word, weight in _context_terms(query, context):
             weights[word] = max(weights.get(word, 0.0), 0.8 * weight)  # less than the words of the query
-    matches = {
-        word: [word in included or word in excluded_values for included, excluded_values in parsed] for word in weights
-    }
-    # Five rules on refunds do not make "refund" a common word.
+    matches = {word: [word in included or word in excluded for included, excluded in parsed] for word in weights}
+    # With the lower bound, "refund" is not a common word in a small library with five rules on refunds.
     total = max(len(parsed), 100)
-    word_values = {
-        word: weights[word] * rarity(total, sum(flags)) / rarity(total, 1) for word, flags in matches.items()
-    }
+    rarest = rarity(total, 1)
+    word_values = {word: weights[word] * rarity(total, sum(flags)) / rarest for word, flags in matches.items()}
     scored = [ConditionScore(0.0, {})] * len(parsed)
     for number, is_met in enumerate(zip(*matches.values(), strict=True)):
         if not any(is_met):
             continue
-        condition, excluded = parsed[number]
-        matched = _weigh_matches(word_values, condition)
-        excluded_values = {
-            word: value
-            for word, value in _weigh_matches(word_values, excluded).items()
-            if value > matched.get(word, 0.0)
-        }
-        matched |= {word: matched.get(word, 0.0) - 0.8 * value for word, value in excluded_values.items()}
+        matched, excluded = (_weigh_matches(word_values, alternatives) for alternatives in parsed[number])
+        stronger = {word: value for word, value in excluded.items() if value > matched.get(word, 0.0)}
+        matched |= {word: matched.get(word, 0.0) - 0.8 * value for word, value in stronger.items()}
         evidence = sum(matched.values())
         positive = max(0.0, evidence) / (SHORT_LENGTH + length) ** LENGTH_EXPONENT
         score = positive / (positive + 0.317)  # the evidence for which the score is one half
@@ -129,25 +125,27 @@ def score_conditions(query: str, context: str, conditions: Sequence[str]) -> lis
 
 
 def find_leading(found: Sequence[ConditionScore]) -> list[bool]:
-    """Return whether each condition scores about as high as any with a word in common.
+    """Find the conditions with nearly the best score among those that share a matching word.
+
+    A condition needs at least 90 % of the best score.
 
     Args:
         found: The result of `score_conditions`.
 
     Returns:
-        One value for each condition, in their order.
+        True or False for each condition, in their order.
     """
     best: dict[str, float] = {}
     for each in found:
-        best |= {word: max(best.get(word, 0.0), each.score) for word, worth in each.terms.items() if worth > 0}
+        best |= {word: max(best.get(word, 0.0), each.score) for word, value in each.terms.items() if value > 0}
     return [
-        each.score >= 0.9 * max((best[word] for word, worth in each.terms.items() if worth > 0), default=0.0)
+        each.score >= 0.9 * max((best[word] for word, value in each.terms.items() if value > 0), default=0.0)
         for each in found
     ]
 
 
 def _weigh_matches(word_values: Weights, condition: Alternatives) -> dict[str, float]:
-    """Weigh each word of a query in a condition; a part of an alternative weighs less."""
+    """Weigh the words of a query in a condition; a part of an alternative weighs less."""
     matched = {}
     for word in (word for word in word_values if word in condition):
         alternative = condition[word]
@@ -161,30 +159,29 @@ def _weigh_matches(word_values: Weights, condition: Alternatives) -> dict[str, f
 
 @lru_cache(maxsize=4_096)
 def _parse_condition(condition: str) -> tuple[Alternatives, Alternatives]:
-    """Read the alternatives of a condition, and those that it excludes."""
+    """Return the alternatives that a condition includes, and those that it excludes."""
     included: list[str] = []
     excluded: list[str] = []
     for paragraph in _PARAGRAPH.split(_clip_text(condition)):
-        in_list = False  # whether the sentence is in a list that began with "Not for:"
+        in_list = False  # True in a list that began with "Not for:"
         for piece in _SENTENCE.split(paragraph):
             sentence = " ".join(piece.split())
-            denial = NEGATION.search(sentence)
-            start, end = (0, 0) if in_list else denial.span() if denial else (len(sentence), len(sentence))
+            negation = NEGATION.search(sentence)
+            start, end = (0, 0) if in_list else negation.span() if negation else (len(sentence), len(sentence))
             included.append(sentence[:start])
             excluded.append(sentence[end:])
-            in_list = in_list or (denial is not None and sentence.endswith(":"))
-    return _alternatives(included), _alternatives(excluded)
+            in_list = in_list or (negation is not None and sentence.endswith(":"))
+    return _find_alternatives(included), _find_alternatives(excluded)
 
 
-def _alternatives(texts: Sequence[str]) -> Alternatives:
+def _find_alternatives(texts: Sequence[str]) -> Alternatives:
+    """Return the terms of some sentences, each with the shortest fragment around it."""
     found: dict[str, Weights] = {}
     for text in filter(None, texts):
         words = _weighted_terms(text)
         for fragment in (*_FRAGMENT.split(_WORD_BOUNDARY.sub(" ", text)), text):
-            alternative = {word: words[word] for word in extract_terms(fragment) if word in words}
-            found |= {
-                word: alternative for word in alternative if word not in found or len(alternative) < len(found[word])
-            }
+            weights = {word: words[word] for word in extract_terms(fragment) if word in words}
+            found |= {word: weights for word in weights if word not in found or len(weights) < len(found[word])}
     return found
 
 
@@ -197,34 +194,37 @@ def _weighted_terms(text: str) -> dict[str, float]:
     """Return the terms of a text with their weights."""
     ignored, common = _word_lists()
     return {
-        term: 0.4 if term in common else 1.0  # a common word, and any other
+        term: 0.4 if term in common else 1.0  # a common word weighs less
         for word, term in _terms_by_word(text).items()
         if word not in ignored and (len(term) > 1 or not term.isascii() or term.isdigit())
     }
 
 
 def _clip_text(text: str) -> str:
-    """Return the part of a text that is read: the whole, or its beginning and end."""
+    """Return a text, or only the beginning and the end of a long one."""
     half = MAX_CHARACTERS // 2
     return text if len(text) <= MAX_CHARACTERS else f"{text[:half]}\n{text[-half:]}"
 
 
 def _context_terms(query: str, context: str) -> Iterator[tuple[str, float]]:
-    """Yield the weighted terms of the previous round: its query and last lines of errors."""
+    """Yield the weighted terms of the previous round.
+
+    They come from its query and from the last line of each error.
+    """
     first, *labelled = _LABEL.split(context)
     lines = [("User", first), *zip(labelled[::2], labelled[1::2], strict=True)]
     lines = [(kind, text.strip()) for kind, text in lines if text.strip()][-50:]
     if lines and lines[-1] == ("User", query.strip()):
         lines.pop()
-    last = max((place for place, (kind, _) in enumerate(lines) if kind == "User"), default=0)
-    for kind, text in lines[last:]:
-        if kind != "Execution":  # an execution status says whether it worked, not the topic
+    round_start = max((place for place, (kind, _) in enumerate(lines) if kind == "User"), default=0)
+    for kind, text in lines[round_start:]:
+        if kind != "Execution":  # an execution status does not contain the topic
             yield from _weighted_terms(text.splitlines()[-1] if kind == "Error" else text).items()
 
 
 @cache
 def _word_lists() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the words without meaning, and the terms of those with little meaning."""
+    """Return the ignored words, and the terms of common words."""
     lists = load_data_table("experiences/words.yaml")
     phrasing, common = (" ".join(lists[name]) for name in ("phrasing", "common"))
     return STOP_WORDS.union(phrasing.split()), frozenset(extract_terms(common))

@@ -1,7 +1,7 @@
-"""The prompt by which a model selects experiences, and the reading of its answer.
+"""The prompt that makes a model select experiences, and the parser of its answer.
 
-A `SelectionTemplate` is the prompt. `read_selection` reads the answer: JSON in the forms that models write for an
-object of booleans, else the ids that plain text names. If it cannot be understood, the words of the conditions decide.
+A `SelectionTemplate` is the prompt. The default one requests a JSON object of ids and booleans. `read_selection` also
+accepts the other forms that models write, and ids in plain text. If it returns None, the caller selects by keywords.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, section
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_objects, strip_reasoning
 
-_ADVICE = "Use {experiences}, {user_query} and {context}, and double the braces that are meant as such: {{ and }}."
+_ADVICE = "Use {experiences}, {user_query} and {context}, and double the braces of literal text: {{ and }}."
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,21 @@ class SelectionTemplate:
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
-            raise InvalidInput(f"A selection template is a text, not {type(self.text).__name__}.")
+            raise InvalidInput(f"A selection template must be text, got {type(self.text).__name__}.")
         try:
             filled = self.fill(experiences="\0", user_query="", context="")
         except (ValueError, LookupError, AttributeError, TypeError) as error:
-            raise InvalidInput(f"A place of a selection template cannot be filled: {error!s:.80}. {_ADVICE}") from error
+            raise InvalidInput(f"A template placeholder cannot be filled: {error!s:.80}. {_ADVICE}") from error
         if "\0" not in filled:
-            raise InvalidInput(f"A selection template needs {{experiences}}, where the conditions are shown. {_ADVICE}")
+            raise InvalidInput(f"A selection template needs {{experiences}} for the conditions. {_ADVICE}")
 
     def fill(self, *, experiences: str, user_query: str, context: str) -> str:
-        """Write the prompt.
+        """Fill the placeholders of the prompt.
 
         Args:
-            experiences: The conditions, as they are shown to the model.
+            experiences: The conditions, as text for the model.
             user_query: The query of the user.
-            context: The situation before the query, or "".
+            context: The context of the query, or "".
 
         Returns:
             The prompt. The values are inserted unchanged, including braces.
@@ -67,8 +67,8 @@ class SelectionTemplate:
                 text.
 
         Raises:
-            InvalidInput: The file cannot be read, holds no text, or the text is no template. The message names the
-                file.
+            InvalidInput: The file cannot be read, contains no text, or the text is not a template. The message names
+                the file.
         """
         try:
             text: Any = Path(path).read_text(encoding="utf-8-sig")
@@ -87,8 +87,8 @@ DEFAULT_TEMPLATE = SelectionTemplate(load_data_table("experiences/prompts.yaml")
 # -- the answer ----------------------------------------------------------------------------------------------------
 
 _YES_THRESHOLD = 0.5
-_IDS = ("id", "exp_id", "experience_id")
-_IGNORED_KEYS = {*_IDS, "reason", "reasons", "reasoning", "why", "confidence", "thoughts", "candidates", "error"}
+_ID_KEYS = ("id", "exp_id", "experience_id")
+_IGNORED_KEYS = {*_ID_KEYS, "reason", "reasons", "reasoning", "why", "confidence", "thoughts", "candidates", "error"}
 _YES = re.compile(r"\W*(?:true|yes|y|1|relevant|applies|applicable|selected)\b(?!\s*[/|])", re.IGNORECASE)
 _NO = re.compile(
     r"\b(?:n|not?|none|never|neither|nor|false|without|except|than|instead|n/a|null|nothing|hardly|low|"
@@ -96,29 +96,29 @@ _NO = re.compile(
     r"|n['\u2019]t\b|[\u2717\u2718\u274c]",
     re.IGNORECASE,
 )
-_NONE = re.compile(
+_NOTHING_APPLIES = re.compile(
     r"\W*(?:none|no|null|nothing|n/a|false)\W*\Z|.*\b(?:none of|nothing \w+|neither \w+|no (?:\w+ )?experiences?)\b",
     re.IGNORECASE | re.DOTALL,
 )
-_PIECES = re.compile(r"\n|[.;!?](?=\s|\Z)|\bbut\b")
-_BECAUSE = re.compile(r"\b(?:because|since)\b[^\n.;!?]*", re.IGNORECASE)
-_LIST = re.compile(r"\[[^\]]*\]")
+_CLAUSE_BREAK = re.compile(r"\n|[.;!?](?=\s|\Z)|\bbut\b")
+_REASON_CLAUSE = re.compile(r"\b(?:because|since)\b[^\n.;!?]*", re.IGNORECASE)
+_BRACKETED_LIST = re.compile(r"\[[^\]]*\]")
 Verdicts: TypeAlias = list[tuple[str, bool]]
-"""Names, each with whether it applies."""
+"""Pairs of a name in the answer (usually an id) and whether that experience applies."""
 
 
 def read_selection(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
-    """Read the ids of the experiences that a model selects from its answer.
+    """Parse the ids of the selected experiences from a model's answer.
 
     Args:
-        answer: The answer: an object of ids and verdicts, a list of ids or of objects with an id, either of these under
-            one key, fenced or amid prose; else text without any brackets.
-        candidates: The ids of the candidates. They are compared exactly, else without regard to case and surrounding
-            blanks if that is unambiguous. Other names are ignored.
+        answer: An object of ids and verdicts, a list of ids, or a list of objects that contain an id. It may be nested
+            under a key, in a code fence, or between prose. Plain text is accepted if it contains no brackets.
+        candidates: The ids of the candidates. A name matches an id exactly. If that is unambiguous, it also matches
+            with other case or surrounding blanks. Other names are ignored.
 
     Returns:
-        The chosen ids, each once, in the order of the candidates; empty if the answer states that nothing applies. None
-        if the answer cannot be understood, is cut off, or chooses only unknown ids.
+        The selected ids without duplicates, in the order of the candidates. Empty if the answer states that nothing
+        applies. None if the answer cannot be parsed, is cut off, or selects only unknown ids.
     """
     text = strip_reasoning(answer).strip().lstrip("\ufeff") if isinstance(answer, str) else ""
     if is_cut_off(text):
@@ -127,7 +127,7 @@ def read_selection(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | 
     value: Any = read_objects(text) or read_json(text)
     if not value:
         listed = read_json(text, wanted=list)
-        if listed is not None and _NO.search(_LIST.sub("", text)):
+        if listed is not None and _NO.search(_BRACKETED_LIST.sub("", text)):
             return None
         value = value if listed is None else listed
     verdicts: Verdicts | None = None
@@ -137,66 +137,61 @@ def read_selection(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | 
         verdicts = _read_text(text, ids)
     if verdicts is None:
         return None
-    known: dict[str, bool] = {}
+    applies_by_id: dict[str, bool] = {}
     for name, applies in verdicts:
         if (candidate := _find_candidate(name, ids)) is not None:
-            known[candidate] = applies and known.get(candidate, True)
-    if not known and any(applies for _, applies in verdicts):
+            applies_by_id[candidate] = applies and applies_by_id.get(candidate, True)
+    if not applies_by_id and any(applies for _, applies in verdicts):
         return None
-    return tuple(name for name in dict.fromkeys(candidates) if known.get(name))
+    return tuple(name for name in dict.fromkeys(candidates) if applies_by_id.get(name))
 
 
 def _read_value(value: Any, ids: Sequence[str]) -> Verdicts | None:
-    """Return the verdicts of an object or a list; None if it cannot be understood."""
+    """Return the verdicts of an object or a list; None if it cannot be parsed."""
     verdicts: Verdicts = []
     if isinstance(value, list):
         for each in value:
-            read = _read_value(each, ids) if isinstance(each, dict) else [(str(each), True)]
-            if read is None or isinstance(each, bool | list):
+            nested = _read_value(each, ids) if isinstance(each, dict) else [(str(each), True)]
+            if nested is None or isinstance(each, bool | list):
                 return None
-            verdicts += read
+            verdicts += nested
         return verdicts
-    entry = next((value[key] for key in _IDS if key in value), None)
-    if isinstance(entry, str | int) and not isinstance(entry, bool):  # {"id": "exp-1", "relevant": true}
-        return [(str(entry), _parse_verdict(value) is not False)]
-    entries = {
-        key: each for key, each in value.items() if _find_candidate(key, ids) is not None or _is_verdict(key, each, ids)
-    }
+    entry_id = next((value[key] for key in _ID_KEYS if key in value), None)
+    if isinstance(entry_id, str | int) and not isinstance(entry_id, bool):  # {"id": "exp-1", "relevant": true}
+        return [(str(entry_id), _parse_verdict(value) is not False)]
+    keys = [key for key, each in value.items() if _find_candidate(key, ids) is not None or _is_verdict(key, each, ids)]
+    entries = {key: value[key] for key in keys}
     for key, each in entries.items():
         if _find_candidate(key, ids) is not None and not isinstance(each, list):
             verdicts.append((key, _parse_verdict(each) is True))
             continue
         if isinstance(each, dict | list):
-            read = _read_value(each, ids)
+            nested = _read_value(each, ids)
         else:
             named = _find_candidate(str(each), ids)  # {"selected": "exp-1"}
-            read = [(key, _parse_verdict(each) is True)] if named is None else [(named, True)]
-        if read is None:
+            nested = [(key, _parse_verdict(each) is True)] if named is None else [(named, True)]
+        if nested is None:
             return None
-        verdicts += [(name, applies and not _is_negative(key)) for name, applies in read]  # {"rejected": ["exp-2"]}
+        verdicts += [(name, applies and not _is_negative(key)) for name, applies in nested]  # {"rejected": ["exp-2"]}
     return verdicts if entries or not value else None
 
 
 def _is_verdict(key: str, value: Any, ids: Sequence[str]) -> bool:
-    """Return whether an entry is a verdict; {"explanation": "It reads files."} is not."""
+    """Return whether an entry contains a verdict. {"explanation": "It reads files."} does not."""
     if key.casefold() in _IGNORED_KEYS:
         return False
-    return (
-        isinstance(value, dict | list)
-        or _parse_verdict(value) is not None
-        or _find_candidate(str(value), ids) is not None
-    )
+    if isinstance(value, dict | list) or _parse_verdict(value) is not None:
+        return True
+    return _find_candidate(str(value), ids) is not None
 
 
 def _parse_verdict(value: Any) -> bool | None:
-    """Return the verdict of a value on its id; None if it cannot be understood."""
+    """Return whether a value means that its experience applies; None if it cannot be parsed."""
     if isinstance(value, str):
         return True if _YES.match(value) else False if _NO.search(value) else None
     if isinstance(value, dict):
-        parsed = {key: _parse_verdict(each) for key, each in value.items() if key.casefold() not in _IGNORED_KEYS}
-        return (
-            all(each is not _is_negative(key) for key, each in parsed.items() if each is not None) if parsed else None
-        )
+        flags = {key: _parse_verdict(each) for key, each in value.items() if key.casefold() not in _IGNORED_KEYS}
+        return all(each is not _is_negative(key) for key, each in flags.items() if each is not None) if flags else None
     return None if isinstance(value, list) else bool(value) and value >= _YES_THRESHOLD
 
 
@@ -205,22 +200,23 @@ def _is_negative(key: str) -> bool:
 
 
 def _read_text(text: str, ids: Sequence[str]) -> Verdicts | None:
-    """Read plain text: named ids apply, unless their line or sentence denies them."""
-    names = [name for name in ids if len(name) > 1 and not name.isdigit()]  # others could be any word
+    """Parse plain text. An id applies unless its clause contains a negation."""
+    # Single characters and numbers in a text are not necessarily ids.
+    names = [name for name in ids if len(name) > 1 and not name.isdigit()]
     longest_first = sorted(map(re.escape, names), key=len, reverse=True)
     pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(longest_first)})(?![\w-])", re.IGNORECASE)
     verdicts: Verdicts = []
-    for piece in _PIECES.split(_BECAUSE.sub("", text)) if names else ():
-        found = pattern.findall(piece)
-        denied = _NO.search(piece) is not None
-        if denied and len({name.casefold() for name in found}) != 1:
-            return [] if not found and not verdicts and _NONE.match(text) else None
-        verdicts += [(name, not denied) for name in found]
+    for clause in _CLAUSE_BREAK.split(_REASON_CLAUSE.sub("", text)) if names else ():
+        found = pattern.findall(clause)
+        negated = _NO.search(clause) is not None
+        if negated and len({name.casefold() for name in found}) != 1:
+            return [] if not found and not verdicts and _NOTHING_APPLIES.match(text) else None
+        verdicts += [(name, not negated) for name in found]
     return verdicts or None
 
 
 def _find_candidate(name: str, ids: Sequence[str]) -> str | None:
-    """Return the candidate of a name; None if it is unknown or ambiguous."""
+    """Return the candidate id that matches a name; None if the name is unknown or ambiguous."""
     alike = [each for each in ids if each.strip().casefold() == name.strip().casefold()]
     return name if name in ids else alike[0] if len(set(alike)) == 1 else None
 
@@ -236,14 +232,14 @@ class Selection:
 
     Attributes:
         query: The query.
-        role: The role that asks; None for none.
+        role: The role of the caller; None for no role.
         experiences: The experiences that apply, the best first.
         candidates: The ids of the considered experiences.
-        scores: The match of each candidate's condition by words, from 0 to 1, by id.
-        reasons: The reason for each chosen experience, by id.
+        scores: The keyword score of each candidate's condition, from 0 to 1, by id.
+        reasons: The reason for each selected experience, by id.
         strategy: "lexical", "model" or "auto".
-        asked: The ids of the experiences that a model was asked about.
-        fell_back: The reason why the words decided in place of a model, in a sentence; "" if they did not.
+        asked: The ids of the experiences in the model's prompt.
+        fell_back: The reason for the fallback from the model to keyword scores, as a sentence. "" without a fallback.
         known: The considered experiences, by id.
     """
 

@@ -1,23 +1,24 @@
-"""The values of facts: `Fact`, `Entity`, `FactsConfig` and others; what events make of a fact; how names are compared.
+"""The types of facts, such as `Fact` and `Entity`, the state of a fact from its events, and the comparison of names.
 
-Comparing follows a few fixed rules that never confuse two names. Any other name of the same entity is an alias, which
-must be declared.
+Names are compared by a few fixed rules, which ignore spelling details such as case and spaces. Any other name of the
+same entity is an alias, which must be declared.
 
-No statement is ever overwritten. A fact is a list of events; `compute_state` computes what the fact is, or what it was
-as far as it was known at some time. So a message can be taken out of a fact again, and a change can be undone.
+No statement is ever overwritten. A fact is a list of events. `compute_state` computes the fact as it is known now, or
+as it was known at some time. A message can therefore be removed from a fact, and a change can be undone.
 
-An event is a JSON object: `n` is its number, `at` when it was learned, and `do` what it does:
+An event is a JSON object. `n` is its number, `at` the time it was learned, and `do` its type:
 
-    said    A message or a person states the fact: `id`, `in`, `role`, `from`, `to`, `sure`; `given` for a stated start.
+    said    A message or a person states the fact: `id` of the message, `in` its conversation, `role`, `from`, `to`,
+            `sure` (the confidence). `given` is true if the statement contains a start.
     set     A correction: `fields` with their new values.
-    undo    The event `of` does not count, or counts again.
+    undo    The event with the number `of` is disabled, or enabled again.
 
-`FactRules` list which names are merged and which predicates have one value at a time. Facts keep their original names.
-Merged names are looked up together, so that a merge can be undone.
+`FactRules` contain the merged names and the single-valued predicates. Facts keep their original names. Merged names are
+looked up together, so that a merge can be undone.
 
-`apply_endings` computes when facts ended: a new value of a single-valued predicate ends the value before. It reads all
-values of the same thing, so it is also right when facts are learned late and out of order, when names are merged or
-parted, and when a message is erased.
+`apply_endings` computes when facts ended: a new value of a single-valued predicate ends the previous value. It reads
+all values of a subject and predicate. The result is therefore correct when facts are learned late and out of order,
+when names are merged or unmerged, and when a message is erased.
 """
 
 from __future__ import annotations
@@ -48,40 +49,40 @@ from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.search.memory_search import Explanation
 
 MAX_CHARS = 2_000
-"""Most characters of a subject, predicate or object."""
+"""The maximum number of characters of a subject, predicate or object."""
 
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CACHED_CHARS = 100
-"""Names up to so many characters are kept with their keys, of the last few thousand that were asked for."""
+"""The maximum length of names whose keys are cached."""
 
 
 def parse_name(value: Any, label: str) -> str:
-    """Return a name that a caller gave as one line, without surrounding space.
+    """Check a name from a caller, and replace its white space with single spaces.
 
     Args:
-        value: The name as given.
-        label: The role of the name, for the error.
+        value: The name.
+        label: The description of the name, for the error.
 
     Raises:
-        InvalidInput: The name is no text, is empty, or has more than 2,000 characters.
+        InvalidInput: The name is not text, is empty, or has more than 2,000 characters.
     """
     if not isinstance(value, str):
-        raise InvalidInput(f"{label} of a fact is text, not {type(value).__name__}.")
+        raise InvalidInput(f"{label} of a fact must be text, not {type(value).__name__}.")
     name = _SPACE.sub(" ", replace_surrogates(value)).strip()
     if not entity_key(name):
         raise InvalidInput(f"{label} of a fact cannot be empty: {safe_repr(value)}.")
     if len(name) > MAX_CHARS:
         raise InvalidInput(
-            f"{label} of a fact has {len(name)} characters, and may have {MAX_CHARS}. Keep long texts with add(), or "
+            f"{label} of a fact has {len(name)} characters; the maximum is {MAX_CHARS}. Store long texts with add() or "
             "in archival memory."
         )
     return name
 
 
 def entity_key(name: str) -> str:
-    """Return the key that entities are compared by.
+    """Return the key by which names of entities are compared.
 
     The key ignores case, kinds of space, invisible characters, surrounding quotes and punctuation at the end.
     """
@@ -90,14 +91,14 @@ def entity_key(name: str) -> str:
 
 @lru_cache(maxsize=512)
 def predicate_key(predicate: str) -> str:
-    """Return a predicate's key; "lives in", "LIVES_IN" and "livesIn" have the same key."""
+    """Return the key of a predicate; the same for "lives in", "LIVES_IN" and "livesIn"."""
     return entity_key(_CAMEL_BOUNDARY.sub(" ", predicate).replace("_", " ").replace("-", " "))
 
 
 def _compute_key(name: str) -> str:
     if name.isascii() and name.replace(" ", "").isalnum() and "  " not in name:
         return name.strip().lower()  # a shortcut with the same result
-    cleaned = replace_surrogates(name)  # as it is kept
+    cleaned = replace_surrogates(name)  # as the name is stored
     visible = "".join(sign for sign in unicodedata.normalize("NFKC", cleaned) if unicodedata.category(sign) != "Cf")
     plain = _SPACE.sub(" ", visible).casefold().strip()
     trimmed = plain.strip(_QUOTES + " ").rstrip(".,;:!?").rstrip().strip(_QUOTES + " ")
@@ -108,22 +109,22 @@ _cached_key = lru_cache(maxsize=8_192)(_compute_key)
 
 
 SINGLE_VALUED = ("lives in", "works at")
-"""The predicates that have one value at a time, where `KGMemory.declare` does not say otherwise."""
+"""The predicates that have one value at a time, unless `KGMemory.declare` changes that."""
 RAW_PREDICATE = "said"
-"""The predicate of a message that is kept as it was said."""
+"""The predicate of a message that is returned as a `Fact`."""
 
 
 class FactsConfig(Options):
-    """Settings for keeping and learning facts.
+    """The settings of a memory of facts.
 
     Attributes:
-        max_attempts: Attempts to extract facts from a message before it is parked. Other messages then go before it,
-            and the model is asked about it once a day. Default: 3.
-        timeout: Seconds to wait for the model. Default: 120; None for no limit.
-        instructions: Instructions for the model in addition to the form of its answer. Default: none.
+        max_attempts: The number of attempts to extract facts from a message before it is parked. A parked message is
+            tried after all others, and once a day. Default: 3.
+        timeout: The maximum number of seconds to wait for the model; None for no limit. Default: 120.
+        instructions: Additional instructions for the model. Default: none.
 
     Raises:
-        InvalidInput: A value cannot work.
+        InvalidInput: A value is wrong.
     """
 
     max_attempts: int = Field(default=3, ge=1)
@@ -136,12 +137,12 @@ class FactMention:
     """One statement of a fact.
 
     Attributes:
-        message_id: The message that states the fact; None if it was stated without a message.
-        conversation_id: The conversation or thread of the message, if it is known.
-        role: Who said it.
-        recorded_at: When it was learned, in UTC.
-        source: The source, if it differs from the role's: "tool", "import", ….
-        actor: The name of that source, such as a tool's name.
+        message_id: The id of the message that states the fact; None if it was stated without a message.
+        conversation_id: The conversation or thread of the message; None if unknown.
+        role: The role of the author.
+        recorded_at: The time it was learned, in UTC.
+        source: The kind of source, such as "tool" or "import"; None if the role implies it.
+        actor: The name of the source, such as the name of a tool.
     """
 
     message_id: str | None
@@ -161,16 +162,16 @@ class Fact:
         role: The role that stated it first.
         subject: The entity that it is about.
         predicate: The relation, such as "lives in".
-        object: The value or entity that the relation names.
-        valid_from: When it began to hold, in UTC.
-        valid_to: When it ceased to hold; None if it still holds, as far as known.
-        recorded_at: When it was first learned.
-        mentions: Its sources, in the order in which they came.
+        object: The value, or the related entity.
+        valid_from: The time it began to hold, in UTC.
+        valid_to: The time it ended, in UTC; None if no end is known.
+        recorded_at: The time it was first learned, in UTC.
+        mentions: Its sources, in the order in which they were added.
         confidence: The stated confidence, from 0 to 1; None if none was stated.
-        ended_by: The id of the fact that ended it, if another value of the same thing did.
-        raw: True for a message kept as it was said, False for a fact.
-        score: The score in the search that found it; None outside of searches.
-        why: The explanation of the search that found it.
+        ended_by: The id of the fact that ended it; None if no other value ended it.
+        raw: True for a message, False for a fact.
+        score: Its relevance to the query; None if it is not the result of a search.
+        why: The explanation of the score.
     """
 
     id: str
@@ -190,13 +191,13 @@ class Fact:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The ids of the messages that state the fact, each once."""
+        """The ids of the messages that state the fact, without duplicates."""
         return tuple(dict.fromkeys(each.message_id for each in self.mentions if each.message_id is not None))
 
     @property
     def text(self) -> str:
-        """The fact as a sentence, or the message as it was said."""
-        return self.object if self.raw else sentence(self.subject, self.predicate, self.object)
+        """The fact as a sentence, or the text of the message."""
+        return self.object if self.raw else format_sentence(self.subject, self.predicate, self.object)
 
     @property
     def period(self) -> str:
@@ -220,9 +221,9 @@ class Contradiction:
     """Two values of a single-valued predicate that were stated for overlapping periods.
 
     Attributes:
-        facts: The two facts, the one that began first before the other.
+        facts: The two facts, sorted by their start.
         valid_from: The start of the overlap, in UTC.
-        valid_to: The end of the overlap; None if both facts still hold.
+        valid_to: The end of the overlap, in UTC; None if both facts still hold.
     """
 
     facts: tuple[Fact, Fact]
@@ -235,7 +236,7 @@ class Evidence(FactMention):
     """One source of a fact, with the text of its message.
 
     Attributes:
-        text: The text of the message; None if the message is not kept here.
+        text: The text of the message; None if the message is not stored.
     """
 
     text: str | None = None
@@ -248,7 +249,7 @@ class Entity:
     Attributes:
         name: The name.
         aliases: Other names that are merged into it.
-        facts: The number of facts that name it.
+        facts: The number of facts with this subject or object.
     """
 
     name: str
@@ -258,11 +259,11 @@ class Entity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Neighbour:
-    """An entity that is connected with another.
+    """An entity that facts connect with another entity.
 
     Attributes:
         name: The name of the connected entity.
-        distance: The number of facts between the two, at least 1.
+        distance: The number of facts that connect the two, at least 1.
         fact: The last of these facts.
     """
 
@@ -280,7 +281,7 @@ class Alias:
 
     Attributes:
         name: The name that is merged.
-        into: The name that it is merged into.
+        into: The name into which it is merged.
     """
 
     name: str
@@ -289,12 +290,12 @@ class Alias:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtractionFailure:
-    """A model answer that was unusable or missing. Its messages keep waiting.
+    """A failed extraction: an unusable or missing answer. Its messages remain pending.
 
     Attributes:
-        message_ids: The messages that the model was asked about.
+        message_ids: The ids of the messages in the prompt.
         error: The reason.
-        answer: The text of the answer, clipped.
+        answer: The text of the answer, cut to 2,000 characters.
         at: The time of the failure, in UTC.
     """
 
@@ -304,13 +305,13 @@ class ExtractionFailure:
     at: datetime
 
 
-def sentence(subject: str, predicate: str, obj: str) -> str:
+def format_sentence(subject: str, predicate: str, obj: str) -> str:
     """Return a fact as a sentence."""
     return f"{subject} {predicate.replace('_', ' ')} {obj}"
 
 
 def parse_optional_time(value: Any, label: str) -> int | None:
-    """Return the time that a caller gave, see `check_time`; None if there is none."""
+    """Return a caller's time as microseconds, see `check_time`; None for None."""
     return None if value is None else check_time(value, label)
 
 
@@ -318,28 +319,30 @@ def parse_optional_time(value: Any, label: str) -> int | None:
 
 
 _STATEMENT_FIELDS = ("id", "in", "source", "actor", "role", "to")
-"""The fields that two events with the same statement have in common."""
+"""The fields that are equal in two events with the same statement."""
 
 Event: TypeAlias = Mapping[str, Any]
 
 
 class FactState(NamedTuple):
-    """The state of a fact from its own events alone; other facts may have ended it.
+    """The state of a fact, computed from its own events; see `apply_endings` for other facts.
+
+    Times are in microseconds since 1970. The names of the fields are stored in corrections, so they cannot change.
 
     Attributes:
-        subject: The subject as first spelled.
-        predicate: The predicate as first spelled.
-        object: The object as first spelled.
+        subject: The subject, in its first spelling.
+        predicate: The predicate, in its first spelling.
+        object: The object, in its first spelling.
         role: The role that stated it first.
-        start: When it began, in microseconds since 1970.
-        end: When it ended, if an end was stated or another fact ended it.
-        given: Whether the start was stated; if not, `start` is the time of the statement.
-        lasting: Whether it was stated without an end, so that it ends the value before it.
-        sure: The confidence, if there is any.
-        learned_at: When it was first learned.
+        start: The time it began.
+        end: The time it ended; None if no end was stated, and no other fact ended it.
+        given: True if the start was stated; if False, `start` is the time of the statement.
+        lasting: True if it was stated without an end, so that it ends the previous value.
+        sure: The confidence; None if none was stated.
+        learned_at: The time it was first learned.
         rank: The position among facts learned at the same time.
         statements: The events that state it.
-        ended_by: The fact that ended it, see `apply_endings`.
+        ended_by: The id of the fact that ended it, see `apply_endings`.
     """
 
     subject: str
@@ -361,14 +364,14 @@ def compute_state(extra: Mapping[str, Any], recorded: int | None = None) -> Fact
     """Compute the state of a fact from its events.
 
     Args:
-        extra: The `extra` of its row: the names as first spelled, the role, and the events.
+        extra: The `extra` of its row: the names in their first spelling, the role, and the events.
         recorded: Ignore events learned later than this. Default: use all events.
 
     Returns:
-        The state; None if the fact was not known, or was taken back.
+        The state; None if the fact was not known, or its statements were undone.
     """
     names = extra["subject"], extra["predicate"], extra["object"], extra["role"]
-    events, found = extra["told"], None
+    events, state = extra["told"], None
     if len(events) > 1 or recorded is not None:
         events = effective_events(events, recorded)
     for event in events:
@@ -376,15 +379,15 @@ def compute_state(extra: Mapping[str, Any], recorded: int | None = None) -> Fact
             given, lasting = bool(event.get("given")), event["to"] is None
             times = event["from"], event["to"], given, lasting, event.get("sure"), event["at"], event["n"]
             stated = FactState(*names, *times, (event,))
-            found = stated if found is None else _combine_states(found, stated)
+            state = stated if state is None else _combine_states(state, stated)
     for event in events:
-        if event["do"] == SET and found is not None:
-            found = found._replace(**event["fields"])
-    return found
+        if event["do"] == SET and state is not None:
+            state = state._replace(**event["fields"])
+    return state
 
 
 def effective_events(events: Sequence[Event], recorded: int | None = None) -> list[Event]:
-    """Return the events known by a time, without those that were undone."""
+    """Return the events that were known at a time and not undone."""
     learned = [event for event in events if recorded is None or event["at"] <= recorded]
     undone: set[int] = set()
     for event in learned:
@@ -394,19 +397,19 @@ def effective_events(events: Sequence[Event], recorded: int | None = None) -> li
 
 
 def names_of(extra: Mapping[str, Any], recorded: int | None = None) -> tuple[str, str, str]:
-    """Return the names that a fact is found by.
+    """Return the subject, predicate and object under which a fact is indexed.
 
-    A fact that was taken back is found by its first names, so that it can be restored.
+    An undone fact is indexed under its first names, so that it can be restored.
     """
     state = compute_state(extra, recorded)
     return (extra["subject"], extra["predicate"], extra["object"]) if state is None else state[:3]
 
 
 def adds_statement(state: FactState, event: Event) -> bool:
-    """Return whether an event adds anything to a fact.
+    """Return whether an event adds information to a fact.
 
     Args:
-        state: The fact.
+        state: The state of the fact.
         event: An event that states the fact.
     """
     sure = event.get("sure")
@@ -421,32 +424,28 @@ def adds_statement(state: FactState, event: Event) -> bool:
 
 RULE = "fact_rule"
 ALIAS, SINGLE = "alias", "single"
-"""The labels of rules: a name merged into another, or the number of values of a predicate at a time."""
+"""The labels of rules: a merged name, or a declaration of a predicate as single-valued or not."""
 
 
 class FactRules(NamedTuple):
     """The rules on names: merged names and single-valued predicates.
 
     Attributes:
-        aliases: Names that are merged, by their keys.
-        single: The keys of the predicates that have one value at a time.
+        aliases: The merged names, by their keys.
+        single: The keys of the single-valued predicates.
     """
 
     aliases: Mapping[str, Alias]
     single: frozenset[str]
 
     def canonical(self, name: str) -> str:
-        """Return the key of the entity that a name refers to.
-
-        Args:
-            name: A name.
-        """
+        """Return the key of the entity to which a name refers."""
         return self.follow_merges(entity_key(name))
 
     def follow_merges(self, key: str) -> str:
         """Follow merges from the key of a name to the key of its entity.
 
-        Merges can form a circle after two branches were merged; the smallest key passed is returned then.
+        Merges can form a cycle after two branches were merged. Then the smallest key of the cycle is returned.
         """
         seen = {key}
         while (alias := self.aliases.get(key)) is not None:
@@ -457,17 +456,17 @@ class FactRules(NamedTuple):
         return key
 
     def keys_of(self, names: Iterable[str]) -> list[str]:
-        """Return the keys of all names that refer to some entities.
+        """Return the keys of all names of some entities.
 
         Args:
-            names: Canonical keys.
+            names: The canonical keys of the entities.
         """
         wanted = set(names)
         merged = (key for key in self.aliases if self.follow_merges(key) in wanted)
         return sorted({*wanted, *merged})
 
     def display_name(self, name: str) -> str:
-        """Return the spelling of a name after merges."""
+        """Return the main name of the entity to which a name refers."""
         target = self.canonical(name)
         if target == entity_key(name):
             return name
@@ -475,75 +474,75 @@ class FactRules(NamedTuple):
 
 
 def apply_endings(states: Mapping[str, FactState], rules: FactRules) -> dict[str, FactState]:
-    """Return facts with the ends that follow from other facts.
+    """Return the states of facts with the ends that result from other facts.
 
-    A fact without a stated end ends when the next lasting value begins. Of two values that began at the same moment,
-    the one learned later follows, unless its start was stated: then the two values contradict each other.
+    A fact without a stated end ends when the next `lasting` value begins. If two values began at the same time, the
+    one learned later ends the other. If the start of the later one was stated, they contradict each other instead.
 
     Args:
-        states: Facts by their ids, with all that have the same subject and predicate.
+        states: The states by fact id, with all facts of the same subjects and predicates.
         rules: The rules on names.
     """
-    found = dict(states)
+    ended = dict(states)
     single = [(key, state) for key, state in states.items() if predicate_key(state.predicate) in rules.single]
     single.sort(key=lambda each: (each[1].start, each[1].learned_at, each[1].rank, each[0]))
-    lasting: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)  # ids and values without an end
+    open_facts: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)  # ids and values by slot
     for key, state in single:
-        thing, value = (rules.canonical(state.subject), predicate_key(state.predicate)), rules.canonical(state.object)
-        open_values, lasting[thing] = lasting[thing], []
-        for earlier, other in open_values:
-            follows = state.start > states[earlier].start or not state.given
-            if other != value and state.lasting and follows:
-                found[earlier] = states[earlier]._replace(end=state.start, ended_by=key)
+        slot, value = (rules.canonical(state.subject), predicate_key(state.predicate)), rules.canonical(state.object)
+        earlier_facts, open_facts[slot] = open_facts[slot], []
+        for earlier_key, earlier_value in earlier_facts:
+            follows = state.start > states[earlier_key].start or not state.given
+            if earlier_value != value and state.lasting and follows:
+                ended[earlier_key] = states[earlier_key]._replace(end=state.start, ended_by=key)
             else:
-                lasting[thing].append((earlier, other))
+                open_facts[slot].append((earlier_key, earlier_value))
         if state.end is None:
-            lasting[thing].append((key, value))
-    return found
+            open_facts[slot].append((key, value))
+    return ended
 
 
 def unite_facts(states: Mapping[str, FactState], first: Collection[str], rules: FactRules) -> dict[str, FactState]:
-    """Unite facts that state the same for overlapping periods, as two lines stated them.
+    """Unite equal facts with overlapping periods, which two branches stated independently.
 
     Args:
-        states: Facts by their ids, with all that have the same subject and predicate.
-        first: The ids that stay when facts are united; among several, and among others, the one learned first stays.
+        states: The states by fact id, with all facts of the same subjects and predicates.
+        first: The preferred ids. A united fact gets one of these if possible; among several, that of the fact that was
+            learned first.
         rules: The rules on names.
     """
     ended = apply_endings(states, rules)
-    found: dict[str, FactState] = {}
+    united: dict[str, FactState] = {}
     by_triple: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key, state in sorted(states.items(), key=lambda each: (each[0] not in first, each[1].learned_at, each[0])):
-        candidates = by_triple[
-            rules.canonical(state.subject), predicate_key(state.predicate), rules.canonical(state.object)
-        ]
+        triple = rules.canonical(state.subject), predicate_key(state.predicate), rules.canonical(state.object)
+        candidates = by_triple[triple]
         same = next((each for each in candidates if overlaps(ended[each], state.start, ended[key].end)), None)
         if same is None:
             candidates.append(key)
-            found[key] = state
+            united[key] = state
         else:
-            found[same] = _combine_states(found[same], state)
+            united[same] = _combine_states(united[same], state)
             later = max(ended[same], ended[key], key=lambda each: LATEST if each.end is None else each.end)
             ended[same] = later._replace(start=min(ended[same].start, state.start))
-    return {key: found[key] for key in states if key in found}
+    return {key: united[key] for key in states if key in united}
 
 
-def _combine_states(one: FactState, other: FactState) -> FactState:
-    """Combine two states of one fact. The names are those of `one`."""
-    first = min(one, other, key=lambda state: (state.start, not state.given))
-    return one._replace(
+def _combine_states(base: FactState, other: FactState) -> FactState:
+    """Combine two states of one fact. The names are those of `base`."""
+    first = min(base, other, key=lambda state: (state.start, not state.given))
+    return base._replace(
         start=first.start,
         given=first.given,
-        end=max((state.end for state in (one, other) if state.end is not None), default=None),
-        lasting=one.lasting or other.lasting,
-        sure=max((state.sure for state in (one, other) if state.sure is not None), default=None),
-        learned_at=min(one.learned_at, other.learned_at),
-        statements=tuple(sorted((*one.statements, *other.statements), key=lambda event: (event["at"], event["n"]))),
+        end=max((state.end for state in (base, other) if state.end is not None), default=None),
+        lasting=base.lasting or other.lasting,
+        sure=max((state.sure for state in (base, other) if state.sure is not None), default=None),
+        learned_at=min(base.learned_at, other.learned_at),
+        statements=tuple(sorted((*base.statements, *other.statements), key=lambda event: (event["at"], event["n"]))),
     )
 
 
 def overlaps(state: FactState, start: int, stop: int | None) -> bool:
-    """Return whether a fact held at some time from `start` up to `stop`; None for no end."""
+    """Return whether a fact held at some time from `start` to before `stop` (None: no end)."""
     return (state.end is None or start < state.end) and (stop is None or state.start < stop)
 
 
@@ -551,11 +550,11 @@ def overlaps(state: FactState, start: int, stop: int | None) -> bool:
 
 
 FactSource: TypeAlias = "str | MessageLike | tuple[str, str]"
-"""The source of a fact: a message, its id, or a pair of its id and its conversation's id."""
+"""The source of a fact: a message, its id, or a pair of its id and the id of its conversation."""
 
 
 def parse_sources(source: Any, *, nested: bool = False) -> list[tuple[str, str | None]]:
-    """Return sources as pairs of message id and conversation id, None if not known."""
+    """Return sources as pairs of message id and conversation id (None if unknown)."""
     if source is None:
         return []
     if isinstance(source, tuple) and len(source) == 2 and all(isinstance(each, str) for each in source):  # noqa: PLR2004
@@ -565,14 +564,14 @@ def parse_sources(source: Any, *, nested: bool = False) -> list[tuple[str, str |
     key = source.id if isinstance(source, BaseMessage) else getattr(source, "message_id", source)
     if not isinstance(key, str):
         raise InvalidInput(
-            "A source is the id of a message, a message that has one, a pair of the ids of a message and its "
-            f"conversation, or a list of such, not {safe_repr(source)}."
+            "source must be a message with an id, the id of a message, a pair of the ids of a message and its "
+            f"conversation, or a list of these, not {safe_repr(source)}."
         )
     return [(check_id(key, "message", MessageError), None)]
 
 
 def check_confidence(confidence: Any) -> float | None:
-    """Check and return a confidence; None if none was given."""
+    """Check and return a confidence; None for None."""
     checked: float | None = check_value(Annotated[float, Ge(0), Le(1)] | None, confidence, "confidence")
     return checked
 
@@ -580,11 +579,11 @@ def check_confidence(confidence: Any) -> float | None:
 def check_order(start: int | None, end: int | None) -> None:
     """Check that a fact begins before it ends."""
     if end is not None and (EARLIEST if start is None else start) >= end:
-        raise InvalidInput("valid_to must come after valid_from: a fact holds up to, but not at, valid_to.")
+        raise InvalidInput("valid_to must come after valid_from. A fact no longer holds at valid_to.")
 
 
 def parse_entity(value: Any, label: str) -> str:
-    """Return a subject or object that a caller gave, without secrets."""
+    """Return a caller's subject or object without secrets."""
     return parse_name(redact(check_text(value, label)), label)
 
 
@@ -602,14 +601,14 @@ _FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "valid_to": _parse_end,
     "confidence": lambda value: {"sure": check_confidence(value)},
 }
-"""The changeable fields of a fact, each with a function from a value to fields of the state."""
+"""The fields that can be changed, each with a function that converts its value to state fields."""
 
 
 def parse_changes(state: FactState, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Convert requested changes of a fact to fields of its state."""
     if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
-        problem = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"
-        raise MessageError(f"What can be changed of a fact is {', '.join(_FACT_FIELDS)}; {problem}.")
+        problem = f"Unknown field {safe_repr(unknown[0])}" if changes else "No field was passed"
+        raise MessageError(f"{problem}. The fields of a fact that can be changed are {', '.join(_FACT_FIELDS)}.")
     fields: dict[str, Any] = {}
     for name, value in changes.items():
         fields |= _FACT_FIELDS[name](value)

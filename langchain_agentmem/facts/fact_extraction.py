@@ -1,16 +1,16 @@
-"""Facts are extracted from messages that wait: the question to the model, how its answer is read, and what is kept.
+"""The extraction of facts from pending messages: the prompt, the parsing of the answer, and the storing of facts.
 
-The model is shown some messages, numbered, as data, and answers with JSON. Anything that is not a fact is recorded as a
-problem, and the rest of the answer is used.
+The prompt contains some messages, numbered and fenced as data. The model answers with JSON. Each part that is not a
+fact is reported as a problem, and the rest of the answer is used.
 
-One transaction keeps the facts of a batch and ends the waiting of its messages. So neither an interruption nor another
-process at work on the same messages does harm: a message waits exactly until its facts are kept.
+One transaction stores the facts of a batch and removes its messages from the queue. An interruption, or another process
+that extracts from the same messages, therefore does no harm: a message is pending exactly until its facts are stored.
 
-Failed messages keep waiting. After an unusable answer about a message, the model is asked again after a second, then
-after two, then the message is *parked*: others go before it, and the model is asked about it once a day. Without any
-answer, the model is considered down, and the pause before the next question doubles, up to ten minutes: an outage uses
-up no attempts, and changes no order. A message may be the reason, so after some questions in vain the model is asked
-about another one as well. If it answers, the silence is blamed on the first message.
+Failed messages remain pending. After an unusable answer, the model is asked again about the message after one second,
+then after two seconds. Then the message is *parked*: it is tried after all others, and once a day. If the model does
+not answer at all, it is considered down. The pause before the next call doubles each time, up to ten minutes; an outage
+uses up no attempts and does not change the order. Since a message may be the reason, the model is also asked about
+another message after some failed calls. If it answers then, the failures are attributed to the first message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import contextlib
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import takewhile
@@ -35,8 +35,8 @@ from langchain_agentmem.base.fencing import fence_text, sanitize_text
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up, safe_repr
 from langchain_agentmem.facts import fact_store
-from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, parse_name, sentence
-from langchain_agentmem.facts.fact_store import FactChanges, FactsContext, FactStatement, FactView
+from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, format_sentence, parse_name
+from langchain_agentmem.facts.fact_store import FactChanges, FactsContext, FactStatement, FactView, source_event
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_objects, strip_reasoning
 from langchain_agentmem.language_models.model_calls import SourceNote, ask_model
 from langchain_agentmem.language_models.tool_factory import shorten
@@ -49,33 +49,33 @@ from langchain_agentmem.storage.background import backoff
 from langchain_agentmem.tracing import shorten_text
 
 MAX_BATCH_MESSAGES, MAX_BATCH_CHARS = 8, 12_000
-"""Most messages that one call of a model is shown, and most characters of them: a longer one is shown alone, and
-clipped."""
+"""The maximum number of messages in one prompt, and of their characters. A longer message is sent alone, and cut."""
 MAX_FAILURES = 100
-"""The number of failures that are kept."""
+"""The maximum number of stored failures."""
 MAX_ANSWER_CHARS = 2_000
+"""The maximum number of stored characters of an answer, and of an error."""
 MAX_PAUSE = 600.0
-"""Most seconds between two questions to a model that does not answer."""
+"""The maximum number of seconds between two calls of a model that does not answer."""
 PARKED_PAUSE = 86_400.0
-"""Seconds between two questions about a parked message."""
+"""The number of seconds between two attempts for a parked message."""
 FAILED = "failed"
-"""The label of a waiting message that a model was asked about in vain."""
+"""The label of a pending message after a failed attempt."""
 
 logger = logging.getLogger(__name__)
 
 
 class PendingMessage(NamedTuple):
-    """A message that waits for extraction.
+    """A message that is queued for extraction.
 
     Attributes:
-        key: The key under which it is kept.
+        key: The key of its row.
         message: The message.
-        sent_at: When it was said, in microseconds since 1970.
-        conversation: The conversation or thread that it belongs to, if it is known.
-        listed: Whether it is shown and found together with the facts.
-        attempts: The number of failures that were blamed on it.
-        failed: Whether a model was asked about it in vain.
-        retry_at: The earliest time of the next question about it, unless a caller wants it now.
+        sent_at: The time of the message, in microseconds since 1970.
+        conversation: The conversation or thread of the message; None if unknown.
+        listed: True if it is listed and found together with the facts.
+        attempts: The number of failures that were attributed to it.
+        failed: True after a failed attempt.
+        retry_at: The earliest time of the next attempt, in microseconds since 1970. Callers may ignore it.
     """
 
     key: str
@@ -89,15 +89,15 @@ class PendingMessage(NamedTuple):
 
 
 class ExtractionAnswer(NamedTuple):
-    """The answer of a model.
+    """The parsed answer of a model.
 
     Attributes:
-        facts: The facts in it, each with the place of its message among those that the model was shown.
-        error: Why the answer, or some of its facts, cannot be used; "" if all of it can.
-        unplaced: Whether some facts do not say which message they come from.
-        readable: Whether the answer can be used at least in part.
+        facts: The facts, each with the index of its message in the prompt.
+        error: The reason why the answer, or some of its facts, cannot be used; "" if there is none.
+        unplaced: True if some facts do not refer to a message.
+        readable: True if at least a part of the answer can be used.
         text: The text of the answer.
-        silent: Whether the model did not answer.
+        silent: True if the model did not answer.
     """
 
     facts: tuple[tuple[int, FactStatement], ...] = ()
@@ -108,16 +108,16 @@ class ExtractionAnswer(NamedTuple):
     silent: bool = False
 
 
-# -- the question, and its answer --------------------------------------------------------------------------------------
+# -- the prompt, and its answer --------------------------------------------------------------------------------------
 
 
 def build_prompt(messages: Sequence[PendingMessage], settings: FactsConfig, single: Sequence[str]) -> list[BaseMessage]:
     """Return the prompt that asks a model for facts.
 
     Args:
-        messages: The messages that the model is shown.
-        settings: Their `instructions` are added.
-        single: The predicates that have one value at a time.
+        messages: The messages in the prompt.
+        settings: The settings, with additional `instructions`.
+        single: The single-valued predicates.
     """
     instructions = [load_data_table("facts/extraction_prompt.yaml")["instructions"]]
     if single:
@@ -138,11 +138,11 @@ def build_prompt(messages: Sequence[PendingMessage], settings: FactsConfig, sing
 
 
 def parse_answer(reply: str, messages: Sequence[PendingMessage]) -> ExtractionAnswer:
-    """Read the facts in a model's answer.
+    """Parse the facts in a model's answer.
 
     Args:
         reply: The text of the answer.
-        messages: The messages that the model was shown.
+        messages: The messages in the prompt.
     """
     answer = strip_reasoning(reply)
     items, is_cut = _parse_items(answer), is_cut_off(answer)
@@ -165,18 +165,18 @@ def parse_answer(reply: str, messages: Sequence[PendingMessage]) -> ExtractionAn
 
 
 def parse_period(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
-    """Return the start and end that a model or a tool stated, in microseconds since 1970.
+    """Return the start and end that a model stated, in microseconds since 1970.
 
-    A day, a month or a year means its beginning, so that a fact that ended on the day on which the next one began does
-    not overlap it. A fact that began and ended in the same period lasted to the end of that period.
+    A day, a month or a year is read as its beginning. A fact that ended on the day on which the next one began
+    therefore does not overlap it. A fact that began and ended in the same period lasted to the end of that period.
 
     Args:
-        start: When it began.
-        end: When it ended.
-        now: The time that words such as "yesterday" refer to.
+        start: The stated start.
+        end: The stated end.
+        now: The reference time of words such as "yesterday".
 
     Returns:
-        Start and end; each is None if it is no time, see `parse_fact_time`.
+        The start and the end; each is None if it is not a time, see `parse_fact_time`.
     """
     started, ended = parse_fact_time(start, now), parse_fact_time(end, now)
     if started is not None and ended is not None and ended <= started:
@@ -185,12 +185,12 @@ def parse_period(start: Any, end: Any, now: int) -> tuple[int | None, int | None
 
 
 def parse_fact_time(value: Any, now: int, *, last: bool = False) -> int | None:
-    """Return the time that a model or a tool stated, in microseconds since 1970.
+    """Return the time that a model stated, in microseconds since 1970.
 
     Args:
         value: A date or a time, as ISO 8601 or in words, or a year. Any other value results in None.
-        now: The time that words such as "yesterday" refer to.
-        last: Return the end of a day, a month or a year. Default: its beginning.
+        now: The reference time of words such as "yesterday".
+        last: True to return the end of a day, a month or a year. Default: False, its beginning.
     """
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     is_day = len(text) <= len("2024-01-01")
@@ -201,9 +201,9 @@ def parse_fact_time(value: Any, now: int, *, last: bool = False) -> int | None:
 
 
 def _parse_items(answer: str) -> list[Any] | None:
-    """Return the facts in an answer; None if it has no JSON.
+    """Return the facts in an answer; None if it contains no JSON.
 
-    They are the list "facts" of an object, a list, or objects.
+    The facts may be the list "facts" of an object, a list, or single objects.
     """
     objects = read_objects(answer)
     items = next((each["facts"] for each in objects if isinstance(each.get("facts"), list)), None)
@@ -213,7 +213,7 @@ def _parse_items(answer: str) -> list[Any] | None:
 
 
 def _parse_fact(item: Any, messages: Sequence[PendingMessage]) -> tuple[int, FactStatement]:
-    """Return a fact and the place of its message in `messages`; -1 if that is not known."""
+    """Return a fact and the index of its message in `messages`; -1 if unknown."""
     if not isinstance(item, Mapping):
         raise InvalidInput(f"it is no object with a subject, a predicate and an object: {safe_repr(item)}.")
     triple = ("subject", "predicate", "object")
@@ -231,7 +231,7 @@ def _parse_fact(item: Any, messages: Sequence[PendingMessage]) -> tuple[int, Fac
 
 
 def _as_text(value: Any) -> Any:
-    """Return a number or a boolean as text, since models leave out the quotes."""
+    """Return a number or a boolean as text, since models omit the quotes."""
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
@@ -243,24 +243,23 @@ def _parse_confidence(value: Any) -> float | None:
     return min(1.0, max(0.0, number)) if math.isfinite(number) else None
 
 
-# -- waiting messages --------------------------------------------------------------------------------------------------
+# -- pending messages --------------------------------------------------------------------------------------------------
 
 
 def load_pending(facts: FactView, keys: Sequence[str] | None = None) -> list[PendingMessage]:
-    """Return the messages that wait for extraction, in the order in which they came.
+    """Return the pending messages, in the order in which they were added.
 
-    The order can change which facts hold in the end.
+    The order can affect which facts hold in the end.
 
     Args:
-        facts: The view that is read.
+        facts: The view to read.
         keys: Only messages with these keys. Default: all.
     """
-    rows = (
-        {version.key: version for version in facts.rows_of_kind(FACT_DUE)}
-        if keys is None
-        else facts.rows_by_key(FACT_DUE, keys)
-    )
-    texts = facts.rows_by_key(FACT_TEXT, rows)
+    pending: Iterable[memory_rows.MemoryVersion]
+    pending = facts.rows_of_kind(FACT_DUE) if keys is None else facts.rows_by_key(FACT_DUE, keys).values()
+    rows = {row.key: row for row in pending}
+    # A failed attempt writes the pending row again, but not the text, whose number therefore gives the order.
+    texts = sorted(facts.rows_by_key(FACT_TEXT, rows).values(), key=lambda text: text.number)
     return [
         PendingMessage(
             key=text.key,
@@ -272,32 +271,30 @@ def load_pending(facts: FactView, keys: Sequence[str] | None = None) -> list[Pen
             failed=rows[text.key].label == FAILED,
             retry_at=rows[text.key].extra.get("until") or 0,
         )
-        for text in sorted(
-            texts.values(), key=lambda version: version.number
-        )  # a failure writes what is due, not the text
+        for text in texts
     ]
 
 
 def load_due(
     facts: FactView, max_attempts: int, now: int, wanted: Callable[[PendingMessage], bool] = lambda _: True
 ) -> tuple[list[PendingMessage], int | None]:
-    """Return the messages that a model may be asked about now, in their order.
+    """Return the messages that are due for extraction.
 
-    Parked messages come last. The others keep the order in which they came, since it can change which facts hold in
-    the end.
+    Parked messages are last. The others are in the order in which they were added, since it can affect which facts hold
+    in the end.
 
     Args:
-        facts: The view that is read.
+        facts: The view to read.
         max_attempts: The number of attempts after which a message is parked.
-        now: The current time.
-        wanted: Selects among the messages that wait. Default: all.
+        now: The current time, in microseconds since 1970.
+        wanted: The condition on pending messages. Default: all.
 
     Returns:
-        The messages, and the earliest time for the next of the others; None if there is no other.
+        The messages, and the earliest time at which another message is due; None if there is no other.
     """
     pending = [due for due in load_pending(facts) if wanted(due)]
     last = memory_rows.load_newest(facts.tx, facts.view, FACT_FAILURE, limit=1)
-    # A caller that wants only messages never asked about asks, even while the model is down.
+    # During an outage, messages without a failed attempt are due if the caller wants only such messages.
     if last and (last[0].extra.get("until") or 0) > now and any(due.failed for due in pending):
         return [], last[0].extra["until"]
     ready = list(takewhile(lambda due: due.retry_at <= now, (due for due in pending if due.attempts < max_attempts)))
@@ -306,9 +303,9 @@ def load_due(
 
 
 def _first_batch(ready: Sequence[PendingMessage]) -> list[PendingMessage]:
-    """Return the messages that a model is shown next.
+    """Return the messages of the next prompt.
 
-    A message that failed is shown alone, so that it cannot spoil the answer for others.
+    A failed message is sent alone, so that it cannot affect the answer for others.
     """
     batch: list[PendingMessage] = []
     size = 0
@@ -337,9 +334,9 @@ def load_failures(facts: FactView, limit: int | None) -> list[ExtractionFailure]
 
 
 def _postpone(facts: FactChanges, due: PendingMessage, max_attempts: int, *, blamed: bool = True) -> None:
-    """Postpone a message that a model was asked about in vain.
+    """Postpone a message after a failed attempt.
 
-    The message is shown alone next time, and later if the failure is blamed on it.
+    The message is sent alone next time. If the failure is attributed to it, the next attempt is delayed.
     """
     attempts, pause = due.attempts, 0.0
     if blamed:
@@ -349,16 +346,14 @@ def _postpone(facts: FactChanges, due: PendingMessage, max_attempts: int, *, bla
     facts.change.drafts.append(VersionDraft(FACT_DUE, due.key, b"", now, label=FAILED, extra=extra))
 
 
-def _record_failure(
-    facts: FactChanges, messages: Sequence[PendingMessage], error: str, answer: str, silent: int
-) -> None:
-    """Record a failure, and a pause if the model was silent (`silent` times in a row)."""
+def _record_failure(facts: FactChanges, messages: Sequence[PendingMessage], error: str, text: str, silent: int) -> None:
+    """Record a failure, and a pause if the model did not answer `silent` times in a row."""
     now = facts.change.now
     extra = {
         "told": _source_events(messages, now),
-        "rests_on_all": True,  # the answer may repeat any of them
+        "rests_on_all": True,  # the answer may quote any of the messages
         "error": error[:MAX_ANSWER_CHARS],
-        "answer": answer[:MAX_ANSWER_CHARS],
+        "answer": text[:MAX_ANSWER_CHARS],
         "silent": silent,
         "until": now + int(backoff(silent - 1, MAX_PAUSE) * 1_000_000) if silent else 0,
     }
@@ -369,7 +364,7 @@ def _record_failure(
 
 
 def _count_silence(facts: FactChanges, *, answered: bool) -> int:
-    """Return how often in a row a model did not answer, this time included.
+    """Return how often in a row the model did not answer, including this time.
 
     An answer resets the count to 0.
     """
@@ -378,31 +373,29 @@ def _count_silence(facts: FactChanges, *, answered: bool) -> int:
     if answered and silent:
         extra = {**newest[0].extra, "silent": 0, "until": 0}
         facts.change.drafts.append(VersionDraft(FACT_FAILURE, newest[0].key, b"", newest[0].created_at, extra=extra))
-    is_early = silent > 0 and newest[0].extra["until"] > facts.change.now  # a question during the pause does not count
+    is_early = silent > 0 and newest[0].extra["until"] > facts.change.now  # a call during the pause is not counted
     return 0 if answered else silent + (not is_early)
 
 
 def _source_events(messages: Sequence[PendingMessage], now: int) -> list[dict[str, Any]]:
-    """Return the events that make a row rest on messages."""
-    return [
-        fact_store.source_event(place, now, due.message.message_id, due.conversation)
-        for place, due in enumerate(messages, 1)
-    ]
+    """Return the events that make a row depend on messages."""
+    return [source_event(n, now, due.message.message_id, due.conversation) for n, due in enumerate(messages, 1)]
 
 
-# -- learning ----------------------------------------------------------------------------------------------------------
+# -- extraction
+# ----------------------------------------------------------------------------------------------------------
 
 
 class BatchOutcome(NamedTuple):
-    """The outcome of asking a model about a batch of messages.
+    """The outcome of the extraction from one batch of messages.
 
     Attributes:
-        message_count: The number of messages that no longer wait.
-        fact_ids: The facts that were added or changed.
+        message_count: The number of messages that are no longer pending.
+        fact_ids: The ids of the facts that were added or changed.
         fact_texts: The facts in the answer, as sentences.
-        failure: Why the answer is missing or was not kept.
-        silent: How often in a row the model was found to be down.
-        lost_lease: Whether another process now has the right to extract.
+        failure: The reason why the answer is missing or was not used; None if there is none.
+        silent: The number of calls in a row without an answer.
+        lost_lease: True if another process now has the lease.
     """
 
     message_count: int = 0
@@ -414,7 +407,7 @@ class BatchOutcome(NamedTuple):
 
 
 def summarize(outcomes: Sequence[BatchOutcome]) -> dict[str, Any]:
-    """Return the fields that a trace shows of some outcomes."""
+    """Return the trace outputs of some outcomes."""
     return {
         "read": sum(each.message_count for each in outcomes),
         "failed": any(each.failure is not None for each in outcomes),
@@ -426,20 +419,21 @@ def extract_facts(
     context: FactsContext,
     model: Any,
     *,
-    holds: Callable[[Transaction], bool] = lambda _: True,
+    is_held: Callable[[Transaction], bool] = lambda _: True,
     wanted: Callable[[PendingMessage], bool] = lambda _: True,
     patient: bool = False,
 ) -> list[BatchOutcome]:
-    """Extract facts from waiting messages.
+    """Extract facts from pending messages.
 
     Args:
         context: The memory.
-        model: The model that extracts them, as `usable_model` returns it, but not None.
-        holds: Returns whether the right to extract is still held, in the transaction that keeps the facts. Default: it
-            is.
-        wanted: Selects messages. Default: all.
-        patient: Ask only about messages that are due now, and stop at a failure. Default: ask about all messages, again
-            immediately after an unusable answer, until a message is parked; and stop when the model does not answer.
+        model: The model, as `usable_model` returns it, but not None.
+        is_held: A function that returns whether the lease is still held. It is called in the transaction that stores
+            the facts. Default: always True.
+        wanted: The condition on pending messages. Default: all.
+        patient: True to process only messages that are due now, and stop at a failure. Default: False; all messages are
+            processed, with immediate retries after an unusable answer until a message is parked. If the model does not
+            answer, the call ends.
     """
     outcomes: list[BatchOutcome] = []
     max_attempts = context.settings.max_attempts
@@ -455,19 +449,16 @@ def extract_facts(
         if not ready:
             return outcomes
         batch = _first_batch(ready)
-        outcome = _extract_batch(context, model, batch, holds)
+        outcome = _extract_batch(context, model, batch, is_held)
         outcomes.append(outcome)
         is_last = batch[0].failed
         others = ready[len(batch) :]
-        ready = others if outcome.message_count else []  # read the waiting messages again: their batches have changed
-        if (
-            outcome.silent
-            and others
-            and (outcome.silent >= max_attempts or batch[0].attempts or (is_last and not patient))
-        ):
+        ready = others if outcome.message_count else []  # after a failure, read the pending messages again
+        is_suspect = outcome.silent >= max_attempts or batch[0].attempts or (is_last and not patient)
+        if outcome.silent and others and is_suspect:
             is_last, suspects = True, batch
             batch = [others[outcome.silent % len(others)]]
-            outcome = _extract_batch(context, model, batch, holds, suspects)
+            outcome = _extract_batch(context, model, batch, is_held, suspects)
             outcomes.append(outcome)
         if outcome.lost_lease or (outcome.failure is not None and (patient or (outcome.silent and is_last))):
             return outcomes
@@ -479,33 +470,33 @@ def _extract_batch(
     context: FactsContext,
     model: Any,
     messages: Sequence[PendingMessage],
-    holds: Callable[[Transaction], bool],
+    is_held: Callable[[Transaction], bool],
     suspects: Sequence[PendingMessage] = (),
 ) -> BatchOutcome:
     """Extract facts from some messages.
 
-    If the model answers, its silence before is blamed on `suspects`.
+    If the model answers, its previous failures to answer are attributed to `suspects`.
     """
     answer = _ask_model(context, model, messages)
 
     def store_answer(facts: FactChanges) -> BatchOutcome:
-        if not holds(facts.tx):
+        if not is_held(facts.tx):
             return BatchOutcome(lost_lease=True)
-        # A message changed meanwhile waits to be shown in its new form.
+        # A message that was changed meanwhile remains pending.
         asked = {due.key: (due.message, due.sent_at) for due in messages}
         unchanged = [due for due in load_pending(facts, list(asked)) if (due.message, due.sent_at) == asked[due.key]]
         facts.change.writer = SourceNote("model")
         max_attempts = context.settings.max_attempts
         error, text = answer.error, answer.text
-        if len(unchanged) < len(messages):  # the answer may quote a removed message, so it is not kept
-            error, text = "Some of the messages are gone meanwhile, so the answer is not kept.", ""
+        if len(unchanged) < len(messages):  # the answer may quote a removed message, so it is not stored
+            error, text = "Some messages were changed or removed meanwhile, so the answer is not stored.", ""
         silent = _count_silence(facts, answered=not answer.silent)
         for due in load_pending(facts, [] if silent else [due.key for due in suspects]):
             _postpone(facts, due, max_attempts)
         if unchanged and answer.error:
             _record_failure(facts, unchanged, error, text, silent)
         if not answer.readable or answer.unplaced:
-            # A fact that names no message has no source. Messages shown one at a time need no names.
+            # A fact without a message has no source. A message that is sent alone needs no reference.
             for due in unchanged:
                 _postpone(facts, due, max_attempts, blamed=not silent and not answer.readable)
             return BatchOutcome(failure=None if answer.readable else error, silent=silent)
@@ -514,7 +505,7 @@ def _extract_batch(
         for fact in [fact for place, fact in answer.facts if messages[place].key in keys]:
             redacted = fact._replace(subject=redact(fact.subject), object=redact(fact.object))
             facts.record_statement(redacted)
-            learned.append(sentence(redacted.subject, redacted.predicate, redacted.object))
+            learned.append(format_sentence(redacted.subject, redacted.predicate, redacted.object))
         for due in unchanged:
             facts.change.remove(FACT_DUE, due.key)
         return BatchOutcome(len(unchanged), list(facts.written), learned)
@@ -527,20 +518,15 @@ class _FailureLog(FirstFailures):
 
 
 def _ask_model(context: FactsContext, model: Any, messages: Sequence[PendingMessage]) -> ExtractionAnswer:
-    """Ask a model about some messages. An exception of the model counts as no answer."""
+    """Ask a model about some messages. An exception of the model is a missing answer."""
     predicates = context.read_facts(None, lambda facts: sorted(facts.rules.single))
     raised: Exception | None = None
     try:
-        reply = ask_model(
-            context.database,
-            model,
-            build_prompt(messages, context.settings, predicates),
-            "facts.extract",
-            context.settings.timeout,
-            inputs=lambda: context.trace_inputs(said=[due.message for due in messages]),
-        )
+        prompt = build_prompt(messages, context.settings, predicates)
+        inputs = partial(context.trace_inputs, said=[due.message for due in messages])
+        reply = ask_model(context.database, model, prompt, "facts.extract", context.settings.timeout, inputs=inputs)
         answer = parse_answer(reply, messages)
-    except Exception as error:  # after any exception of a model the messages keep waiting
+    except Exception as error:  # the messages remain pending after any exception of the model
         if is_graph_bubble_up(error):
             raise
         raised = error
@@ -548,7 +534,7 @@ def _ask_model(context: FactsContext, model: Any, messages: Sequence[PendingMess
         answer = ExtractionAnswer(error=problem, readable=False, silent=True)
     if not answer.readable:
         reports = context.database.get_attachment(_FailureLog, partial(_FailureLog, logger))
-        message = "No facts were extracted from %d messages, which wait to be tried again; see failures(). %s"
+        message = "No facts were extracted from %d messages. They remain pending; see failures(). %s"
         source = "an answer" if raised is None else type(raised).__name__
         reports.report(source, message, len(messages), shorten_text(answer.error), error=raised)
     return answer

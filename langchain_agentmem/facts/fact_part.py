@@ -1,7 +1,7 @@
-"""Facts as a part of the database: searched, verified, exported and saved to files.
+"""The functions of facts for search, verification and files.
 
-A record is one stored item: a fact with all of its events, a message, or a rule on names. Records from
-a file are checked before anything is written.
+A record is one stored item: a fact with all of its events, a message, or a rule on names. Records from a file are
+checked before anything is written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from langchain_agentmem.storage.part import Part, SearchableKind
 from langchain_agentmem.storage.transaction import Row
 
 SEARCH_KIND = "fact"
-"""The name that users see for both facts and messages."""
+"""The public name of the kind, for both facts and messages."""
 
 
 def to_recollections(
@@ -41,8 +41,8 @@ def to_recollections(
 
     Args:
         tx: The transaction.
-        hits: Facts and messages that a search found.
-        now: The current time.
+        hits: The facts and messages that a search found.
+        now: The current time, in microseconds since 1970.
         search_view: The view of the search.
     """
     rows, row_groups = visible_rows(tx, hits, now, search_view)
@@ -52,30 +52,28 @@ def to_recollections(
         if view is not None:
             values |= _load_facts(FactView(tx, view), new)
             continue
-        for branch in sorted({row["branch_id"] for row in new.values()}):  # read each row at the end of its own branch
+        for branch in sorted({row["branch_id"] for row in new.values()}):  # read at the end of each branch
             end = branches.view_of(tx, branch, memory_rows.FOREVER - 1, now)
             values |= _load_facts(FactView(tx, end), {n: row for n, row in new.items() if row["branch_id"] == branch})
     converted = recollections_of(hits, rows, {n: (value.text, value) for n, value in values.items()}, SEARCH_KIND)
-    ended = {number: each.value.ended_by for number, each in converted.items() if each.value.ended_by is not None}
-    return converted | {
-        number: replace(converted[number], replaced_by=(SEARCH_KIND, by)) for number, by in ended.items()
-    }
+    ended = {n: each.value.ended_by for n, each in converted.items() if each.value.ended_by is not None}
+    return converted | {n: replace(converted[n], replaced_by=(SEARCH_KIND, by)) for n, by in ended.items()}
 
 
 def _load_facts(facts: FactView, rows: Mapping[int, Row]) -> dict[int, Fact]:
-    """Return the facts of rows that a view shows, by document number."""
+    """Return the visible facts among some rows, by document number."""
     versions = {number: memory_rows.version_of(row) for number, row in rows.items()}
     values = facts.to_facts(versions.values())
     return {number: values[each.key] for number, each in versions.items() if each.key in values}
 
 
 RECORD_KINDS = (RULE, FACT_TEXT, memory_rows.FACT_DUE, memory_rows.FACT_FAILURE, FACT, memory_rows.FORMER_FACT)
-"""The kinds of rows that files contain and that `fact_problems` checks."""
+"""The kinds of rows in files, which `fact_problems` checks too."""
 _RECORD_FORMS = load_data_table("facts/fact_records.yaml")
 
 
 def parse_record(record: Any) -> VersionDraft:
-    """Return the row that a record describes.
+    """Return the draft of the row that a record describes.
 
     Raises:
         InvalidInput: The record is damaged.
@@ -83,27 +81,21 @@ def parse_record(record: Any) -> VersionDraft:
     try:
         return _parse_record(record)
     except (AttributeError, DatabaseUnreadable, KeyError, StopIteration, TypeError, ValueError) as error:
-        raise InvalidInput(f"The file is damaged: this is no record of facts: {safe_repr(record)}.") from error
+        raise InvalidInput(f"The file is damaged: {safe_repr(record)} is not a valid record of facts.") from error
 
 
 def dump_records(facts: FactView) -> list[dict[str, Any]]:
-    """Return everything that a memory holds, as records for JSON."""
+    """Return all facts, messages and rules of a memory as records for JSON."""
     return [
-        {
-            "kind": version.kind,
-            "id": version.key,
-            "label": version.label,
-            "body": version.text,
-            "created_at": version.created_at,
-            "extra": dict(version.extra),
-        }
+        {"kind": kind, "id": row.key, "label": row.label, "body": row.text}
+        | {"created_at": row.created_at, "extra": dict(row.extra)}
         for kind in RECORD_KINDS
-        for version in facts.rows_of_kind(kind)
+        for row in facts.rows_of_kind(kind)
     ]
 
 
 def restore_records(facts: FactChanges, drafts: Sequence[VersionDraft]) -> None:
-    """Replace everything that a memory holds with dumped records."""
+    """Replace the content of a memory with the drafts of dumped records."""
     facts.clear(rules=True)
     facts.change.drafts += drafts
 
@@ -119,15 +111,14 @@ def _parse_record(record: Any) -> VersionDraft:
                 _check_form(event, _RECORD_FORMS[event["do"]])
             if event["do"] == SET:
                 _check_form(event["fields"], {name: _RECORD_FORMS["fields"][name] for name in event["fields"]})
-        if kind != FACT:  # another line may state the fact
+        if kind != FACT:  # a fact may be stated on another branch
             next(event for event in extra["told"] if event["do"] == STATEMENT)
     if kind == FACT:
         return fact_store.fact_draft(key, extra, record["created_at"])
-    draft = VersionDraft(
-        kind, key, memory_rows.encode_text(record["body"]), record["created_at"], label=label, extra=extra
-    )
+    body = memory_rows.encode_text(record["body"])
+    draft = VersionDraft(kind, key, body, record["created_at"], label=label, extra=extra)
     if kind == FACT_TEXT:
-        decode_body(draft.body or b"", extra["told"][0]["id"])
+        decode_body(body, extra["told"][0]["id"])
         return draft._replace(subject=extra["role"], findable=label is None)
     return draft
 
@@ -166,9 +157,9 @@ def fact_problems(tx: Transaction) -> list[str]:
     """Find damaged rows of facts, messages and rules.
 
     Returns:
-        A sentence for each problem; empty if there is none.
+        One description for each problem; empty if there are none.
     """
-    found: list[str] = []
+    problems: list[str] = []
     after = 0
     while page := query.facts_after(tx, after=after, kinds=as_json(RECORD_KINDS), limit=PAGE_SIZE):
         after = page[-1]["id"]
@@ -178,8 +169,8 @@ def fact_problems(tx: Transaction) -> list[str]:
             except (InvalidInput, TypeError, ValueError, RecursionError):
                 problem = "cannot be read"
             if problem is not None:
-                found.append(f"memory {row['id']}, a {row['kind'].replace('_', ' ')}, {problem}")
-    return found
+                problems.append(f"memory {row['id']}, a {row['kind'].replace('_', ' ')}, {problem}")
+    return problems
 
 
 def _problem_of(row: Any) -> str | None:
@@ -188,12 +179,12 @@ def _problem_of(row: Any) -> str | None:
     record = {name: row[name] for name in ("kind", "label", "created_at")}
     draft = parse_record({**record, "id": row["key"], "body": memory_rows.decode_text(body), "extra": extra})
     if kind == FACT and not draft.findable:
-        return None  # a fact that was taken back is only looked up by its id
+        return None  # an undone fact is only looked up by its id
     if kind == FACT:
         if (row["label"], row["subject"], row["object"]) != (draft.label, draft.subject, draft.object):
-            return "is not looked up by what it says"
+            return "has other names than its columns"
         if body != draft.body:
-            return "does not say what was told of it"
+            return "has another text than its events"
     is_indexed = row["copy_of"] is not None or row["document_id"] is not None
     return "is not in the index" if draft.findable and not is_indexed else None
 

@@ -1,6 +1,6 @@
-"""`FactReader`: queries for facts: by time, contradictions, evidence, and connected entities.
+"""`FactReader`: the queries for facts, by time, text, source, contradiction and connected entities.
 
-`KGMemory` is a `FactReader` that keeps and learns facts, too. `find_facts` searches, for prompts as well.
+`KGMemory` is a `FactReader` that also writes and extracts facts. `find_facts` searches, for prompts too.
 """
 
 from __future__ import annotations
@@ -12,14 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import (
-    MATCH_ALL,
-    NO_LIMIT,
-    check_integer,
-    check_text,
-    parse_limit,
-    parse_texts,
-)
+from langchain_agentmem.base.argument_checks import MATCH_ALL, check_integer, check_text, parse_limit, parse_texts
 from langchain_agentmem.base.clock import check_time, from_micros
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.fencing import fence_text, sanitize_line, sanitize_text
@@ -38,22 +31,22 @@ from langchain_agentmem.storage import query
 from langchain_agentmem.tracing import document_outputs, format_result
 
 DEFAULT_LIMIT = 10
+"""The maximum number of facts that a search or `latest` returns, if none is passed."""
 MAX_DEPTH = 1_000
-"""The most facts that a walk follows one after the other, whatever depth is requested."""
+"""The maximum depth of `neighbours` and `to_networkx`."""
 
 
 class FactReader:
-    """The facts on a branch, or of a thread, to be read.
+    """A reader of the facts on a branch, or of a thread.
 
-    Every method that reads has an awaited twin, with an `a` before its name. Times without a time zone are taken as
-    UTC.
+    Every method that reads has an async twin, prefixed with `a`. Times without a time zone are read as UTC.
     """
 
     _context: FactsContext
 
     @property
     def name(self) -> str:
-        """The name of the branch, or the thread's id."""
+        """The name of the branch, or the id of the thread."""
         return self._context.point.name
 
     @property
@@ -70,7 +63,7 @@ class FactReader:
         return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
     def get(self, fact_id: str) -> Fact | None:
-        """Return a fact or a message by its id; None if it is missing or was taken back."""
+        """Return a fact or a message by its id; None if it is missing or was undone."""
         key = check_text(fact_id, "An id")
         return self._context.read_facts("facts.get", lambda facts: facts.fact(key), fact_id=key)
 
@@ -86,32 +79,28 @@ class FactReader:
         obj: str | None = None,
         limit: int | None = None,
     ) -> list[Fact]:
-        """Return the facts that held at a time, as far as they were known at another.
+        """Return the facts that held at a time, as they were known at another time.
 
         Args:
             valid: The time at which the facts held. Default: now.
-            recorded: Ignore what was learned later. Default: nothing is ignored. Facts that were removed or erased are
-                not known at any time.
-            subject: Only facts about this. Default: any.
+            recorded: The time at which the facts were known. Default: now. Facts that were removed or erased are not
+                known at any time.
+            subject: Only facts with this subject. Default: any.
             predicate: Only facts with this predicate. Default: any.
             obj: Only facts with this object. Default: any.
-            limit: Most facts. Default: all. All matching facts are read to sort them by their start; `latest(valid=…)`
-                reads pages.
+            limit: The maximum number of facts. Default: all. All matching facts are read to sort them by their start;
+                `latest(valid=…)` reads pages.
 
         Returns:
-            The facts, the one that began first at the front.
+            The facts, sorted by their start, the earliest first.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
-        recorded_micros, at = (
-            fact_values.parse_optional_time(recorded, "recorded"),
-            fact_values.parse_optional_time(valid, "valid"),
-        )
-        max_facts, names = parse_limit(limit), _check_names(subject=subject, predicate=predicate, obj=obj)
-        find = partial(
-            match_facts, **names, recorded=recorded_micros, at=self._context.now() if at is None else at, most=max_facts
-        )
+        known_at = fact_values.parse_optional_time(recorded, "recorded")
+        at = self._context.now() if valid is None else check_time(valid, "valid")
+        names = _check_names(subject=subject, predicate=predicate, obj=obj)
+        find = partial(match_facts, **names, recorded=known_at, at=at, limit=parse_limit(limit))
         return self._context.read_facts("facts.as_of", find, **names, valid=valid, recorded=recorded)
 
     aas_of = awaited(as_of)
@@ -126,43 +115,39 @@ class FactReader:
         valid: datetime | None = None,
         recorded: datetime | None = None,
     ) -> list[Fact]:
-        """Return the facts that were learned last, a page at a time.
+        """Return the facts that were learned last, in pages.
 
         Args:
-            limit: Most facts. Default: 10.
-            before: The id of a fact: only facts learned before it, for the next page. Default: from the last on.
-            entity: Only facts that have this as subject or object. Default: any.
+            limit: The maximum number of facts. Default: 10.
+            before: The id of the last fact of a page, to return the next page. Default: the first page.
+            entity: Only facts with this subject or object. Default: any.
             predicate: Only facts with this predicate. Default: any.
-            valid: Only facts that held at this time. Default: all, ended ones included.
-            recorded: Ignore what was learned later. Default: nothing is ignored.
+            valid: Only facts that held at this time. Default: all, including ended ones.
+            recorded: The time at which the facts were known. Default: now.
 
         Returns:
-            The facts, the one learned last at the front.
+            The facts, the one learned last first.
 
         Raises:
-            InvalidInput: An argument is wrong, or there is no such fact.
+            InvalidInput: An argument is wrong, or the fact `before` does not exist.
         """
         max_facts = DEFAULT_LIMIT if limit is None else parse_limit(limit)
-        recorded_micros, at = (
-            fact_values.parse_optional_time(recorded, "recorded"),
-            fact_values.parse_optional_time(valid, "valid"),
-        )
+        known_at = fact_values.parse_optional_time(recorded, "recorded")
+        at = fact_values.parse_optional_time(valid, "valid")
         inputs = _check_names(before=before, entity=entity, predicate=predicate)
 
         def find(facts: FactView) -> list[Fact]:
-            page_start = fact_store.PAGE_START if recorded_micros is None else (recorded_micros + 1, 0)
+            page_start = fact_store.PAGE_START if known_at is None else (known_at + 1, 0)
             if before is not None:
-                before_row = facts.rows_by_key(FACT, [before]).get(before)
-                if before_row is None:
-                    raise InvalidInput(f"There is no fact {safe_repr(before)} here: begin with the last again.")
-                page_start = min(page_start, (before_row.created_at, before_row.number))
+                row = facts.rows_by_key(FACT, [before]).get(before)
+                if row is None:
+                    raise InvalidInput(f"There is no fact {safe_repr(before)} here. Begin with the first page again.")
+                page_start = min(page_start, (row.created_at, row.number))
             names = None if entity is None else facts.rules.keys_of([facts.rules.canonical(entity)])
             labels = None if predicate is None else [predicate_key(predicate)]
             found: list[Fact] = []
             for rows in facts.pages(FACT, max_facts, page_start, names=names, predicates=labels):
-                found += facts.resolve_facts(
-                    rows, recorded_micros, at=at
-                )  # without facts that were taken back or did not hold
+                found += facts.resolve_facts(rows, known_at, at=at)  # can be fewer facts than rows
                 if len(found) >= max_facts:
                     break
             return found[:max_facts]
@@ -172,15 +157,15 @@ class FactReader:
     alatest = awaited(latest)
 
     def history(self, subject: str, predicate: str | None = None, *, recorded: datetime | None = None) -> list[Fact]:
-        """Return all facts about a subject that ever held, ended ones included.
+        """Return all facts about a subject, including ended ones.
 
         Args:
             subject: The subject.
             predicate: Only facts with this predicate. Default: any.
-            recorded: Ignore what was learned later. Default: nothing is ignored.
+            recorded: The time at which the facts were known. Default: now.
 
         Returns:
-            The facts, the one that began first at the front.
+            The facts, sorted by their start, the earliest first.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -194,10 +179,10 @@ class FactReader:
     def contradictions(
         self, subject: str | Sequence[str] | None = None, predicate: str | None = None
     ) -> list[Contradiction]:
-        """Find values of single-valued predicates with overlapping periods. Both are kept.
+        """Find values of single-valued predicates with overlapping periods.
 
         Args:
-            subject: Only facts about this subject, or about any of these. Default: any.
+            subject: Only facts about this subject, or about one of these. Default: any.
             predicate: Only facts with this predicate. Default: any.
 
         Raises:
@@ -214,14 +199,14 @@ class FactReader:
             found: list[Contradiction] = []
             lasting: dict[tuple[str, str], list[Fact]] = defaultdict(list)
             for fact in sorted(candidates, key=lambda fact: (fact.valid_from, fact.recorded_at)):
-                thing = rules.canonical(fact.subject), predicate_key(fact.predicate)
-                lasting[thing] = [each for each in lasting[thing] if each.holds_at(fact.valid_from)]
-                for other in lasting[thing]:
+                slot = rules.canonical(fact.subject), predicate_key(fact.predicate)
+                lasting[slot] = [each for each in lasting[slot] if each.holds_at(fact.valid_from)]
+                for other in lasting[slot]:
                     ends = [end for end in (fact.valid_to, other.valid_to) if end is not None]
                     if fact.holds_at(fact.valid_from) and rules.canonical(fact.object) != rules.canonical(other.object):
                         stop = min(ends, default=None)
                         found.append(Contradiction(facts=(other, fact), valid_from=fact.valid_from, valid_to=stop))
-                lasting[thing].append(fact)
+                lasting[slot].append(fact)
             return found
 
         return self._context.read_facts("facts.contradictions", find, subject=subject, predicate=predicate)
@@ -229,22 +214,21 @@ class FactReader:
     acontradictions = awaited(contradictions)
 
     def evidence(self, fact_id: str) -> list[Evidence]:
-        """Return the sources of a fact, with the texts of messages that are kept.
+        """Return the sources of a fact, with the texts of stored messages.
 
         Args:
             fact_id: The id of the fact.
 
         Returns:
-            The sources in the order in which they came; empty if there is no such fact.
+            The sources, in the order in which they were added; empty if the fact does not exist.
         """
         check_text(fact_id, "An id")
 
         def find(facts: FactView) -> list[Evidence]:
             fact = facts.fact(fact_id)
             sources = () if fact is None else fact.mentions
-            messages = facts.message_rows(
-                [(each.message_id, each.conversation_id) for each in sources if each.message_id is not None]
-            )
+            keys = [(each.message_id, each.conversation_id) for each in sources if each.message_id is not None]
+            messages = facts.message_rows(keys)
             found: list[Evidence] = []
             for each in sources:
                 key, conversation, text = each.message_id, each.conversation_id, None
@@ -267,9 +251,8 @@ class FactReader:
             message_id: The id of the message.
         """
         key, path = check_text(message_id, "An id"), self._context.point.path
-        return self._context.read_facts(
-            "facts.from_message", lambda facts: facts.facts_of_message(key, path), message_id=key
-        )
+        find = partial(FactView.facts_of_message, message_id=key, path=path)
+        return self._context.read_facts("facts.from_message", find, message_id=key)
 
     afrom_message = awaited(from_message)
 
@@ -277,12 +260,12 @@ class FactReader:
         """Find facts and messages without a model.
 
         Args:
-            query: Any text; "*" for all, the newest first.
-            limit: Most results. Default: 10.
-            valid: Only facts that held at this time. Default: any, ended ones included.
+            query: Any text. "*" returns all, the newest first.
+            limit: The maximum number of results. Default: 10.
+            valid: Only facts that held at this time. Default: all, including ended ones.
 
         Returns:
-            The best first. `why` explains each result; messages have `raw` set.
+            The facts and messages, the best first. `why` explains each result; messages have `raw` set.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -294,16 +277,16 @@ class FactReader:
     def format_for_prompt(
         self, query: str | None = None, budget: BudgetLike | None = None, *, valid: datetime | None = None
     ) -> str:
-        """Return facts about a query as a section of a prompt, fenced as data, a line each.
+        """Return facts about a query as a section of a prompt, fenced as data, one per line.
 
         Args:
-            query: The subject of the prompt. Default: the facts learned last.
-            budget: The most characters, or a `Budget`, such as one that counts tokens. The worst matches are left out.
-                Default: no limit.
+            query: The topic of the prompt. Default: the facts learned last.
+            budget: The maximum number of characters, or a `Budget`, for example in tokens. The worst matches are
+                omitted. Default: no limit.
             valid: Only facts that held at this time. Default: all; ended facts are marked.
 
         Returns:
-            The section; "" if nothing is known.
+            The section; "" if no facts match.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -327,11 +310,9 @@ class FactReader:
     aformat_for_prompt = awaited(format_for_prompt)
 
     def aliases(self) -> list[fact_values.Alias]:
-        """List the names that are merged."""
-        to_output = partial(format_result, name="alias", into="same_as")
-        return self._context.read_facts(
-            "facts.aliases", lambda facts: list(facts.rules.aliases.values()), outputs=to_output
-        )
+        """List the merged names."""
+        outputs = partial(format_result, name="alias", into="same_as")
+        return self._context.read_facts("facts.aliases", lambda facts: [*facts.rules.aliases.values()], outputs=outputs)
 
     aaliases = awaited(aliases)
 
@@ -339,30 +320,30 @@ class FactReader:
         """List subjects and objects of facts by the beginning of their names.
 
         Args:
-            prefix: The beginning of the name, in any case. Default: any name.
-            limit: Most entities. Default: all.
+            prefix: The beginning of the names; case is ignored. Default: any name.
+            limit: The maximum number of entities. Default: all.
         """
         prefix_key = entity_key(prefix) if check_text(prefix, "A prefix").strip() else ""
-        max_entities = parse_limit(limit)
+        most = parse_limit(limit)
 
         def find(facts: FactView) -> list[Entity]:
             rules = facts.rules
             counts: dict[str, int] = defaultdict(int)
             samples: dict[str, str] = {}
-            for name, fact_count, sample in _entity_names(facts, prefix_key):
+            for name, count, sample in _entity_names(facts, prefix_key):
                 key = rules.follow_merges(name)
-                counts[key] += fact_count
+                counts[key] += count
                 if key not in samples or name == key:
                     samples[key] = sample
-            chosen_keys = sorted(counts)[:max_entities]
-            rows = facts.rows_by_key(FACT, {samples[key] for key in chosen_keys})
-            result: list[Entity] = []
-            for key in chosen_keys:
+            keys = sorted(counts)[:most]
+            rows = facts.rows_by_key(FACT, {samples[key] for key in keys})
+            entities: list[Entity] = []
+            for key in keys:
                 subject, _, obj = fact_values.names_of(rows[samples[key]].extra)
                 name = next((each for each in (subject, obj) if rules.canonical(each) == key), key)
-                others = sorted({alias.name for alias in rules.aliases.values() if rules.canonical(alias.name) == key})
-                result.append(Entity(name=rules.display_name(name), aliases=tuple(sorted(others)), facts=counts[key]))
-            return result
+                others = {alias.name for alias in rules.aliases.values() if rules.canonical(alias.name) == key}
+                entities.append(Entity(name=rules.display_name(name), aliases=tuple(sorted(others)), facts=counts[key]))
+            return entities
 
         return self._context.read_facts("facts.entities", find, prefix=prefix)
 
@@ -381,26 +362,26 @@ class FactReader:
 
         Args:
             entity: The name of the entity.
-            depth: The most facts between the two; values over 1,000 are taken as 1,000. Default: 1.
+            depth: The maximum number of facts that connect the two, at most 1,000. Default: 1.
             predicates: Only facts with these predicates. Default: any.
-            valid: Only facts that held at this time. Default: now.
-            recorded: Ignore what was learned later. Default: nothing is ignored.
+            valid: The time at which the facts held. Default: now.
+            recorded: The time at which the facts were known. Default: now.
 
         Returns:
-            The nearest first, by name.
+            The entities, the nearest first; those of equal distance sorted by name.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         wanted = None if predicates is None else parse_texts(predicates, "Predicates")
         labels = None if wanted is None else [predicate_key(each) for each in wanted]
-        recorded_micros = fact_values.parse_optional_time(recorded, "recorded")
+        known_at = fact_values.parse_optional_time(recorded, "recorded")
         at = self._context.now() if valid is None else check_time(valid, "valid")
         check_integer("depth", depth, 1)
         check_text(entity, "An entity")
 
         def find(facts: FactView) -> list[Neighbour]:
-            return follow_facts(facts, entity, depth, predicates=labels, recorded=recorded_micros, at=at)[1]
+            return follow_facts(facts, entity, depth, predicates=labels, recorded=known_at, at=at)[1]
 
         return self._context.read_facts("facts.neighbours", find, entity=entity, depth=depth)
 
@@ -419,22 +400,23 @@ class FactReader:
         Each edge has the fields of its fact.
 
         Args:
-            entity: Only facts around this entity. Default: all.
-            depth: The most facts from the entity; values over 1,000 are taken as 1,000. Default: 2.
-            valid: Only facts that held at this time. Default: now.
-            recorded: Ignore what was learned later. Default: nothing is ignored.
+            entity: Only facts that connect entities with this one. Default: all.
+            depth: The maximum number of facts from the entity, at most 1,000. Default: 2.
+            valid: The time at which the facts held. Default: now.
+            recorded: The time at which the facts were known. Default: now.
 
         Raises:
+            InvalidInput: An argument is wrong.
             MissingExtra: networkx is not installed.
         """
-        recorded_micros, inputs = fact_values.parse_optional_time(recorded, "recorded"), _check_names(entity=entity)
+        known_at, inputs = fact_values.parse_optional_time(recorded, "recorded"), _check_names(entity=entity)
         at = self._context.now() if valid is None else check_time(valid, "valid")
         check_integer("depth", depth, 1)
 
         def find(facts: FactView) -> list[Fact]:
             if entity is None:
-                return match_facts(facts, recorded=recorded_micros, at=at)
-            return follow_facts(facts, entity, depth, recorded=recorded_micros, at=at)[0]
+                return match_facts(facts, recorded=known_at, at=at)
+            return follow_facts(facts, entity, depth, recorded=known_at, at=at)[0]
 
         facts = self._context.read_facts("facts.draw", find, **inputs, depth=depth, valid=valid, recorded=recorded)
         try:
@@ -450,7 +432,7 @@ class FactReader:
 
 
 def _check_names(**names: str | None) -> dict[str, Any]:
-    """Check the names in a query, each a text or None, and return them."""
+    """Return the names in a query after checking that each is text or None."""
     labels = {"before": "An id", "entity": "An entity", "obj": "The object"}
     for name, value in names.items():
         if value is not None:
@@ -465,15 +447,11 @@ def list_facts(
     wanted: Callable[[Fact], bool] = lambda _: True,
     kinds: Sequence[str] = (FACT, FACT_TEXT),
 ) -> list[Fact]:
-    """Return facts and messages in the order in which they came: all, or the last ones."""
+    """Return all or the last facts and messages, in the order in which they were added."""
     entries: list[tuple[int, int, Fact]] = []
     for kind in kinds:
         count = 0
-        pages = (
-            [{version.key: version for version in facts.rows_of_kind(kind)}]
-            if limit is None
-            else facts.pages(kind, limit)
-        )
+        pages = [{row.key: row for row in facts.rows_of_kind(kind)}] if limit is None else facts.pages(kind, limit)
         for rows in pages:
             if kind == FACT:
                 page = facts.resolve_facts(rows, is_complete=limit is None)
@@ -496,7 +474,7 @@ def match_facts(
     *,
     recorded: int | None = None,
     at: int | None = None,
-    most: int = NO_LIMIT,
+    limit: int | None = None,
 ) -> list[Fact]:
     """Return the facts with some names that held at a time, sorted by their start."""
     rules = facts.rules
@@ -504,14 +482,14 @@ def match_facts(
     subjects, objects = (None if name is None else rules.keys_of([rules.canonical(name)]) for name in (subject, obj))
     rows = facts.rows_about(subjects=subjects, predicates=predicates, objects=objects, recorded=recorded)
     found = facts.resolve_facts(rows, recorded, is_complete=obj is None, at=at)
-    return sorted(found, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
+    return sorted(found, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:limit]
 
 
 def find_facts(
     context: FactsContext, text: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
 ) -> list[Fact]:
     """Search for facts, and with `raw` for messages too; see `FactReader.search`."""
-    everything = check_text(text, "A query").strip() == MATCH_ALL
+    match_all = check_text(text, "A query").strip() == MATCH_ALL
     max_facts = DEFAULT_LIMIT if limit is None else parse_limit(limit)
     at = None if valid is None else from_micros(check_time(valid, "valid"))
     kinds = (FACT, FACT_TEXT) if raw else (FACT,)
@@ -520,18 +498,14 @@ def find_facts(
         return fact.raw or at is None or fact.holds_at(at)
 
     with context.step("facts.search", "retriever", query=text, limit=max_facts, valid=at) as step:
-        if everything:
+        if match_all:
             facts = context.read_facts(None, partial(list_facts, limit=max_facts, wanted=is_match, kinds=kinds))[::-1]
         else:
-            # Some of the best matches may not have held then.
+            # Some of the best matches may not have held at this time, so more are loaded.
             words = context.read_facts(None, lambda facts: _add_aliases(text, facts.rules))
             hits = search_view.find_versions(context, kinds, words, max_facts if at is None else 4 * max_facts)
-            by_key = context.read_facts(None, lambda facts: facts.to_facts(version for version, _ in hits))
-            found = [
-                replace(by_key[version.key], score=hit.score, why=hit.why)
-                for version, hit in hits
-                if version.key in by_key
-            ]
+            by_key = context.read_facts(None, lambda facts: facts.to_facts(row for row, _ in hits))
+            found = [replace(by_key[row.key], score=hit.score, why=hit.why) for row, hit in hits if row.key in by_key]
             facts = [fact for fact in found if is_match(fact)][:max_facts]
         step.finish(lambda: document_outputs(facts, "fact"))
     return facts
@@ -546,7 +520,7 @@ def _add_aliases(text: str, rules: fact_values.FactRules) -> str:
 
 
 def _fact_line(fact: Fact, now: datetime) -> str:
-    """Return a fact on one line, with its period."""
+    """Format a fact on one line, with its period."""
     past = ", past" if fact.valid_to is not None and fact.valid_to <= now else ""
     confidence = "" if fact.confidence is None else f", confidence {fact.confidence:.2g}"
     return f"- {sanitize_line(sanitize_text(fact.text))} ({fact.period}{past}{confidence})"
@@ -564,7 +538,7 @@ def follow_facts(
     """Follow the facts around an entity that held at a time, in either direction.
 
     Returns:
-        The facts, sorted by their start; and the entities that they lead to, the nearest first.
+        The facts, sorted by their start, and the entities that they connect, the nearest first.
     """
     rules = facts.rules
     visited: dict[str, Fact] = {}
@@ -591,16 +565,15 @@ def follow_facts(
 
 
 def _entity_names(facts: FactView, prefix: str) -> list[tuple[str, int, str]]:
-    """Return the keys of names with a prefix, the count of facts, and the id of one fact."""
+    """Return the keys of names with a prefix, the number of facts, and the id of one."""
     if facts.view.scope is None:
-        rows = query.entities_in_range(
-            facts.tx, **facts.view.parameters(), kind=FACT, low=prefix, high=prefix + "\U0010ffff"
-        )
+        span = {"low": prefix, "high": prefix + "\U0010ffff"}
+        rows = query.entities_in_range(facts.tx, **facts.view.parameters(), kind=FACT, **span)
         return [(row["name"], row["facts"], row["sample"]) for row in rows]
-    naming: dict[str, list[str]] = defaultdict(list)
+    ids: dict[str, list[str]] = defaultdict(list)
     for version in facts.fact_rows.values():
         subject, _, obj = fact_values.names_of(version.extra)
         for name in {entity_key(subject), entity_key(obj)}:
             if name.startswith(prefix):
-                naming[name].append(version.key)
-    return [(name, len(keys), min(keys)) for name, keys in sorted(naming.items())]
+                ids[name].append(version.key)
+    return [(name, len(keys), min(keys)) for name, keys in sorted(ids.items())]

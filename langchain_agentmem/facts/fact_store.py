@@ -1,10 +1,15 @@
-"""Reading and writing of the rows of facts and messages.
+"""The reading and writing of the rows of facts and messages.
 
-`FactsContext` is the access to one memory of facts. In a transaction a `FactView` reads `MemoryVersion` rows, their
-`FactState`s, or settled `Fact`s with the ends that other facts gave them; `FactChanges` is a view that also collects
-what is written. A fact that is stated twice while it holds is one fact with two sources.
+`FactsContext` is the access to one memory of facts. In a transaction, a `FactView` reads facts in three forms:
 
-A message is kept as it was said, and queued for extraction in the same transaction.
+- a `MemoryVersion`: the row of a fact
+- a `FactState`: the result of the row's events
+- a `Fact`: the state, with its end if another fact ended it
+
+`FactChanges` is a view that also collects changes. A fact that is stated twice while it holds is one fact with two
+sources.
+
+A message is stored unchanged, and queued for extraction in the same transaction.
 """
 
 from __future__ import annotations
@@ -21,50 +26,33 @@ from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.conversations.log_entries import change_message, entry_of
 from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.facts import fact as fact_values
-from langchain_agentmem.facts.fact import (
-    Fact,
-    FactMention,
-    FactRules,
-    FactsConfig,
-    FactState,
-    entity_key,
-    predicate_key,
-)
+from langchain_agentmem.facts.fact import Fact, FactMention, FactRules, FactState, entity_key, predicate_key
 from langchain_agentmem.messages.message import ROLE_SOURCES, Message, decode_body, escape_name, is_same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MemorySession, PendingWrite
-from langchain_agentmem.rewinding.memory_rows import (
-    FACT,
-    FACT_DUE,
-    FACT_FAILURE,
-    FACT_TEXT,
-    FORMER_FACT,
-    OTHER_SOURCES,
-    STATEMENT,
-    MemoryVersion,
-    VersionDraft,
-)
+from langchain_agentmem.rewinding.memory_rows import FACT, FACT_DUE, FACT_TEXT, STATEMENT, MemoryVersion, VersionDraft
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, remove_statements
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import drop_none
 
 DESCRIPTION = "description"
-"""The key of the text with which a memory begins."""
+"""The key of the description of a memory."""
 
 T = TypeVar("T")
 
 
 PAGE_START = (LATEST, 2**63 - 1)
-"""The start of the pages of facts, which are ordered by the time they were learned, then by row number."""
+"""The start of the first page of facts: the latest time at which a fact was learned, and the highest row number."""
 MAX_PAGE_ROWS = 1_000
+"""The maximum number of rows of a page."""
 
 
 class FactView:
-    """The facts that a view shows, read in one transaction.
+    """The visible facts of a memory, read in one transaction.
 
     Args:
         tx: The transaction.
-        view: The view that is read.
+        view: The view of the memory.
     """
 
     def __init__(self, tx: Transaction, view: memory_rows.MemoryView) -> None:
@@ -72,7 +60,7 @@ class FactView:
 
     @cached_property
     def rules(self) -> FactRules:
-        """The rules on names: merged names and single-valued predicates."""
+        """The merged names and the single-valued predicates."""
         aliases: dict[str, fact_values.Alias] = {}
         is_single = {predicate_key(name): True for name in fact_values.SINGLE_VALUED}
         for version in self.rows_of_kind(fact_values.RULE):
@@ -90,7 +78,7 @@ class FactView:
 
     @cached_property
     def description(self) -> str | None:
-        """The text with which the memory begins, if one was written."""
+        """The description of the memory; None if it has none."""
         return next((version.text for version in self.rows_by_key(fact_values.RULE, [DESCRIPTION]).values()), None)
 
     def rows_of_kind(self, kind: str) -> list[MemoryVersion]:
@@ -98,7 +86,7 @@ class FactView:
         return memory_rows.load_current(self.tx, self.view, kind)
 
     def rows_by_key(self, kind: str, keys: Iterable[str]) -> dict[str, MemoryVersion]:
-        """Return the rows of a kind with some keys, by key."""
+        """Return the rows of a kind with these keys, by key."""
         wanted = sorted(keys)
         return memory_rows.load_named(self.tx, self.view, kind, wanted) if wanted else {}
 
@@ -106,25 +94,24 @@ class FactView:
         """Return the row of a fact.
 
         Raises:
-            MessageError: There is no such fact.
+            MessageError: The fact does not exist.
         """
         if fact_id not in (found := self.rows_by_key(FACT, [fact_id])):
-            raise MessageError(f"There is no fact or message {safe_repr(fact_id)} here.")
+            raise MessageError(f"There is no fact or message {safe_repr(fact_id)} here. Pass the id of a visible one.")
         return found[fact_id]
 
     def fact(self, fact_id: str) -> Fact | None:
-        """Return a fact or a message by its id; None if there is none."""
+        """Return a fact or a message by its id; None if it does not exist."""
         if facts := self.resolve_facts(self.rows_by_key(FACT, [fact_id])):
             return facts[0]
         return next(map(raw_fact, self.rows_by_key(FACT_TEXT, [fact_id]).values()), None)
 
     def to_facts(self, rows: Iterable[MemoryVersion]) -> dict[str, Fact]:
-        """Return facts and messages by their ids, without those that were taken back."""
-        by_key = {version.key: version for version in rows}
-        facts = self.resolve_facts({key: version for key, version in by_key.items() if version.kind == FACT})
-        return {fact.id: fact for fact in facts} | {
-            key: raw_fact(version) for key, version in by_key.items() if version.kind == FACT_TEXT
-        }
+        """Return rows of facts and messages as facts by their ids, without undone facts."""
+        by_key = {row.key: row for row in rows}
+        facts = self.resolve_facts({key: row for key, row in by_key.items() if row.kind == FACT})
+        messages = {key: raw_fact(row) for key, row in by_key.items() if row.kind == FACT_TEXT}
+        return {fact.id: fact for fact in facts} | messages
 
     def facts_of_message(self, message_id: str, path: str) -> list[Fact]:
         """Return the facts that a message states.
@@ -137,15 +124,15 @@ class FactView:
         return [fact for fact in facts if message_id in fact.sources]
 
     def rows_of_message(self, message_id: str, path: str) -> dict[str, MemoryVersion]:
-        """Return the facts that have a version resting on a message."""
+        """Return the rows of facts with a message as a source in any version."""
         sources = as_json([memory_rows.message_source(message_id)])
         found = query.memory_with_sources(self.tx, keys=sources, low=path, high=path + "\x01")
         return self.rows_by_key(FACT, {row["key"] for row in found if row["kind"] == FACT})
 
     def message_rows(self, messages: Sequence[tuple[str, str | None]]) -> dict[tuple[str, str | None], MemoryVersion]:
-        """Return the rows of messages, each given with its conversation if that is known."""
-        by_key = self.rows_by_key(FACT_TEXT, {key for each in messages for key in (each[0], _foreign_key(*each))})
-        found = {each: by_key.get(_foreign_key(*each)) or by_key.get(each[0]) for each in messages}
+        """Return the rows of messages by message id and conversation (None if unknown)."""
+        by_key = self.rows_by_key(FACT_TEXT, {key for each in messages for key in (each[0], _unlisted_key(*each))})
+        found = {each: by_key.get(_unlisted_key(*each)) or by_key.get(each[0]) for each in messages}
         return {each: row for each, row in found.items() if row is not None}
 
     def rows_about(
@@ -164,7 +151,7 @@ class FactView:
             subjects: The keys of subjects. Default: any.
             predicates: The keys of predicates. Default: any.
             objects: The keys of objects. Default: any.
-            recorded: Compare the names that the facts had at this time. Default: their names now.
+            recorded: Compare the names that the facts had at this time. Default: their present names.
         """
         wanted = [None if keys is None else set(keys) for keys in (subjects, predicates, objects)]
         if set() in wanted:
@@ -174,16 +161,15 @@ class FactView:
         else:
             found = self._look_up(*wanted)
             if recorded is not None:
-                found |= self.rows_by_key(
-                    FACT, {version.key for version in self.rows_of_kind(FORMER_FACT)} - found.keys()
-                )
+                renamed = {row.key for row in self.rows_of_kind(memory_rows.FORMER_FACT)}
+                found |= self.rows_by_key(FACT, renamed - found.keys())
             elif self.view.scope is None and (predicates is not None or None in (subjects, objects)):
-                return found
+                return found  # the query has compared all names
 
         def is_about(version: MemoryVersion) -> bool:
             names = fact_values.names_of(version.extra, recorded)
             keys = entity_key(names[0]), predicate_key(names[1]), entity_key(names[2])
-            return all(some is None or key in some for some, key in zip(wanted, keys, strict=True))
+            return all(each is None or key in each for each, key in zip(wanted, keys, strict=True))
 
         if wanted == [None, None, None]:
             return found
@@ -192,8 +178,8 @@ class FactView:
     def _look_up(
         self, subjects: set[str] | None, labels: set[str] | None, objects: set[str] | None
     ) -> dict[str, MemoryVersion]:
-        """Look up facts by names; in a scope, also by the names that other lines state."""
-        params = {**self.view.parameters(), "scope": None, "before": None}  # other lines are looked up separately
+        """Find facts by their names on this branch and, in a scope, on other branches."""
+        params = {**self.view.parameters(), "scope": None, "before": None}  # `fact_keys` covers other branches
         keys: Iterable[Any] | None
         if subjects is None:
             statement, keys = query.facts_of_objects, objects
@@ -221,11 +207,11 @@ class FactView:
         names: Iterable[str] | None = None,
         predicates: Iterable[str] | None = None,
     ) -> Iterator[dict[str, MemoryVersion]]:
-        """Yield pages of rows by key, those learned last first, each longer than the last.
+        """Yield pages of rows by key, the rows learned last first. The page size grows.
 
         Args:
             kind: `FACT` or `FACT_TEXT`.
-            size: The number of rows of the first page.
+            size: The maximum number of rows of the first page.
             before: Only rows learned before this time, or at this time with a smaller row number.
             names: Only rows whose subject or object has one of these keys. Default: any.
             predicates: Only rows whose predicate has one of these keys. Default: any.
@@ -248,25 +234,25 @@ class FactView:
 
     def resolve_facts(
         self,
-        found: Mapping[str, MemoryVersion],
+        rows: Mapping[str, MemoryVersion],
         recorded: int | None = None,
         *,
         is_complete: bool = False,
         at: int | None = None,
     ) -> list[Fact]:
-        """Return rows as facts, in the same order, with the ends that follow from other facts.
+        """Convert rows to facts, in the same order, with the ends by other facts.
 
         Args:
-            found: The rows, by the ids of the facts.
+            rows: The rows, by the ids of the facts.
             recorded: Ignore events learned later than this. Default: use all events.
-            is_complete: Whether `found` has all facts of the same subjects and predicates.
+            is_complete: True if `rows` contains all facts of the same subjects and predicates.
             at: Only facts that held at this time. Default: all.
         """
-        if not found:
+        if not rows:
             return []
         rules = self.rules
-        states = all_states = states_of(found, recorded)
-        # Nothing else ends a fact with a stated end.
+        states = all_states = states_of(rows, recorded)
+        # Other facts do not end a fact with a stated end.
         lasting = [state for state in states.values() if state.end is None]
         predicates = rules.single & {predicate_key(state.predicate) for state in lasting}
         if predicates and not is_complete:
@@ -274,7 +260,7 @@ class FactView:
             subjects = rules.keys_of(rules.canonical(state.subject) for state in single)
             others = self.rows_about(subjects=subjects, predicates=predicates, recorded=recorded)
             all_states = {**states_of(others, recorded), **states}
-        if self.view.scope is not None:  # two lines may state the same fact
+        if self.view.scope is not None:  # merge equal facts of several branches
             all_states = fact_values.unite_facts(all_states, states, rules)
             states = {key: all_states[key] for key in states if key in all_states}
         with pause_gc():
@@ -313,17 +299,14 @@ def _to_mention(event: fact_values.Event) -> FactMention:
     )
 
 
-def states_of(found: Mapping[str, MemoryVersion], recorded: int | None = None) -> dict[str, FactState]:
-    """Return the states of facts by id, without those taken back or not known yet."""
-    return {
-        key: state
-        for key, version in found.items()
-        if (state := fact_values.compute_state(version.extra, recorded)) is not None
-    }
+def states_of(rows: Mapping[str, MemoryVersion], recorded: int | None = None) -> dict[str, FactState]:
+    """Return the states of facts by id, without undone facts or those after `recorded`."""
+    states = {key: fact_values.compute_state(row.extra, recorded) for key, row in rows.items()}
+    return {key: state for key, state in states.items() if state is not None}
 
 
 def raw_fact(version: MemoryVersion) -> Fact:
-    """Return a message as a fact with `raw` set."""
+    """Return a message as a `Fact` whose `raw` is True."""
     message, recorded_at = message_of(version), from_micros(version.written_at)
     return Fact(
         id=version.key,
@@ -339,50 +322,42 @@ def raw_fact(version: MemoryVersion) -> Fact:
 
 
 def message_of(version: MemoryVersion) -> Message:
-    """Return the message that a row holds."""
+    """Return the message in a row."""
     return decode_body(version.body, version.extra["told"][0]["id"])
 
 
 def conversation_of(version: MemoryVersion) -> Any:
-    """Return the conversation or thread of a message; None if it is not known."""
+    """Return the conversation or thread of a message; None if unknown."""
     return version.extra["told"][0].get("in")
 
 
-def _foreign_key(message_id: str, conversation: str | None) -> str:
-    """Return the key of a message that another part of memory owns.
+def _unlisted_key(message_id: str, conversation: str | None) -> str:
+    """Return the key of a message that another part of memory owns and lists.
 
-    The key of a message that belongs here is its id.
+    A message that this memory owns has its id as the key.
     """
     return f"{message_id}\x1f{conversation or ''}"
 
 
 def source_event(number: int, now: int, message_id: str, conversation: str | None) -> dict[str, Any]:
-    """Return the event that makes a row rest on a message."""
+    """Return the event that records a message as a source of a row."""
     return drop_none({"n": number, "at": now, "do": STATEMENT, "id": message_id, "in": conversation})
 
 
 def fact_draft(key: str, extra: Mapping[str, Any], created_at: int) -> VersionDraft:
-    """Return the row of a fact, which is found by its subject, predicate and object.
+    """Return the draft of a fact, which is found by its subject, predicate and object.
 
     Args:
         key: The id of the fact.
-        extra: Its names as first spelled, its role and its events.
-        created_at: When it was first known.
+        extra: Its original names, its role and its events.
+        created_at: The time it was first known, in microseconds since 1970.
     """
     state = fact_values.compute_state(extra)
     subject, predicate, obj, *_ = state or (extra["subject"], extra["predicate"], extra["object"])
-    return VersionDraft(
-        FACT,
-        key,
-        memory_rows.encode_text(fact_values.sentence(subject, predicate, obj)),
-        created_at,
-        label=predicate_key(predicate),
-        extra=extra,
-        subject=entity_key(subject),
-        object=entity_key(obj),
-        findable=state is not None,
-        source=ROLE_SOURCES.get(extra["role"]),
-    )
+    body = memory_rows.encode_text(fact_values.format_sentence(subject, predicate, obj))
+    draft = VersionDraft(FACT, key, body, created_at, label=predicate_key(predicate), extra=extra)
+    draft = draft._replace(subject=entity_key(subject), object=entity_key(obj), findable=state is not None)
+    return draft._replace(source=ROLE_SOURCES.get(extra["role"]))
 
 
 class FactStatement(NamedTuple):
@@ -393,12 +368,12 @@ class FactStatement(NamedTuple):
         subject: The subject.
         predicate: The predicate.
         object: The object.
-        start: When the fact began to hold, in microseconds since 1970; None if not stated.
-        end: When it ended; None if it did not end, or no end was stated.
+        start: The time the fact began to hold, in microseconds since 1970; None if not stated.
+        end: The time it ended; None if no end was stated.
         confidence: The confidence, from 0 to 1; None if not stated.
-        message: The id of the message that states it, if any.
-        conversation: The conversation or thread of the message, if it is known.
-        stated_at: When it was stated. Default: now.
+        message: The id of the message that states it; None if there is none.
+        conversation: The conversation or thread of the message; None if unknown.
+        stated_at: The time it was stated. Default: now.
     """
 
     role: str
@@ -417,10 +392,10 @@ class FactChanges(FactView):
     """A view of facts and messages that also collects changes to them.
 
     Attributes:
-        change: The write that collects the changes.
+        change: The pending write that collects the changes.
         path: The path of the namespace.
-        new_id: Makes ids.
-        written: The rows that were changed here and are not stored yet, by the ids of the facts.
+        new_id: The function that generates ids.
+        written: The changed rows that are not stored yet, by the ids of the facts.
     """
 
     def __init__(self, tx: Transaction, change: PendingWrite, path: str, new_id: NewId) -> None:
@@ -433,16 +408,15 @@ class FactChanges(FactView):
 
         Args:
             statement: The statement.
-            fact: The id of the fact, if another source stated it just before. Default: find a matching fact, or make
-                one.
+            fact: The id of the fact to which another source is added. Default: a matching fact, or a new one.
 
         Returns:
-            The id of the fact, and whether it is new.
+            The id of the fact, and True if it is new.
         """
         rules, now = self.rules, self.change.now
         subject, predicate = rules.canonical(statement.subject), predicate_key(statement.predicate)
         value = rules.canonical(statement.object)
-        # If a predicate may have many values at a time, other values do not affect this one.
+        # Other values affect this one only if the predicate is single-valued.
         found = self._find_rows(subject, predicate, None if predicate in rules.single else value)
         states = states_of(found)
         ended = fact_values.apply_endings(states, rules)
@@ -452,40 +426,29 @@ class FactChanges(FactView):
             start = start if statement.end is None else min(start, statement.end - 1)
         number = self._next_number(found.values())
         event = {"n": number, "at": now, "do": STATEMENT, "role": statement.role, "from": start, "to": statement.end}
-        start_given = statement.start is not None or None
-        optional: dict[str, Any] = {
-            "id": statement.message,
-            "in": statement.conversation,
-            "given": start_given,
-            "sure": statement.confidence,
-        }
-        if statement.message is None:  # erasing the thread finds it by "in"
+        is_start_stated = statement.start is not None or None
+        optional: dict[str, Any] = {"id": statement.message, "in": statement.conversation, "given": is_start_stated}
+        optional["sure"] = statement.confidence
+        if statement.message is None:  # with "in", an erasure of the thread also removes the statement
             optional |= {"in": statement.conversation or self.change.thread, **self.change.writer._asdict()}
         event |= drop_none(optional)
-        same = [
+        is_undated = statement.message is not None and statement.start is None
+        matching = [
             key
             for key, state in states.items()
             if rules.canonical(state.object) == value
-            and (
-                fact_values.overlaps(ended[key], start, statement.end)
-                or (
-                    statement.message is not None
-                    and statement.start is None
-                    and not fact_values.adds_statement(state, event)
-                )
-            )
+            if fact_values.overlaps(ended[key], start, statement.end)
+            or (is_undated and not fact_values.adds_statement(state, event))
         ]
-        if fact is None and not same:
-            key, names = (
-                self.new_id(),
-                {"subject": statement.subject, "predicate": statement.predicate, "object": statement.object},
-            )
+        if fact is None and not matching:
+            key = self.new_id()
+            names = {"subject": statement.subject, "predicate": statement.predicate, "object": statement.object}
             unwritten = MemoryVersion(0, None, FACT, key, None, None, None, now, now, None, None, None, b"", {})
             self.write_events(unwritten, {**names, "role": statement.role, "told": [event]})
             return key, True
-        key = fact or min(same, key=lambda key: (states[key].start, key))
+        key = fact or min(matching, key=lambda key: (states[key].start, key))
         version, own_state = found[key], states[key]
-        if (own := version.extra.get("own")) is not None:  # statements of other lines are not stated here yet
+        if (own := version.extra.get("own")) is not None:  # compare only statements of this branch
             own_state = own_state._replace(statements=tuple(each for each in own_state.statements if each["n"] in own))
         if fact_values.adds_statement(own_state, event):
             self._add_event(version, event)
@@ -495,35 +458,35 @@ class FactChanges(FactView):
         """Correct a fact.
 
         Args:
-            version: The fact.
-            changes: The changes, as `KGMemory.update` takes them.
+            version: The row of the fact.
+            changes: The changes, as for `KGMemory.update`.
 
         Raises:
-            InvalidInput: A value is invalid.
-            MessageError: A change does not fit, or the fact was taken back.
+            InvalidInput: A value is wrong.
+            MessageError: A field is unknown, no field was passed, or the fact was undone.
         """
         state = fact_values.compute_state(version.extra)
         if state is None:
-            raise MessageError(f"The fact {safe_repr(version.key)} was taken back. Call undo() to have it again first.")
+            raise MessageError(f"The fact {safe_repr(version.key)} was undone. Call undo() to restore it first.")
         self._add_event(version, {"do": SET, "fields": fact_values.parse_changes(state, changes)})
 
     def undo_last(self, version: MemoryVersion) -> None:
-        """Take back the last event of a fact; if that is an undo, restore what it took back."""
+        """Undo the last event of a fact; if that is an undo, restore the undone event."""
         last = version.extra["told"][-1]
         self.toggle_events(version, [last["of" if last["do"] == UNDO else "n"]])
 
     def toggle_events(self, version: MemoryVersion, events: Sequence[int]) -> None:
-        """Undo some events of a fact; restore those that are undone already.
+        """Undo events of a fact, or restore them if they are undone.
 
         Args:
-            version: The fact.
-            events: Their numbers.
+            version: The row of the fact.
+            events: The numbers of the events.
         """
         for number in events:
             self._add_event(self.written.get(version.key, version), {"do": UNDO, "of": number})
 
     def retract_message(self, message: MemoryVersion) -> None:
-        """Remove what a message stated that was deleted or changed."""
+        """Remove the statements of a message that is deleted or changed."""
         name, conversation = message_of(message).message_id, conversation_of(message)
 
         def is_retracted(event: Mapping[str, Any]) -> bool:
@@ -537,20 +500,20 @@ class FactChanges(FactView):
                 self.write_events(version, extra)
 
     def write_events(self, version: MemoryVersion, extra: Mapping[str, Any]) -> None:
-        """Write a fact anew from its events.
+        """Write the next version of a fact from its events.
 
         Args:
-            version: The fact as it was; a new one has no `extra`.
-            extra: Its `extra` from now on.
+            version: The present row of the fact. Its `extra` is empty for a new fact.
+            extra: Its new `extra`.
         """
         stored = {name: value for name, value in extra.items() if name != "own" and (name != "foreign" or value)}
-        if "own" in version.extra:  # statements of other lines stay theirs
+        if "own" in version.extra:  # do not store statements of other branches
             other_events = {event["n"] for event in version.extra["told"]} - set(version.extra["own"])
             stored["told"] = [event for event in extra["told"] if event["n"] not in other_events]
             extra = {**extra, "own": [event["n"] for event in stored["told"]]}
         draft = fact_draft(version.key, extra, version.created_at)
         if version.extra and fact_values.names_of(version.extra) != fact_values.names_of(extra):
-            self.change.drafts.append(VersionDraft(FORMER_FACT, version.key, b"", self.change.now))
+            self.change.drafts.append(VersionDraft(memory_rows.FORMER_FACT, version.key, b"", self.change.now))
         self.written[version.key] = version._replace(body=draft.body or b"", extra=extra)
         self.change.drafts.append(draft._replace(extra=stored))
 
@@ -559,35 +522,35 @@ class FactChanges(FactView):
         events = version.extra["told"]
         event = {"n": self._next_number([version]), "at": self.change.now, **event}
         own = version.extra.get("own")
-        if event["do"] == SET and own is not None:  # its text may come from sources that may be erased
+        if event["do"] == SET and own is not None:  # an erasure must find the sources of its text
             others = [each for each in events if each["n"] not in own and each["do"] == STATEMENT]
             if sources := [[each.get("id"), each.get("in")] for each in others]:
-                event[OTHER_SOURCES] = sources
+                event[memory_rows.OTHER_SOURCES] = sources
         self.write_events(version, {**version.extra, "told": [*events, event]})
 
     def _next_number(self, rows: Iterable[MemoryVersion]) -> int:
         """Return the number of a new event.
 
-        In a scope other lines number events too, so the number is taken from the clock.
+        In a scope, other branches number events too, so the number is taken from the clock.
         """
         following = 1 + max([event["n"] for version in rows for event in version.extra["told"]], default=0)
         return following if self.change.view.scope is None else max(following, self.change.now)
 
-    def _find_rows(self, thing: str, predicate: str, value: str | None = None) -> dict[str, MemoryVersion]:
+    def _find_rows(self, subject: str, predicate: str, value: str | None = None) -> dict[str, MemoryVersion]:
         """Return the facts of a subject and a predicate, including those changed here.
 
         Args:
-            thing: The key of the subject.
+            subject: The key of the subject.
             predicate: The key of the predicate.
-            value: The key of the object of facts that were not changed here. Default: any.
+            value: The key of the object. Changed facts are returned with any object. Default: any.
         """
         rules = self.rules
         objects = None if value is None else rules.keys_of([value])
-        found = self.rows_about(subjects=rules.keys_of([thing]), predicates=[predicate], objects=objects)
+        found = self.rows_about(subjects=rules.keys_of([subject]), predicates=[predicate], objects=objects)
         for key, version in self.written.items():
             found.pop(key, None)
             state = fact_values.compute_state(version.extra)
-            if state and rules.canonical(state.subject) == thing and predicate_key(state.predicate) == predicate:
+            if state and rules.canonical(state.subject) == subject and predicate_key(state.predicate) == predicate:
                 found[key] = version
         return found
 
@@ -601,27 +564,26 @@ class FactChanges(FactView):
         conversation: str | None = None,
         own: bool = True,
     ) -> list[str]:
-        """Keep messages as they are, and queue them for extraction.
+        """Store messages unchanged, and queue them for extraction.
 
-        A message that exists already stays; new content under its id replaces what it said.
+        A message that exists already is not written again. If it has new content, its previous statements are removed.
 
         Args:
             messages: The messages.
-            description: The text with which the memory begins. Default: its present one, if any.
-            conversation: The conversation or thread of the messages, if it is known.
-            own: Whether the messages belong here, and are shown and found here. If not, they belong to another part of
-                memory, and of two messages of a conversation with one id the later one applies. Two conversations may
-                have different messages with one id.
+            description: The description of the memory. Default: unchanged.
+            conversation: The conversation or thread of the messages; None if unknown.
+            own: True if this memory owns the messages, and lists and finds them. If False, another part of memory owns
+                them. Then a message replaces an earlier one with the same id and conversation. Default: True.
 
         Returns:
             The ids of the messages that are new or changed.
 
         Raises:
-            MessageError: The id of a message that belongs here is taken by other content.
+            MessageError: With `own`, another message has the same id.
         """
         self.set_description(description)
         new: list[str] = []
-        keys = [each.message_id if own else _foreign_key(each.message_id, conversation) for each in messages]
+        keys = [each.message_id if own else _unlisted_key(each.message_id, conversation) for each in messages]
         existing = self.rows_by_key(FACT_TEXT, keys)
         for key, message in zip(keys, messages, strict=True):
             entry = entry_of(message, self.change.now)
@@ -629,7 +591,7 @@ class FactChanges(FactView):
             if known is not None and is_same_body(known.body, entry.body):
                 continue
             if known is not None and own:
-                raise MessageError(f"There is another message {safe_repr(entry.key)} here. Use update() to change it.")
+                raise MessageError(f"Another message has the id {safe_repr(entry.key)}. Call update() to change it.")
             if known is not None:
                 self.retract_message(known)
             self._put_message(key, message, entry.created_at, conversation=conversation, listed=own)
@@ -637,28 +599,21 @@ class FactChanges(FactView):
         return new
 
     def _put_message(self, key: str, message: Message, sent_at: int, *, conversation: str | None, listed: bool) -> None:
-        """Keep a message in place of any under its key, and queue it for extraction.
+        """Store a message, or the next version of it, and queue it for extraction.
 
         Args:
             key: The key of the message.
             message: The message.
-            sent_at: When it was said.
-            conversation: The conversation or thread of the message, if it is known.
-            listed: Whether it is shown and found together with the facts.
+            sent_at: The time of the message, in microseconds since 1970.
+            conversation: The conversation or thread of the message; None if unknown.
+            listed: True if it is listed and found together with the facts.
         """
         entry, now = entry_of(message, sent_at), self.change.now
         events = [source_event(1, now, entry.key, conversation)]
-        text = VersionDraft(
-            FACT_TEXT,
-            key,
-            entry.body,
-            entry.created_at,
-            label=None if listed else "read",
-            extra={"told": events, "words": message.text, "role": entry.role, "speaker": entry.sender},
-            subject=escape_name(message.role) or "",
-            findable=listed,
-        )
-        self.change.drafts.append(text)
+        extra = {"told": events, "words": message.text, "role": entry.role, "speaker": entry.sender}
+        role = escape_name(message.role) or ""
+        draft = VersionDraft(FACT_TEXT, key, entry.body, entry.created_at, extra=extra, subject=role, findable=listed)
+        self.change.drafts.append(draft if listed else draft._replace(label="read"))
         if message.text.strip():
             self.change.drafts.append(VersionDraft(FACT_DUE, key, b"", now, extra={"told": events, "attempts": 0}))
 
@@ -666,27 +621,21 @@ class FactChanges(FactView):
         """Change a fact or a message. Return True if a message was changed.
 
         Raises:
-            MessageError: There is neither, or a change does not fit.
+            MessageError: Neither exists, or a change is not possible.
         """
-        message_row = self.rows_by_key(FACT_TEXT, [key]).get(key)
-        if message_row is not None:
-            message = change_message(message_of(message_row), changes)
-            self.retract_message(message_row)
-            self._put_message(
-                key,
-                message,
-                message_row.created_at,
-                conversation=conversation_of(message_row),
-                listed=message_row.label is None,
-            )
+        row = self.rows_by_key(FACT_TEXT, [key]).get(key)
+        if row is not None:
+            message, conversation = change_message(message_of(row), changes), conversation_of(row)
+            self.retract_message(row)
+            self._put_message(key, message, row.created_at, conversation=conversation, listed=row.label is None)
             return True
         self.correct_fact(self.row(key), changes)
         return False
 
     def remove(self, key: str) -> bool:
         """Remove a fact or a message. Return whether it existed."""
-        if (message_row := self.rows_by_key(FACT_TEXT, [key]).get(key)) is not None:
-            self.retract_message(message_row)
+        if (row := self.rows_by_key(FACT_TEXT, [key]).get(key)) is not None:
+            self.retract_message(row)
             self.change.remove(FACT_TEXT, key)
             self.change.remove(FACT_DUE, key)
             return True
@@ -698,11 +647,11 @@ class FactChanges(FactView):
     def clear(self, *, rules: bool = False) -> int:
         """Remove facts, messages and aliases. Return the number of removed rows.
 
-        With `rules`, also remove declarations and the description.
+        With `rules`, also remove the description and the rules on predicates.
         """
         removed = [
             version
-            for kind in (FACT, FORMER_FACT, FACT_TEXT, FACT_DUE, FACT_FAILURE, fact_values.RULE)
+            for kind in (FACT, memory_rows.FORMER_FACT, FACT_TEXT, FACT_DUE, memory_rows.FACT_FAILURE, fact_values.RULE)
             for version in self.rows_of_kind(kind)
             if kind != fact_values.RULE or rules or version.label == fact_values.ALIAS
         ]
@@ -723,12 +672,11 @@ class FactChanges(FactView):
         self.change.drafts.append(VersionDraft(fact_values.RULE, key, body, self.change.now, label=label, extra=rule))
 
     def set_description(self, description: str | None) -> None:
-        """Set the text that the memory begins with; None leaves it unchanged."""
+        """Set the description of the memory; None leaves it unchanged."""
         if description is not None and self.description != description:
             body = memory_rows.encode_text(description)
-            self.change.drafts.append(
-                VersionDraft(fact_values.RULE, DESCRIPTION, body, self.change.now, label=DESCRIPTION)
-            )
+            draft = VersionDraft(fact_values.RULE, DESCRIPTION, body, self.change.now, label=DESCRIPTION)
+            self.change.drafts.append(draft)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -736,21 +684,21 @@ class FactsContext(MemorySession):
     """The access to the facts of one memory.
 
     Attributes:
-        settings: How facts are kept and learned.
-        description: The text with which the memory begins, if one was given.
+        settings: The settings of the memory.
+        description: The description of the memory; None if none was passed.
     """
 
-    settings: FactsConfig = field(default_factory=FactsConfig)
+    settings: fact_values.FactsConfig = field(default_factory=fact_values.FactsConfig)
     description: str | None = None
 
     def read_facts(self, name: str | None, find: Callable[[FactView], T], **inputs: Any) -> T:
-        """Run `read` with the facts that the memory shows."""
+        """Call a function with a `FactView` in a read transaction, and return its result."""
         return self.read(name, lambda tx, view: find(FactView(tx, view)), **inputs)
 
     def write_facts(self, name: str | None, make: Callable[[FactChanges], T], **inputs: Any) -> T:
-        """Run `write` with the facts that are to be changed."""
+        """Call a function with `FactChanges` in a write transaction, and return its result."""
         return self.write(name, lambda tx, change: make(self.changes(tx, change)), **inputs)
 
     def changes(self, tx: Transaction, change: PendingWrite) -> FactChanges:
-        """Return the facts that are to be changed in a transaction."""
+        """Return the changes of the facts for a pending write."""
         return FactChanges(tx, change, self.point.path, self.database.new_id)

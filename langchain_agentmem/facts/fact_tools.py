@@ -1,14 +1,14 @@
-"""Tools by which an agent keeps and finds facts, and the graph node `RememberFacts` that extracts them.
+"""The tools with which an agent stores and finds facts, and `RememberFacts`, the graph node that extracts them.
 
     agent = create_agent(model, tools=fact_tools(memory), checkpointer=memory.checkpointer)
 
     builder.add_node("facts", memory.remember_facts(model))
     builder.add_edge("answer", "facts")
 
-The tools are operations, like those on the layers. What they return is data.
+The tools return data, like those of the layers.
 
-The node reads each new message of its state once. Which messages were read is remembered with the facts, so both are
-rewound with the thread, and a node that is executed again reads again and remembers once.
+The node processes each new message of its state once. The processed messages are recorded with the facts, and both are
+rewound with the thread. A node that is executed again therefore stores each fact once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypedDict
 
 from langchain_core.messages import BaseMessage
@@ -32,18 +33,12 @@ from langchain_agentmem.base.namespaces import check_id, configurable_of, path_o
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact import Fact, FactsConfig
 from langchain_agentmem.facts.fact_extraction import PendingMessage, extract_facts, parse_period, summarize
-from langchain_agentmem.facts.fact_store import FactsContext
+from langchain_agentmem.facts.fact_store import FactChanges, FactsContext
 from langchain_agentmem.facts.kg_memory import KGMemory
+from langchain_agentmem.language_models import tool_factory
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
-from langchain_agentmem.language_models.tool_factory import (
-    MAX_RESULTS,
-    ToolOperation,
-    clamp_limit,
-    fit_results,
-    make_tools,
-    shorten,
-)
+from langchain_agentmem.language_models.tool_factory import ToolOperation, clamp_limit, fit_results, shorten
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
@@ -55,13 +50,13 @@ from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
 
 MAX_SOURCES = 3
-"""The most sources of a fact that a model is shown."""
+"""The maximum number of sources of a fact, and of facts in a sentence, in the answer of a tool."""
 MAX_QUOTE_CHARS = 200
-"""The most characters of a source that a model is shown."""
+"""The maximum number of characters of a source, a fact or a name in the answer of a tool."""
 
 
 class FactAdd(Arguments):
-    """A fact."""
+    """The arguments of `fact_add`."""
 
     subject: Text = Field(description="Whom or what it is about, by the full name; never a pronoun.")
     predicate: Text = Field(description='What it says, in a few words, such as "lives in" or "likes".')
@@ -75,14 +70,14 @@ class FactAdd(Arguments):
 
 
 class FactSearch(Arguments):
-    """What facts are looked for."""
+    """The arguments of `fact_search`."""
 
     query: Text = Field(description='What to look for, in a few words or as a question; "*" for the newest.')
     limit: int = Field(default=10, description="How many results at most.")
 
 
 class FactHistory(Arguments):
-    """Whose history is wanted."""
+    """The arguments of `fact_history`."""
 
     subject: Text = Field(description="Whom or what it is about, by name.")
     predicate: Text | None = Field(default=None, description='Only this, such as "lives in". Leave out for everything.')
@@ -97,26 +92,27 @@ def fact_tools(
 ) -> list[BaseTool]:
     """Return the tools `fact_add`, `fact_search` and `fact_history`.
 
-    They need no model other than the one that calls them.
+    The tools call no model.
 
     Args:
-        memory: An `AgentMemory`, or the path or URL of a database; or a `KGMemory` for all of them to work on.
-        branch_or_config: The name of a branch, or a config that names a thread. Default: the thread of the run that
-            calls the tool, whose facts are rewound with it.
+        memory: An `AgentMemory`, the path or URL of a database, or the `KGMemory` on which all tools work.
+        branch_or_config: The name of a branch, or a config with a `thread_id`. Default: the thread of the run that
+            calls the tool; its facts are rewound with it.
         namespace: The namespace of the facts. Default: that of the run.
-        settings: How facts are kept, unless `memory` is a `KGMemory`. Default: `FactsConfig()`.
+        settings: The settings of the facts; not for a `KGMemory`. Default: `FactsConfig()`.
 
     Raises:
         InvalidInput: An argument is wrong.
     """
-    return make_tools(OPERATIONS, KGMemory, "facts", memory, branch_or_config, namespace, settings=settings)
+    return tool_factory.make_tools(
+        OPERATIONS, KGMemory, "facts", memory, branch_or_config, namespace, settings=settings
+    )
 
 
 def _add_fact(facts: KGMemory, arguments: FactAdd) -> str:
     start, end = (None if at is None else from_micros(at) for at in _parse_times(arguments, facts.now))
-    fact_id = facts.add_fact(
-        "assistant", arguments.subject, arguments.predicate, arguments.object, valid_from=start, valid_to=end
-    )
+    triple = arguments.subject, arguments.predicate, arguments.object
+    fact_id = facts.add_fact("assistant", *triple, valid_from=start, valid_to=end)
     known = facts.history(arguments.subject, arguments.predicate)
     clashes = facts.contradictions(arguments.subject, arguments.predicate)
     pairs = [clash.facts for clash in clashes if fact_id in {fact.id for fact in clash.facts}]
@@ -141,12 +137,11 @@ def _fact_history(facts: KGMemory, arguments: FactHistory) -> Any:
         names_text = " and ".join(safe_repr(shorten(name, limit=MAX_QUOTE_CHARS)) for name in names)
         return f"Nothing is known of {names_text}; fact_search finds by words."
     newest = []
-    for fact in reversed(known[-MAX_RESULTS:]):
+    for fact in reversed(known[-tool_factory.MAX_RESULTS :]):
         evidence = facts.evidence(fact.id)
-        more_sources = {"more_sources": len(evidence) - MAX_SOURCES} if evidence[MAX_SOURCES:] else {}
-        newest.append(
-            {**_fact_dict(fact), "sources": [_source_dict(each) for each in evidence[:MAX_SOURCES]], **more_sources}
-        )
+        newest.append(_fact_dict(fact) | {"sources": list(map(_source_dict, evidence[:MAX_SOURCES]))})
+        if evidence[MAX_SOURCES:]:
+            newest[-1]["more_sources"] = len(evidence) - MAX_SOURCES
     history = fit_results("history", newest)["history"][::-1]
     left_out = {"left_out": len(known) - len(history)} if len(known) > len(history) else {}
     return {"history": history, **left_out}
@@ -162,16 +157,14 @@ OPERATIONS = (
 
 
 def _parse_times(arguments: Any, now: datetime) -> tuple[int | None, int | None]:
-    """Return the start and end that a model stated; None if left out, or "now" as start."""
+    """Return the start and end that a model stated; None if omitted, or if the start is "now"."""
     start, end = ((each or "").strip() or None for each in (arguments.valid_from, arguments.valid_to))
     start = None if start is not None and start.lower() == "now" else start
     times = parse_period(start, end, to_micros(now))
     for name, stated, parsed in zip(("valid_from", "valid_to"), (start, end), times, strict=True):
         if stated is not None and parsed is None:
-            raise InvalidInput(
-                f"{name} is a date or a time, such as 2024-03-01, not "
-                f"{safe_repr(shorten(stated, limit=MAX_QUOTE_CHARS))}."
-            )
+            got = safe_repr(shorten(stated, limit=MAX_QUOTE_CHARS))
+            raise InvalidInput(f"{name} is a date or a time, such as 2024-03-01, not {got}.")
     return times
 
 
@@ -192,12 +185,10 @@ def _source_dict(evidence: Any) -> dict[str, Any]:
 
 
 def _describe_facts(lead: str, facts: Sequence[Fact]) -> str:
-    """Return some facts as a part of a sentence, or "" if there are none."""
-    described = [
-        f"{safe_repr(shorten(fact.text, limit=MAX_QUOTE_CHARS))}, {fact.period}" for fact in facts[:MAX_SOURCES]
-    ]
+    """Format facts as a part of a sentence; "" if there are none."""
+    texts = [f"{safe_repr(shorten(fact.text, limit=MAX_QUOTE_CHARS))}, {fact.period}" for fact in facts[:MAX_SOURCES]]
     more = [f"and {len(facts) - MAX_SOURCES} more"] if facts[MAX_SOURCES:] else []
-    return f"{lead}: {', '.join([*described, *more])}" if facts else ""
+    return f"{lead}: {', '.join([*texts, *more])}" if facts else ""
 
 
 class RememberFactsOptions(TypedDict, total=False):
@@ -211,23 +202,24 @@ class RememberFactsOptions(TypedDict, total=False):
 
 
 class RememberFacts(MemoryRunnable):
-    """A graph node that extracts facts from messages of a state that it has not read yet.
+    """A graph node that extracts facts from new messages of its state.
 
-    It takes the state of a graph, or messages. The facts belong to the thread and the namespace of the run. The node
-    does not change the state. Failures are not raised: the messages wait, and a later run of the node tries again after
-    a pause that grows. While the model does not answer, the node does not wait for it each time. Summaries, memory that
-    was put into the context, and messages of a nested graph without checkpoints are not read.
+    The input is the state of a graph, or messages. The facts belong to the thread and the namespace of the run. The
+    node does not change the state. Failures are not raised: the messages remain pending, and later runs of the node try
+    again after growing pauses. During a pause, the node does not call the model for failed messages. Summaries,
+    injected memory, and messages of a nested graph without checkpoints are skipped.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        model: The extracting model: a LangChain model, a function from messages to text, or the name of a model.
-        branch: The name of the branch that the facts go to, shared by all threads. Default: the thread's own memory,
-            which is rewound with it.
-        namespace: The namespace of the branch. Default: the running config's, else the root.
-        roles: Read messages with these roles. Default: the user's and the assistant's.
-        settings: How facts are kept and learned. Default: `FactsConfig()`.
-        share_conversation: Treat messages of a nested graph as part of its caller's conversation, for a graph that
-            works on the messages of its caller. Default False: the nested graph has a conversation of its own.
+        model: The model that extracts facts: a LangChain model, a function from messages to text, or the name of a
+            model.
+        branch: The name of the branch that stores the facts, which all threads share. Default: the memory of the
+            thread, which is rewound with it.
+        namespace: The namespace of the branch. Default: that of the current run, else the root.
+        roles: The roles of the messages to process. Default: "user" and "assistant".
+        settings: The settings of the facts. Default: `FactsConfig()`.
+        share_conversation: True to treat messages of a nested graph as part of the conversation of its caller, for a
+            graph that works on the messages of its caller. Default: False; the nested graph has its own conversation.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -247,7 +239,7 @@ class RememberFacts(MemoryRunnable):
     ) -> None:
         self._model = usable_model(model)
         if self._model is None:
-            raise InvalidInput("To extract facts a model is needed: memory.remember_facts(model).")
+            raise InvalidInput("To extract facts, pass a model: memory.remember_facts(model).")
         if namespace is not None:
             path_of(namespace)
         self._database = database_of(memory)
@@ -260,7 +252,7 @@ class RememberFacts(MemoryRunnable):
     _writes = True
 
     def _run(self, given: Any, config: RunnableConfig) -> dict[str, Any]:
-        """Extract facts from the new messages of a state, as one step."""
+        """Extract facts from the new messages of a state, in one traced step."""
         config = ensure_config(config)
         if self._branch is None:
             point: MemoryPosition = thread_position(self._database, config)
@@ -271,38 +263,32 @@ class RememberFacts(MemoryRunnable):
         conversation = conversation_of_run(self._database, config, shared=self._share_conversation)
         messages = [_ensure_id(each) for each in self._messages_in(given) if not is_filler(each)]
         if conversation is None and nested_graphs(configurable_of(config)):
-            messages = []  # messages of a nested graph that saves nothing come from its caller
+            messages = []  # the caller of a nested graph without checkpoints processes its messages
         selected = [message for message in messages if message.role in self._roles]
         own_ids = {message.message_id for message in selected}
 
-        def wanted(due: PendingMessage) -> bool:
-            # Nodes that run in parallel with this one extract their own messages: any of the nodes may be executed
-            # again.
+        def should_extract(due: PendingMessage) -> bool:
+            # Parallel nodes extract their own messages, since each of them may be executed again.
             is_own = due.conversation == conversation and due.message.message_id in own_ids
             return is_own or due.listed or due.failed
 
         with context.step("facts.remember", message_ids=[message.message_id for message in selected]) as step:
-            new: list[str] = []
-            if selected:
-                new = context.write_facts(
-                    None, lambda facts: facts.add_messages(selected, conversation=conversation, own=False)
-                )
-            outcomes = extract_facts(context, self._model, wanted=wanted, patient=True)
+            add = partial(FactChanges.add_messages, messages=selected, conversation=conversation, own=False)
+            new = context.write_facts(None, add) if selected else []
+            outcomes = extract_facts(context, self._model, wanted=should_extract, patient=True)
             step.finish(lambda: {"new_ids": new, **summarize(outcomes)})
         return {}
 
     def _messages_in(self, state: Any) -> list[BaseMessage]:
-        found: Any = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", state)
-        found = [found] if isinstance(found, BaseMessage) else found
-        if isinstance(found, str) or not isinstance(found, Sequence):
-            raise InvalidInput(
-                f"There are no messages in this: {safe_repr(state)}. Give messages, or a state with 'messages'."
-            )
-        return convert_messages(found)
+        messages: Any = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", state)
+        messages = [messages] if isinstance(messages, BaseMessage) else messages
+        if isinstance(messages, str) or not isinstance(messages, Sequence):
+            raise InvalidInput(f"The node needs messages, or a state with 'messages', not {safe_repr(state)}.")
+        return convert_messages(messages)
 
 
 def _ensure_id(message: BaseMessage) -> Message:
-    """Return a message with its id, or with a stable id derived from its content."""
+    """Convert a message; one without a valid id gets a stable id derived from its content."""
     result = from_langchain(message)
     with contextlib.suppress(InvalidInput):
         if message.id and check_id(message.id, "message"):

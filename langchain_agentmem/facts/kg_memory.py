@@ -1,17 +1,17 @@
-"""`KGMemory`: facts that know when they were true, as subject, predicate and object, on a branch or of a thread.
+"""`KGMemory`: the facts of a branch or a thread, each with the period in which it held and its sources.
 
     facts = memory.facts("user-42", model=model)
-    facts.add(role="user", content="I moved to Lisbon in March.")     # kept now; its facts are extracted later
+    facts.add(role="user", content="I moved to Lisbon in March.")     # stored now; its facts are extracted later
     facts.add_fact("user", "Maya", "works at", "Acme")
-    facts.add_fact("user", "Maya", "works at", "Globex")              # ends the fact before
+    facts.add_fact("user", "Maya", "works at", "Globex")              # ends the previous fact
     facts.as_of(subject="Maya")                                      # the facts that hold now
-    facts.history("Maya", "works at")                                # all that ever held
+    facts.history("Maya", "works at")                                # including ended facts
 
 No model is needed. With a model, facts are extracted from added messages in the background.
 
-Each fact has the time in which it held and the time at which we learned it, and names the messages that it comes
-from. A new value of a single-valued predicate, such as "lives in", ends the value before. Nothing is overwritten, and
-`undo` takes the change back.
+Each fact has the period in which it held, the time at which it was learned, and its source messages. A new value of a
+single-valued predicate, such as "lives in", ends the previous value. Nothing is overwritten, and `undo` reverts the
+change.
 
     from datetime import UTC, datetime
 
@@ -31,10 +31,10 @@ from. A new value of a single-valued predicate, such as "lives in", ends the val
         print([str(each) for each in facts.neighbours("Ana", 2)])
         print(facts.format_for_prompt("Where does Ana live?"))
 
-In a graph the node `memory.remember_facts(model)` reads each new message of the state once, and the facts rewind with
-the thread. Removing or erasing a message removes the facts that no other source states. `as_of(recorded=…)` returns
-what was known at some time, and `contradictions()` returns conflicting facts. `merge(name, into)` merges two names
-until `unmerge`. `to_networkx` returns the graph.
+In a graph, the node `memory.remember_facts(model)` processes each new message of the state once, and the facts are
+rewound with the thread. Removing or erasing a message removes the facts that no other source states.
+`as_of(recorded=…)` returns the facts that were known at some time, and `contradictions()` returns conflicting facts.
+`merge(name, into)` merges two names until `unmerge`. `to_networkx` returns the graph.
 """
 
 from __future__ import annotations
@@ -45,23 +45,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Self, Unpack
 
-from langchain_agentmem.base.argument_checks import (
-    check_flag,
-    check_instance,
-    check_integer,
-    check_name,
-    check_text,
-    check_value,
-)
+from langchain_agentmem.base import argument_checks
+from langchain_agentmem.base.argument_checks import check_flag, check_integer, check_name, check_text, check_value
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import check_id
-from langchain_agentmem.conversations.log_entries import parse_message as message_given
+from langchain_agentmem.conversations.log_entries import parse_message
 from langchain_agentmem.conversations.log_memory import EventSource, read_document, write_document
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts import fact_extraction, fact_part, fact_reader, fact_store
 from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, FactsConfig
-from langchain_agentmem.facts.fact_extraction import BatchOutcome
+from langchain_agentmem.facts.fact_extraction import BatchOutcome, extract_facts
 from langchain_agentmem.facts.fact_reader import FactReader
 from langchain_agentmem.facts.fact_store import FactChanges, FactsContext, FactStatement, FactView
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
@@ -76,11 +70,11 @@ from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.tracing import drop_none, format_result
 
 MEMORY_TYPE = "kg"
-"""The type in a file of facts."""
+"""The `memory_type` of this class, also stored in its files."""
 
 
 class FactFields(MessageFields, total=False):
-    """The fields that `KGMemory.update` changes.
+    """The fields that `KGMemory.update` can change.
 
     A message has the fields of `Message`; a fact has `role` and the fields below.
     """
@@ -94,35 +88,35 @@ class FactFields(MessageFields, total=False):
 
 
 class KGMemory(FactReader, EventSource):
-    """Facts on a branch, or of a thread.
+    """The facts on a branch, or of a thread.
 
-    Every method that reads or writes has an awaited twin, with an `a` before its name. Times without a time zone are
-    taken as UTC.
+    Every method that reads or writes has an async twin, prefixed with `a`. Times without a time zone are read as UTC.
 
-    A fact has the time in which it held, `valid_from` up to but not at `valid_to`, and the time at which we learned it.
-    A new value of a single-valued predicate (see `declare`) ends the one before, which is kept. A fact that is stated
-    twice while it holds is one fact with two sources. Each fact names its source messages, and is removed with the last
-    of them when they are removed or erased.
+    A fact holds from `valid_from` until just before `valid_to`. It also has the time at which it was learned. A new
+    value of a single-valued predicate (see `declare`) ends the previous value, which remains in the history. A fact
+    that is stated twice while it holds is one fact with two sources. A fact is removed when all its source messages are
+    removed or erased.
 
-    On a thread facts rewind with it. There only nodes can change them, so messages are not extracted in the background:
-    call `drain` in a node, or use the node `memory.remember_facts(model)`.
+    The facts of a thread are rewound with it. Only the nodes of its graph can change them. Extraction therefore does
+    not run in the background: call `drain` in a node, or use the node `memory.remember_facts(model)`.
 
-    Waiting messages are never given up. While the model does not answer, the pauses between questions grow up to ten
-    minutes. The model is asked about parked messages once a day, and by `drain`. `failures` returns the reasons, and
-    `memory.admin.stats()` the number of waiting messages.
+    Pending messages are never dropped. While the model does not answer, the pauses between calls grow up to ten
+    minutes. After `max_attempts` failed attempts, a message is parked: it is tried once a day, and by `drain`.
+    `failures` returns the reasons, and `memory.admin.stats()` the number of pending messages.
 
     Attributes:
         memory_type: The name of this kind for `AgentMemory.create` and in files: "kg".
-        settings: How facts are kept and learned.
+        settings: The settings of the memory.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        branch: The name of a branch, which begins to exist with the first write; or a standpoint. Default: "main".
-        namespace: The namespace of the branch. Default: the running config's, else the root.
+        branch: The name of a branch, which the first write creates; or a `MemoryPosition`. Default: "main".
+        namespace: The namespace of the branch. Default: that of the current run, else the root.
         model: The model that extracts facts from added messages: a LangChain model, a function from messages to text,
-            or the name of a model. Default: none; messages are only kept and found.
-        description: A text with which the memory begins, and that a reset keeps. Default: its present one, if any.
-        settings: How facts are kept and learned. Default: `FactsConfig()`.
+            or the name of a model. Default: none; messages are only stored and searched.
+        description: A description of the memory, the first item of `retrieve_all`. A reset does not delete it.
+            Default: the stored description, if any.
+        settings: The settings of the memory. Default: `FactsConfig()`.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -142,21 +136,21 @@ class KGMemory(FactReader, EventSource):
         settings: FactsConfig | None = None,
     ) -> None:
         if not isinstance(branch, str) and not hasattr(branch, "view"):
-            raise InvalidInput(f"Facts are those of a branch; give its name, not {safe_repr(branch)}.")
+            raise InvalidInput(f"branch must be the name of a branch, not {safe_repr(branch)}.")
         if description is not None:
             check_text(description, "A description")
         self._database = database = database_of(memory)
         self._model = usable_model(model)
-        self._active_extractions: list[None] = []  # one for each caller that is extracting a text now
+        self._active_extractions: list[None] = []  # one entry for each caller that is extracting from a text now
         point = resolve_branch(branch, namespace, database.scopes)
-        self.settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
+        self.settings = argument_checks.check_instance(FactsConfig, settings, "settings") or FactsConfig()
         self._context = FactsContext(database=database, point=point, settings=self.settings, description=description)
         self._key = TaskKey(point.path, "facts", point.name)
         self._task: Task | None = None
         if self._model is not None and isinstance(point, BranchPosition):
             self._database.fact_workers.add(self)
-            self._task = Task(self._database.background, self._key, self._extraction_delay, self._learn_due)
-            self._task.wake()  # another process may have left waiting messages
+            self._task = Task(self._database.background, self._key, self._extraction_delay, self._extract_pending)
+            self._task.wake()  # another process may have left pending messages
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
@@ -172,19 +166,19 @@ class KGMemory(FactReader, EventSource):
         source: fact_values.FactSource | Iterable[fact_values.FactSource] | None = None,
         confidence: float | None = None,
     ) -> str:
-        """State a fact. A fact that holds already gets another source.
+        """Add a fact, or another source to a fact that already holds.
 
         Args:
             role: The role that states it, such as "user".
             subject: The entity that it is about.
             predicate: The relation, such as "lives in".
-            obj: The value or entity that the relation names.
-            valid_from: When it began to hold. Default: the time of its source if that was added here, else now. A fact
-                that had ended by then gets only its last moment.
-            valid_to: When it ceased to hold. Default: it goes on until another value ends it.
-            source: The message that states it: its id, or the message itself; a pair of its id and its conversation's
-                id; or a list of these, which all state this one fact. Default: the caller states it.
-            confidence: The confidence, from 0 to 1. Default: none is stated.
+            obj: The value, or the related entity.
+            valid_from: The time it began to hold. Default: the time of its source message if that is stored here, else
+                now. A default that is not before `valid_to` becomes one microsecond before it.
+            valid_to: The time it ended. Default: no end, until another value ends it.
+            source: The message that states it: the message, its id, or a pair of its id and the id of its conversation;
+                or a list of these, if several messages state it. Default: no message.
+            confidence: The confidence, from 0 to 1. Default: none.
 
         Returns:
             The id of the fact.
@@ -192,10 +186,8 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        start, end = (
-            fact_values.parse_optional_time(valid_from, "valid_from"),
-            fact_values.parse_optional_time(valid_to, "valid_to"),
-        )
+        start = fact_values.parse_optional_time(valid_from, "valid_from")
+        end = fact_values.parse_optional_time(valid_to, "valid_to")
         fact_values.check_order(start, end)
         statement = FactStatement(
             role=check_name(role, "a role"),
@@ -208,61 +200,61 @@ class KGMemory(FactReader, EventSource):
         )
         sources = fact_values.parse_sources(source)
 
-        def make(facts: FactChanges) -> str:
+        def add(facts: FactChanges) -> str:
             existing = facts.message_rows(sources)
             fact_id = None
             for message, conversation in sources:
-                text = existing.get((message, conversation))
-                at = None if text is None else text.created_at
+                row = existing.get((message, conversation))
+                at = None if row is None else row.created_at
                 sourced = statement._replace(message=message, conversation=conversation, stated_at=at)
                 fact_id, _ = facts.record_statement(sourced, fact_id)
             return facts.record_statement(statement)[0] if fact_id is None else fact_id
 
         names = {"subject": statement.subject, "predicate": statement.predicate, "object": statement.object}
         message_ids = [message for message, _ in sources]
-        return self._context.write_facts("facts.add_fact", make, role=statement.role, **names, message_ids=message_ids)
+        return self._context.write_facts("facts.add_fact", add, role=statement.role, **names, message_ids=message_ids)
 
     aadd_fact = awaited(add_fact, writes=True)
 
     def undo(self, fact_id: str) -> None:
-        """Take back the last statement or correction of a fact; a second call restores it.
+        """Undo the last statement or correction of a fact; a second call restores it.
 
-        A new fact is then gone, and a fact that it had ended goes on. So to continue a fact that
-        another value ended, undo that other fact.
+        After its only statement is undone, the fact no longer exists. If it had ended another fact, that fact
+        continues. To continue a fact that another value ended, undo the fact with that value.
 
         Args:
             fact_id: The id of the fact.
 
         Raises:
-            MessageError: There is no such fact.
+            MessageError: The fact does not exist.
         """
         check_text(fact_id, "An id")
-
         self._context.write_facts("facts.undo", lambda facts: facts.undo_last(facts.row(fact_id)), fact_id=fact_id)
 
     aundo = awaited(undo, writes=True)
 
     def declare(self, *predicates: str, single_valued: bool = True) -> None:
-        """Declare that predicates, such as "lives in", have one value at a time.
+        """Declare predicates, such as "lives in", as single-valued.
 
-        A new value then ends the one before. The declaration applies to existing facts too and can be taken back, since
-        it changes no fact.
+        A new value of a single-valued predicate ends the previous value. The declaration also applies to existing
+        facts: their ends are computed with it. It can be reverted, since no stored fact changes.
 
         Args:
             *predicates: The names of the predicates.
-            single_valued: False allows several values at a time. Default: True.
+            single_valued: True if the predicates have one value at a time, False if they can have several. Default:
+                True.
 
         Raises:
-            InvalidInput: A name is invalid, or `single_valued` is neither True nor False.
+            InvalidInput: A name is wrong, or `single_valued` is neither True nor False.
         """
         check_flag("single_valued", single_valued)
         names = [fact_values.parse_name(each, "A predicate") for each in predicates]
 
-        def make(facts: FactChanges) -> None:
+        def set_rules(facts: FactChanges) -> None:
             for each in names:
                 facts.set_rule(fact_values.SINGLE, each, {"single": single_valued})
 
-        self._context.write_facts("facts.declare", make, predicates=names, single_valued=single_valued)
+        self._context.write_facts("facts.declare", set_rules, predicates=names, single_valued=single_valued)
 
     adeclare = awaited(declare, writes=True)
 
@@ -271,61 +263,59 @@ class KGMemory(FactReader, EventSource):
 
         Args:
             name: The name to merge.
-            into: The name of the entity from now on.
+            into: The main name of the entity.
 
         Raises:
-            InvalidInput: The names are merged the other way round.
+            InvalidInput: A name is wrong, or `into` is already merged into `name`.
         """
         name, into = fact_values.parse_name(name, "A name"), fact_values.parse_name(into, "A name")
 
-        def make(facts: FactChanges) -> bool:
-            one, other = map(facts.rules.canonical, (name, into))
-            if one == other:
+        def add_alias(facts: FactChanges) -> bool:
+            entity, target = map(facts.rules.canonical, (name, into))
+            if entity == target:
                 key = fact_values.entity_key(name)
-                if key == fact_values.entity_key(into) or one != key:
+                if key == fact_values.entity_key(into) or entity != key:
                     return False  # the names are merged already
-                raise InvalidInput(
-                    f"{safe_repr(into)} is merged into {safe_repr(name)}. Take that back with "
-                    f"unmerge({safe_repr(into)}) first."
-                )
+                old = safe_repr(into)
+                raise InvalidInput(f"{old} is already merged into {safe_repr(name)}. Call unmerge({old}) first.")
             facts.set_rule(fact_values.ALIAS, name, {"name": name, "into": into})
             return True
 
-        self._context.write_facts("facts.merge", make, alias=name, same_as=into)
+        self._context.write_facts("facts.merge", add_alias, alias=name, same_as=into)
 
     amerge = awaited(merge, writes=True)
 
     def unmerge(self, name: str) -> bool:
-        """Take back the merge of a name.
+        """Revert the merge of a name.
 
         Args:
-            name: The name that was merged.
+            name: The merged name.
 
         Returns:
-            Whether it was merged.
+            True if it was merged.
         """
         name = fact_values.parse_name(name, "A name")
 
-        def make(facts: FactChanges) -> bool:
+        def remove_alias(facts: FactChanges) -> bool:
             is_merged = fact_values.entity_key(name) in facts.rules.aliases
             if is_merged:
                 facts.set_rule(fact_values.ALIAS, name, None)
             return is_merged
 
-        return self._context.write_facts("facts.unmerge", make, alias=name)
+        return self._context.write_facts("facts.unmerge", remove_alias, alias=name)
 
     aunmerge = awaited(unmerge, writes=True)
 
     def remove_by_id(self, message_id: str) -> bool:
         """Delete a fact, or a message with the facts that no other message states.
 
-        A fact that a deleted one had ended goes on.
+        A fact that a deleted fact had ended continues.
 
         Args:
             message_id: The id of the fact or message.
 
         Returns:
-            Whether it existed.
+            True if it existed.
         """
         key = check_text(message_id, "An id")
         return self._context.write_facts("facts.remove", lambda facts: facts.remove(key), id=key)
@@ -335,22 +325,22 @@ class KGMemory(FactReader, EventSource):
     # -- messages ----------------------------------------------------------------------------------------------------
 
     def add(self, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> str:
-        """Keep a message and queue it for extraction, without waiting for a model.
+        """Store a message and queue it for extraction, without waiting for a model.
 
-        A message that is added again with the same id is kept once.
+        A message that is added again with the same id is stored once.
 
         Args:
-            message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
-            **fields: The fields of a `Message`, if `message` is None: `role`, which is required, `content`, `name`, ….
+            message: A `Message`, a LangChain message or a dictionary of the fields of a `Message`. It takes precedence
+                over `fields`.
+            **fields: The fields of a `Message`: `role` (required), `content`, `name`, ….
 
         Returns:
-            The message's id.
+            The id of the message.
 
         Raises:
-            MessageError: Neither message nor role is given, the message is malformed, or its id is taken by other
-                content.
+            MessageError: Neither message nor role is passed, the message is malformed, or another message has its id.
         """
-        new_message, _ = message_given(message, new_id=self._database.new_id, **fields)
+        new_message, _ = parse_message(message, new_id=self._database.new_id, **fields)
         self._add_message("facts.add", new_message)
         self._wake()
         return new_message.message_id
@@ -362,12 +352,12 @@ class KGMemory(FactReader, EventSource):
 
         Args:
             message_id: The id of the message or fact.
-            **changes: Of a message, fields of `Message`; of a fact, `role`, `subject`, `predicate`, `obj`,
-                `valid_from`, `valid_to` (None: it goes on) and `confidence`.
+            **changes: For a message, the fields of `Message`. For a fact, `role`, `subject`, `predicate`, `obj`,
+                `valid_from`, `valid_to` (None: no end) and `confidence`.
 
         Raises:
-            InvalidInput: A value is invalid.
-            MessageError: There is neither, the fact was taken back, or a change does not fit.
+            InvalidInput: A value is wrong.
+            MessageError: No message or fact has this id, the fact was undone, or a change is not possible.
         """
         check_text(message_id, "An id")
         inputs = {"id": message_id, "changes": drop_none(changes)}
@@ -380,11 +370,11 @@ class KGMemory(FactReader, EventSource):
         """Call `update` for the item at an index of `retrieve_all`.
 
         Args:
-            idx: The index; negative ones count from the end.
+            idx: The index; a negative index counts from the end.
             **changes: As for `update`.
 
         Raises:
-            MessageError: There is no item at the index, or a change does not fit.
+            MessageError: No item has this index, or a change is not possible.
         """
         self.update(self._id_at(idx), **changes)
 
@@ -394,24 +384,24 @@ class KGMemory(FactReader, EventSource):
         """Call `remove_by_id` for the item at an index of `retrieve_all`.
 
         Args:
-            idx: The index; negative ones count from the end.
+            idx: The index; a negative index counts from the end.
 
         Raises:
-            MessageError: There is no item at the index.
+            MessageError: No item has this index.
         """
         self.remove_by_id(self._id_at(idx))
 
     adelete_memory = awaited(delete_memory, writes=True)
 
     def reset_memory(self) -> None:
-        """Delete everything but the description and the declarations. Notify listeners."""
+        """Delete everything except the description and declarations, and emit a reset event."""
 
-        def make(facts: FactChanges) -> int:
+        def reset(facts: FactChanges) -> int:
             removed = facts.clear()
             facts.set_description(self._context.description)
             return removed
 
-        self._context.write_facts("facts.reset", make)
+        self._context.write_facts("facts.reset", reset)
         self._announce_reset()
 
     areset_memory = awaited(reset_memory, writes=True)
@@ -419,10 +409,10 @@ class KGMemory(FactReader, EventSource):
     # -- messages for providers --------------------------------------------------------------------------------------
 
     def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
-        """Return the description, messages and facts as a provider takes them, oldest first.
+        """Return the description, messages and facts in the format of providers, oldest first.
 
         Args:
-            include_ids: Add the "message_id" of each item. Default: False.
+            include_ids: True to add the "message_id" of each item. Default: False.
         """
         return self._retrieve("facts.retrieve_all", self._all_items, include_ids=include_ids)
 
@@ -438,8 +428,8 @@ class KGMemory(FactReader, EventSource):
         """Return the last messages and facts, oldest first.
 
         Args:
-            n: The number of items. Default: 1.
-            include_ids: Add the "message_id" of each item. Default: False.
+            n: The maximum number of items. Default: 1.
+            include_ids: True to add the "message_id" of each item. Default: False.
 
         Raises:
             InvalidInput: `n` is not a whole number of 0 or more.
@@ -451,11 +441,11 @@ class KGMemory(FactReader, EventSource):
     aretrieve_recent = awaited(retrieve_recent)
 
     def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
-        """Return the message or fact with an id; None if there is none.
+        """Return the message or fact with an id; None if it does not exist.
 
         Args:
             message_id: The id.
-            include_ids: Add its "message_id". Default: False.
+            include_ids: True to add its "message_id". Default: False.
         """
         check_text(message_id, "An id")
 
@@ -467,12 +457,12 @@ class KGMemory(FactReader, EventSource):
     aretrieve_by_id = awaited(retrieve_by_id)
 
     def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
-        """Return the messages of a role and the facts that it stated, oldest first.
+        """Return the messages and facts of a role, oldest first.
 
         Args:
             role: The role, such as "user".
-            n: The most items; the last ones are returned. Default: all.
-            include_ids: Add the "message_id" of each item. Default: False.
+            n: The maximum number of items, the last ones. Default: all.
+            include_ids: True to add the "message_id" of each item. Default: False.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -488,9 +478,9 @@ class KGMemory(FactReader, EventSource):
     # -- files -------------------------------------------------------------------------------------------------------
 
     def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
-        """Write this memory to a JSON file, whole or not at all.
+        """Write this memory to a JSON file, completely or not at all.
 
-        The file holds facts with their history, and waiting messages.
+        The file contains facts with their history, rules, and messages, including pending ones.
 
         Args:
             path: The path of the file. An existing file is replaced.
@@ -499,14 +489,13 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        write_document(
-            path, MEMORY_TYPE, self._context.read_facts("facts.save", fact_part.dump_records), additional_state
-        )
+        records = self._context.read_facts("facts.save", fact_part.dump_records)
+        write_document(path, MEMORY_TYPE, records, additional_state)
 
     asave_to_file = awaited(save_to_file)
 
     def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
-        """Replace everything that this memory holds with the content of a file.
+        """Replace the content of this memory with the content of a file.
 
         Args:
             path: A file that `save_to_file` wrote.
@@ -528,33 +517,29 @@ class KGMemory(FactReader, EventSource):
     # -- extraction --------------------------------------------------------------------------------------------------
 
     def extract_and_update_from_text(self, text: str, role: str = "user") -> list[Fact]:
-        """Keep a text and extract its facts immediately.
+        """Store a text and extract its facts immediately.
 
         Args:
             text: The text.
-            role: The role that said it. Default: "user".
+            role: The role of its author. Default: "user".
 
         Returns:
-            The facts that the text states. If the model fails, there are none; the text waits for another attempt, and
+            The facts that the text states. If the model fails, the list is empty, the text remains pending, and
             `failures` returns the reason.
 
         Raises:
-            InvalidInput: There is no model, or an argument is wrong.
+            InvalidInput: The memory has no model, or an argument is wrong.
         """
         if self._model is None:
-            raise InvalidInput(
-                "To extract facts a model is needed: memory.facts(…, model=…). Without one, use add_fact()."
-            )
+            raise InvalidInput("To extract facts, pass a model: memory.facts(…, model=…). Without one, use add_fact().")
         content, role = check_text(text, "The text"), check_name(role, "a role")
-        message, _ = message_given(new_id=self._database.new_id, role=role, content=content)
+        message, _ = parse_message(new_id=self._database.new_id, role=role, content=content)
         key, path = message.message_id, self._context.point.path
-        self._active_extractions.append(None)  # keeps the background from asking about it too
+        self._active_extractions.append(None)  # the background must not extract from this text too
         try:
             with self._context.step("facts.remember", messages=[message]) as step:
                 self._add_message(None, message)
-                fact_extraction.extract_facts(
-                    self._context, self._model, wanted=lambda due: due.key == key, patient=True
-                )
+                extract_facts(self._context, self._model, wanted=lambda due: due.key == key, patient=True)
                 facts = self._context.read_facts(None, lambda facts: facts.facts_of_message(key, path))
                 step.finish(lambda: format_result(facts))
             return facts
@@ -565,47 +550,49 @@ class KGMemory(FactReader, EventSource):
     aextract_and_update_from_text = awaited(extract_and_update_from_text, writes=True)
 
     def drain(self) -> int:
-        """Extract facts from all waiting messages, and return when that is done.
+        """Extract facts from all pending messages, and return when that is done.
 
-        After an unusable answer the model is asked again immediately, up to `max_attempts` of the settings; then the
-        message is parked. If the model does not answer, it is asked once more, and this call ends. Failed messages keep
-        waiting, and `failures` returns the reasons; no failure is raised.
+        After an unusable answer, the model is asked again immediately, up to `max_attempts` of the settings. Then the
+        message is parked. If the model does not answer, this call retries once and then returns. Failures are not
+        raised: failed messages remain pending, and `failures` returns the reasons.
 
-        The call waits for extractions in the background or in other processes. A process that died holds the right to
-        extract for some more seconds.
+        The call waits for extractions in the background and in other processes. If another process died, its lease
+        expires after some seconds.
 
         Returns:
-            The number of messages that this call processed, without those of other processes; 0 without a model.
+            The number of messages that this call processed; 0 without a model.
         """
         if self._model is None:
             return 0
         outcomes: list[BatchOutcome] = []
-        work = partial(fact_extraction.extract_facts, self._context, self._model)
+        extract = partial(extract_facts, self._context, self._model)
         with self._context.step("facts.drain") as step:
             if not isinstance(self._context.point, BranchPosition):
-                outcomes = work()
+                outcomes = extract()
             else:
-                lost = True
-                while lost:
-                    added = self._database.background.run_exclusively(self._key, lambda lease: work(holds=lease.renew))
-                    outcomes += added
-                    lost = bool(added) and added[-1].lost_lease
+                lease_lost = True
+                while lease_lost:
+                    batch = self._database.background.run_exclusively(
+                        self._key, lambda lease: extract(is_held=lease.renew)
+                    )
+                    outcomes += batch
+                    lease_lost = bool(batch) and batch[-1].lost_lease
             step.finish(lambda: fact_extraction.summarize(outcomes))
         return sum(each.message_count for each in outcomes)
 
     adrain = awaited(drain, writes=True)
 
     def pending_count(self) -> int:
-        """Return the number of messages that wait for extraction."""
+        """Return the number of messages that are queued for extraction."""
         return self._context.read_facts("facts.waiting", lambda facts: len(fact_extraction.load_pending(facts)))
 
     apending_count = awaited(pending_count)
 
     def failures(self, limit: int | None = None) -> list[fact_values.ExtractionFailure]:
-        """Return the extraction failures, the newest last. The last 100 are kept.
+        """Return the extraction failures, the newest last. At most 100 are stored.
 
         Args:
-            limit: The most failures; the last ones are returned. Default: all.
+            limit: The maximum number of failures, the last ones. Default: all.
         """
         return self._context.read_facts("facts.failures", partial(fact_extraction.load_failures, limit=limit))
 
@@ -617,16 +604,15 @@ class KGMemory(FactReader, EventSource):
         """Return the facts of another branch of this namespace, with this model and settings.
 
         Raises:
-            InvalidInput: The name of the branch is invalid.
+            InvalidInput: The name is not valid for a branch.
         """
-        return self._at_position(
-            BranchPosition(self._context.point.path, check_id(name, "branch"), self._context.database.scopes)
-        )
+        path, scopes = self._context.point.path, self._context.database.scopes
+        return self._at_position(BranchPosition(path, check_id(name, "branch"), scopes))
 
     def fork(self, name: str) -> KGMemory:
-        """Create a branch that sees everything here so far, but no later changes.
+        """Fork a branch that sees these facts as they are now, but not later writes.
 
-        Nothing is copied. `memory.layers` has the same branch.
+        Nothing is copied. The branch exists in `memory.layers` too.
 
         Args:
             name: The name of the fork.
@@ -641,15 +627,12 @@ class KGMemory(FactReader, EventSource):
     # -- internals ---------------------------------------------------------------------------------------------------
 
     def _at_position(self, point: MemoryPosition) -> Self:
-        return type(self)(
-            self._database, point, model=self._model, description=self._context.description, settings=self.settings
-        )
+        description, settings = self._context.description, self.settings
+        return type(self)(self._database, point, model=self._model, description=description, settings=settings)
 
     def _add_message(self, name: str | None, message: Message) -> None:
-        description = self._context.description
-        self._context.write_facts(
-            name, lambda facts: facts.add_messages([message], description=description), messages=[message]
-        )
+        add = partial(FactChanges.add_messages, messages=[message], description=self._context.description)
+        self._context.write_facts(name, add, messages=[message])
 
     def _all_items(self, facts: FactView) -> list[Fact]:
         """Return the description, all messages and all facts."""
@@ -668,15 +651,15 @@ class KGMemory(FactReader, EventSource):
         check_value(int, idx, "idx")
         items = self._context.read_facts(None, self._all_items)
         if not -len(items) <= idx < len(items):
-            raise MessageError(f"There is nothing at the index {idx}; there are {len(items)} messages and facts.")
+            raise MessageError(f"No item has the index {idx}. The memory has {len(items)} items.")
         if items[idx].id == fact_store.DESCRIPTION:
-            raise MessageError("This is the description; it is given when the memory is made.")
+            raise MessageError("The description cannot be changed here. Pass description= to memory.facts().")
         return items[idx].id
 
     def _retrieve(
         self, name: str, find: Callable[[FactView], list[Fact]], *, include_ids: bool, **inputs: Any
     ) -> list[dict[str, Any]]:
-        """Return facts and messages as a provider takes them."""
+        """Return facts and messages in the format of providers."""
         check_flag("include_ids", include_ids)
 
         def load_items(facts: FactView) -> list[tuple[Fact, Message | None]]:
@@ -686,8 +669,8 @@ class KGMemory(FactReader, EventSource):
 
         dicts = []
         for fact, message in self._context.read_facts(name, load_items, **inputs):
-            item_dict = _provider_dict(fact) if message is None else message.to_llm_dict(part_of=part_or_placeholder)
-            dicts.append({**item_dict, "message_id": fact.id} if include_ids else item_dict)
+            data = _provider_dict(fact) if message is None else message.to_llm_dict(part_of=part_or_placeholder)
+            dicts.append({**data, "message_id": fact.id} if include_ids else data)
         return dicts
 
     def _wake(self) -> None:
@@ -703,24 +686,24 @@ class KGMemory(FactReader, EventSource):
         ready, later = fact_extraction.load_due(facts, self.settings.max_attempts, now)
         if ready or later is None:
             return 0.0 if ready else None
-        # Do not wait a day for a parked message: the next look after that asks about it.
+        # Do not wait a day for a parked message: a later poll of the background worker finds it.
         pause = (later - now) / 1_000_000
         return pause if pause <= fact_extraction.MAX_PAUSE else None
 
-    def _learn_due(self, lease: Lease) -> float | None:
-        """Extract facts from waiting messages in the background.
+    def _extract_pending(self, lease: Lease) -> float | None:
+        """Extract facts from pending messages in the background.
 
         Returns:
-            The seconds until another attempt if the lease was lost, since its new holder may die; else None.
+            The seconds until the next attempt if the lease was lost, in case its new holder dies; else None.
         """
         with self._context.step("facts.drain") as step:
-            outcomes = fact_extraction.extract_facts(self._context, self._model, holds=lease.renew, patient=True)
+            outcomes = extract_facts(self._context, self._model, is_held=lease.renew, patient=True)
             step.finish(lambda: fact_extraction.summarize(outcomes))
         return backoff(0) if outcomes and outcomes[-1].lost_lease else None
 
 
 def _provider_dict(fact: Fact) -> dict[str, Any]:
-    """Return a fact, or the description, as a provider takes it."""
+    """Return a fact, or the description, in the format of providers."""
     if fact.raw:
         return {"role": fact.role, "content": fact.object}
     until = "" if fact.valid_to is None else f" (until {fact.valid_to:%Y-%m-%d})"

@@ -2,13 +2,12 @@
 
 A reader yields the content of a source (a conversation, a page of items, the memories of a user) as `ImportBatch`es,
 and skipped entries with reasons (`batches.py`). Each batch is written in one transaction, all of it or nothing, and
-existing objects are not written again; so an import can be interrupted, restarted and repeated. `import_runner.py`
-names the kinds of sources and does the work; the other modules are the readers, one for the files and tables of one
-kind of program.
+existing objects are not written again, so an import can be interrupted, restarted and repeated. `import_runner.py` maps
+the kinds of sources to readers and runs the import. The other modules are the readers.
 
-Sources are opened to be read only. Their tables are read by `storage/foreign_tables.py`.
+Sources are opened read-only. `storage/foreign_tables.py` reads their tables.
 
-Imports the facade, the layers below, and LangGraph.
+This package imports the facade, the layers below, and LangGraph.
 """
 
 from typing import Literal, TypeAlias

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ContentKind: TypeAlias = Literal["messages", "items", "memories", "entries", "checkpoints"]
-"""The content of a parcel."""
+"""The kind of the objects of a batch."""
 MALFORMED_ERRORS = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 """The errors that reading a malformed value raises. They include `InvalidInput`."""
 
@@ -73,7 +73,7 @@ class ImportTarget(NamedTuple):
         allow: Classes whose objects may be imported.
         only: The ids to import; all if empty.
         found_ids: The ids of `only` found so far.
-        owners: The owners of conversations, by the ids of these, if the namespace has a key.
+        owners: The owner of each conversation, by the id of the conversation, if the namespace has a key.
         limits: The limits on the size of files that are read as a whole.
     """
 
@@ -117,7 +117,7 @@ class ImportTarget(NamedTuple):
         if str(name) in self.owners:
             values |= dict.fromkeys(self.keys, self.owners[str(name)])
         known_keys: set[str] = set()
-        for each in chain([{}], metadata):  # which is not read where nothing is missing
+        for each in chain([{}], metadata):  # the metadata is read only if a key is missing
             known_keys.update(map(str, each))
             values = {key: each[key] for key in self.keys if each.get(key) is not None} | values
             if values.keys() >= set(self.keys):
@@ -127,9 +127,8 @@ class ImportTarget(NamedTuple):
         if missing := [key for key in self.keys if key not in values]:
             others = ", ".join(sorted(map(escape_unprintable, known_keys - _LANGGRAPH_KEYS))[:10])
             raise InvalidInput(
-                f"nothing says whose it is: it has no {', '.join(missing)}{others and f', but {others}'}. "
-                "Name its owner with owners=…, "
-                "or to the command: --owners FILE."
+                f"its owner is unknown: it has no {', '.join(missing)}{others and f', but {others}'}. "
+                "Name its owner with owners=…, or to the command: --owners FILE."
             )
         filled = Scopes(template=self.namespace).fill_template({key: check_id(values[key], key) for key in self.keys})
         return self._replace(namespace=self.scopes.resolve(filled))
@@ -150,8 +149,8 @@ class SkippedEntry:
     Attributes:
         what: The name of the object in a report.
         why: The reason.
-        count: The number of objects in it.
-        holds: The kind of these: "messages", "items" and so on.
+        count: The number of skipped objects.
+        holds: The kind of these objects: "messages", "items" and so on.
     """
 
     what: str
@@ -166,7 +165,7 @@ class ThreadTarget:
 
     Attributes:
         id: The id.
-        namespace: Its namespace.
+        namespace: The namespace.
     """
 
     id: str
@@ -175,15 +174,15 @@ class ThreadTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportBatch:
-    """Objects that are written in one operation.
+    """A batch of objects that are written in one operation.
 
     Attributes:
         holds: The kind of the objects.
         what: The name of the batch in a report, such as "the conversation 'a'".
         count: The number of objects.
-        store: Writes the new objects, or counts them in a `dry_run`; returns the numbers of new and of existing
-            objects. Raises `InvalidInput` if they cannot be stored; then none was.
-        place: The thread or conversation of the objects. Default: none.
+        store: A function that writes the new objects, or only counts them in a `dry_run`. It returns the numbers of new
+            and of existing objects. It raises `InvalidInput`, and writes nothing, if they cannot be stored.
+        place: The thread or conversation of the objects. Default: None.
     """
 
     holds: ContentKind
@@ -194,7 +193,7 @@ class ImportBatch:
 
 
 WriteOperation: TypeAlias = Callable[[Transaction, int], Collection[Any]]
-"""Writes objects at a time; returns the new ones."""
+"""A function that writes objects in a transaction at the given time, and returns the new ones."""
 
 
 def make_batch(
@@ -208,7 +207,7 @@ def make_batch(
         count: See `ImportBatch`.
         path: The path of the namespace.
         write: The operation.
-        name: The conversation of the objects. Default: none.
+        name: The conversation of the objects. Default: None.
     """
     place = None if name is None else ThreadTarget(id=name, namespace=namespace_of(path))
 
@@ -216,13 +215,10 @@ def make_batch(
         database = memory.database
         now = database.now()
 
-        def operation(tx: Transaction) -> Collection[Any]:
-            return write(tx, now)
-
         if dry_run:
-            new = database.engine.rehearse(operation)
+            new = database.engine.rehearse(lambda tx: write(tx, now))
         else:
-            new = database.write(None, operation)
+            new = database.write(None, lambda tx: write(tx, now))
             if place is not None and new:
                 event = partial(MessagesStored, namespace=place.namespace, conversation_id=place.id)
                 database.emit(partial(event, message_ids=tuple(new)))
@@ -233,7 +229,7 @@ def make_batch(
 
 SourceEntry: TypeAlias = ImportBatch | SkippedEntry
 Reader: TypeAlias = Callable[[Any, ImportTarget], Generator[SourceEntry]]
-"""Opens a source, yields its batches and skipped entries, and closes it."""
+"""A generator that opens a source, yields its batches and skipped entries, and closes it."""
 
 
 def batch_or_skip(
@@ -253,8 +249,8 @@ def batch_or_skip(
         name: The id of the conversation.
         label: Its name in a report.
         count: The number of objects in it.
-        build: Makes the batch for a target.
-        metadata: Metadata of the source that names the owner, see `ImportTarget.of`.
+        build: A function that makes the batch for a target.
+        metadata: Metadata of the source that names the owner, see `ImportTarget.target_for`.
         holds: The kind of these objects.
     """
     try:
@@ -291,8 +287,8 @@ class StableIds:
         """Return the id of the next object.
 
         Args:
-            own_id: Its own id, with a number appended if it is taken; None for none.
-            content: Its content, from which an id is made if it has none.
+            own_id: The object's own id, or None. A number is appended if the id is taken.
+            content: The object's content, from which an id is made if it has none.
         """
         text = json.dumps(content, sort_keys=True, default=str)
         name = own_id if own_id and isinstance(own_id, str) else f"imported-{digest(text.encode()).hex()[:32]}"
@@ -305,8 +301,8 @@ def conversation_batch(to: ImportTarget, name: Any, entries: Sequence[LogEntry])
 
     Args:
         to: The target.
-        name: Its id.
-        entries: Its messages, rounds and posts, in their order.
+        name: The id of the conversation.
+        entries: The messages, rounds and posts, in their order.
     """
     at = ThreadKey(to.path(), check_id(name, "conversation"))
 
@@ -320,8 +316,8 @@ def log_entry(message: Mapping[str, Any], created_at: int) -> LogEntry:
     """Return the log entry of a message.
 
     Args:
-        message: Its role, content, id and so on.
-        created_at: Its time, in microseconds since 1970.
+        message: The fields of the message: role, content, id and so on.
+        created_at: The time of the message, in microseconds since 1970.
     """
     return entry_of(parse_message(message, new_id=new_uuid)[0], created_at)
 
@@ -331,16 +327,18 @@ def redact_text(value: Any, label: str) -> str:
 
     Args:
         value: The text.
-        label: Its name in errors, such as "A record".
+        label: The name of the text in errors, such as "A record".
 
     Raises:
-        InvalidInput: The value is no text.
+        InvalidInput: The value is not text.
     """
     return redact(check_text(value, label))
 
 
 def memory_batch(to: ImportTarget, label: str, drafts: Sequence[VersionDraft], *labels: str) -> ImportBatch:
-    """Return the batch of memories in a namespace, on its branch "main", seen by its threads.
+    """Return the batch of memories on the branch "main" of a namespace.
+
+    The memories are visible in the namespace's threads.
 
     Args:
         to: The target.
@@ -369,8 +367,8 @@ def memory_batches(
     Args:
         to: The target.
         rows: The rows.
-        make_draft: Returns the memory of a row; None if the row is not wanted.
-        name: Returns the name of a skipped row.
+        make_draft: A function that returns the memory of a row; None if the row is not wanted.
+        name: A function that returns the name of a skipped row.
         *labels: The labels below the namespace of the import.
     """
     label = f"memories in {target_label(to, *labels)}"
@@ -390,7 +388,7 @@ def memory_batches(
 
 
 def add_new_drafts(tx: Transaction, change: PendingWrite, drafts: Sequence[VersionDraft]) -> list[VersionDraft]:
-    """Add the drafts whose kind and key are not visible yet to a change, and return them."""
+    """Add the drafts with a new kind and key to a pending write, and return them."""
     existing = set()
     for kind in {draft.kind for draft in drafts}:
         keys = [draft.key for draft in drafts if draft.kind == kind]
@@ -423,7 +421,7 @@ def path_or_url(source: Any) -> Path | str:
         return url
     path = check_path(_SQLALCHEMY_SQLITE.sub("", text) if text else source)
     if not path.exists():
-        raise InvalidInput(f"There is no file at {safe_repr(str(path))}.")
+        raise InvalidInput(f"The file {safe_repr(str(path))} does not exist.")
     return path
 
 
@@ -431,7 +429,7 @@ def parse_path(source: Any) -> Path:
     """Return the path of a file or folder; errors as for `path_or_url`."""
     path = path_or_url(source)
     if not isinstance(path, Path):
-        raise InvalidInput("This kind of source is a file or a folder, and no PostgreSQL database.")
+        raise InvalidInput("This kind of source must be a file or a folder, not a PostgreSQL database.")
     return path
 
 
@@ -441,7 +439,7 @@ def is_sqlite(source: Path | str) -> bool:
 
 
 FileReader: TypeAlias = Callable[[Path, str, ImportTarget], Iterator[SourceEntry]]
-"""Reads a file, given its name: the path within the folder, without its ending."""
+"""A function that reads a file, given its path and its name: the path within the folder, without the ending."""
 
 
 def read_files(path: Path, endings: Sequence[str], read: FileReader, to: ImportTarget) -> Generator[SourceEntry]:
@@ -451,8 +449,8 @@ def read_files(path: Path, endings: Sequence[str], read: FileReader, to: ImportT
 
     Args:
         path: The file or folder.
-        endings: The endings of the files of a folder to read.
-        read: Reads a file.
+        endings: The endings of the files to read in a folder.
+        read: A function that reads a file.
         to: The target.
 
     Raises:
@@ -463,7 +461,7 @@ def read_files(path: Path, endings: Sequence[str], read: FileReader, to: ImportT
         return
     files = sorted(each for each in path.rglob("*") if each.suffix.lower() in endings and each.is_file())
     if not files:
-        raise InvalidInput(f"In {safe_repr(str(path))} and below it no file ends in {' or '.join(endings)}.")
+        raise InvalidInput(f"The folder {safe_repr(str(path))} has no file that ends in {' or '.join(endings)}.")
     for each in files:
         name = each.relative_to(path).with_suffix("").as_posix()
         try:
@@ -478,7 +476,7 @@ def parse_file(path: Path, limits: MemoryLimits, read: Callable[[str], Any] = js
     Args:
         path: The file.
         limits: The limit on its size.
-        read: Parses its text. Default: as JSON.
+        read: A function that parses its text. Default: a parser of JSON.
 
     Raises:
         InvalidInput: The file cannot be read, or is too large.
@@ -487,9 +485,9 @@ def parse_file(path: Path, limits: MemoryLimits, read: Callable[[str], Any] = js
     try:
         return read(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{safe_repr(str(path))} is not UTF-8 (byte {error.start:,}): save it as UTF-8.") from error
+        raise InvalidInput(f"{safe_repr(str(path))} is not UTF-8 (byte {error.start:,}). Save it as UTF-8.") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error}.") from error
+        raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {str(error).rstrip('.')}.") from error
 
 
 def to_json_types(value: Any) -> Any:
@@ -510,12 +508,12 @@ def time_of(value: Any, default: int) -> int:
         default: The result if the value is None or empty.
 
     Raises:
-        InvalidInput: The value is no time in the years 1 to 9999.
+        InvalidInput: The value is not a time in the years 1 to 9999.
     """
     if value is None or value == "":
         return default
     try:
         given = datetime.fromisoformat(value) if isinstance(value, str) else _TIME_ADAPTER.validate_python(value)
         return check_time(given, "A time")
-    except ValueError as error:  # pydantic's, too
-        raise InvalidInput(f"{safe_repr(value)} is no time in the years 1 to 9999.") from error
+    except ValueError as error:  # also that of pydantic
+        raise InvalidInput(f"{safe_repr(value)} is not a time in the years 1 to 9999.") from error

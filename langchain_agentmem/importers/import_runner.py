@@ -36,7 +36,7 @@ READERS: Mapping[SourceKind, batches.Reader] = {
 }
 """The reader of each kind of source."""
 OWNED_KINDS = ("langgraph-saver", "chat-history", "letta", "taskweaver", "marsys")
-"""Kinds whose threads and conversations may each go to a namespace of their own."""
+"""Kinds whose threads and conversations may each be imported into the namespace of their owner."""
 CONTAINERS = {"checkpoints": "threads", "messages": "conversations"}
 """The containers of some kinds of objects, which are counted in reports."""
 MAX_SKIPPED = 1_000
@@ -50,14 +50,14 @@ class ImportSummary:
     Attributes:
         kind: The kind of the source.
         source: Its path or URL, without passwords.
-        dry_run: True if nothing was written, and this is what an import would do.
-        added: Number of new objects, by kind: "messages", "items", "memories", "entries", "checkpoints".
-        known: Number of objects that existed already, by kind.
-        added_to: Number of "threads" and "conversations" with new objects.
+        dry_run: True if nothing was written, and the summary describes what an import would do.
+        added: The number of new objects, by kind: "messages", "items", "memories", "entries", "checkpoints".
+        known: The number of objects that existed already, by kind.
+        added_to: The number of "threads" and "conversations" with new objects.
         left_out: The skipped entries with their reasons, at most 1,000.
-        left: Number of all skipped objects.
-        left_by: Number of skipped objects by kind, and of skipped "threads" and "conversations".
-        places: The threads and conversations that are new or were here already, each with its namespace.
+        left: The number of all skipped objects.
+        left_by: The number of skipped objects by kind, and of skipped "threads" and "conversations".
+        places: The threads and conversations, new or existing, each with its namespace.
     """
 
     kind: str
@@ -101,7 +101,9 @@ def _store_batch(report: ImportSummary, batch: batches.ImportBatch, memory: Agen
 
 
 def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: Any) -> None:
-    """Open and close a source, so that a wrong one is rejected before a database is created.
+    """Open and close a source.
+
+    An invalid source is thus rejected before a database is created.
 
     Args:
         memory: Any memory. Nothing is written to it.
@@ -110,7 +112,7 @@ def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: 
         **options: The options of `make_target`.
 
     Raises:
-        InvalidInput: An option is wrong, or the source is missing, unreadable, or of another kind.
+        InvalidInput: An option is invalid, or the source is missing, unreadable, or of another kind.
         MissingExtra: The package that reads the source is not installed.
     """
     with closing(READERS[kind](source, make_target(memory, kind, **options))) as entries:
@@ -133,41 +135,27 @@ def make_target(
     """Check the options of `AgentMemory.import_from`.
 
     Raises:
-        InvalidInput: An option is wrong.
+        InvalidInput: An option is invalid.
     """
     if not isinstance(kind, str) or kind not in READERS:
-        raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(READERS)}.")
+        raise InvalidInput(f"Unknown kind {safe_repr(kind)} of sources. Valid kinds: {', '.join(READERS)}.")
     scopes, only_ids = memory.database.scopes, frozenset(parse_texts(only, "only"))
     home = _target_namespace(kind, namespace, scopes)
     if only_ids and kind == "memgpt":
-        raise InvalidInput(
-            "What is of the kind memgpt comes whole, without only: its branches show each other's memory."
-        )
+        raise InvalidInput("Sources of the kind memgpt do not support only=…, since their branches share memory.")
     owner_map: Mapping[str, str] = check_value(Mapping[str, str] | None, owners, "owners") or {}
     if owner_map and len(Scopes(template=home).keys) != 1:
-        raise InvalidInput('owners fills the one key of a namespace: name one such as ("users", "{user_id}").')
-    return batches.ImportTarget(
-        kind,
-        home,
-        scopes,
-        memory.database.now(),
-        tuple(parse_texts(allow, "allow")),
-        only_ids,
-        set(),
-        owner_map,
-        memory.database.limits,
-    )
+        raise InvalidInput('owners needs a namespace with exactly one key, such as ("users", "{user_id}").')
+    now, limits, classes = memory.database.now(), memory.database.limits, tuple(parse_texts(allow, "allow"))
+    return batches.ImportTarget(kind, home, scopes, now, classes, only_ids, set(), owner_map, limits)
 
 
 def run_import(
     memory: AgentMemory, kind: SourceKind, source: Any, *, dry_run: bool, progress: Watch | None, **options: Any
 ) -> ImportSummary:
-    """See `AgentMemory.import_from`."""
-    to, listener, name = (
-        make_target(memory, kind, **options),
-        check_callable(progress, "progress"),
-        _source_name(source),
-    )
+    """Import a source, see `AgentMemory.import_from`."""
+    to, name = make_target(memory, kind, **options), _source_name(source)
+    listener = check_callable(progress, "progress")
     inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
     with memory.database.step("care.import_from", lambda: inputs) as step:
         report = ImportSummary(kind, name, dry_run)
@@ -181,7 +169,7 @@ def run_import(
                     done = sum((*report.added.values(), *report.known.values(), report.left))
                     listener(Progress(entry.what, done, None))
         for each in sorted(to.only - to.found_ids):
-            _record_skipped(report, batches.SkippedEntry(safe_repr(each), "the source has nothing of this id."))
+            _record_skipped(report, batches.SkippedEntry(safe_repr(each), "the source has no object with this id."))
         step.finish(lambda: {"added": report.added, "known": report.known, "left": report.left})
     return report
 
@@ -190,7 +178,7 @@ def _target_namespace(kind: SourceKind, namespace: Any, scopes: Scopes) -> Names
     """Return the namespace of an import, or its template if the namespace has keys.
 
     Raises:
-        InvalidInput: The namespace is not valid, may not have keys, or is one in which no user's thread is found.
+        InvalidInput: The namespace is invalid, may not have keys, or cannot contain the thread of a user.
     """
     if namespace is None or not path_of(namespace):
         home = scopes.resolve(namespace, optional=True)
@@ -199,15 +187,15 @@ def _target_namespace(kind: SourceKind, namespace: Any, scopes: Scopes) -> Names
     if keys := Scopes(template=tuple(namespace)).keys:
         if kind not in OWNED_KINDS:
             raise InvalidInput(
-                f"A namespace with {', '.join(keys)} in braces is for threads and conversations, of the kinds "
-                f"{', '.join(OWNED_KINDS)}: of {kind} name the one below which everything goes, such as users."
+                f"A namespace with the key {', '.join(keys)} is supported only by the kinds {', '.join(OWNED_KINDS)}. "
+                f"For {kind}, name the parent of all imported namespaces, such as users."
             )
         return parse_scopes(namespace).template or ()
     home = scopes.resolve(namespace)
     if kind in OWNED_KINDS and scopes.keys and home == (scopes.template or ())[: len(home)]:
         raise InvalidInput(
-            f"In {safe_repr(home)} no thread is looked for, since each has an owner in this memory: write namespace="
-            f"{safe_repr(scopes.template)}, and each goes to its own. Where the source does not tell its owner, give "
-            "owners={thread: owner}."
+            f"Threads in {safe_repr(home)} would never be found, since each thread has an owner in this memory. Pass "
+            f"namespace={safe_repr(scopes.template)}, to import each into the namespace of its owner. If the source "
+            "does not name the owners, pass owners={thread: owner}."
         )
     return home

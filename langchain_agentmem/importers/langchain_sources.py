@@ -1,12 +1,12 @@
 """Readers for other LangGraph and LangChain packages: threads with checkpoints, items, and chat histories.
 
-A `SqliteStore` or `PostgresStore` is read from its tables, with times and ends; any other store through its own
-methods. The memories of langmem are items of such a store, in their own form.
+A `SqliteStore` or `PostgresStore` is read from its tables, with creation and expiry times; any other store through its
+own methods. The memories of langmem are items of such a store, in their own form.
 
 Chat histories are what `RunnableWithMessageHistory` stores: tables of `SQLChatMessageHistory`, files of
-`FileChatMessageHistory`. A table has a row for each message, with "session_id" and "message", LangChain's own form as
-JSON. So has that of `PostgresChatMessageHistory`, which also has the time of each message. A file is a list in the same
-form; its name is taken for the id of the conversation.
+`FileChatMessageHistory`. A table has a row for each message, with "session_id" and "message" (LangChain's own form as
+JSON). The table of `PostgresChatMessageHistory` also has the time of each message. A file is a list in the same form;
+its name is used as the id of the conversation.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
 CHECKPOINT_PAGE = 100
-"""Checkpoints that are held in memory when a stock saver is listed."""
+"""The number of checkpoints read in one page from a stock saver."""
 
 _Row = Mapping[str, Any]
+_Saver = BaseCheckpointSaver[Any]
 
 
 def read_saver(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
@@ -63,7 +64,7 @@ def read_saver(source: Any, to: batches.ImportTarget) -> Generator[batches.Sourc
         MissingExtra: The saver's package is not installed.
     """
     if isinstance(source, BaseCheckpointSaver):
-        advice = " A saver that can only be awaited is imported by memory.checkpointer.aimport_checkpoints."
+        advice = " Import an async-only saver with memory.checkpointer.aimport_checkpoints."
         with _convert_errors(safe_repr(source), advice):
             counts = Counter(str(each.config["configurable"]["thread_id"]) for each in source.list(None))
         yield from _read_threads(source, counts, to)
@@ -71,27 +72,23 @@ def read_saver(source: Any, to: batches.ImportTarget) -> Generator[batches.Sourc
     given = batches.path_or_url(source)
     with foreign_tables(given) as tables:
         if not tables.columns.get("checkpoints", frozenset()) >= {"thread_id", "checkpoint_ns", "checkpoint_id"}:
-            raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have.")
+            raise InvalidInput(f"{tables.name} has no table of checkpoints like that of LangGraph's savers.")
         stored = tables.count_values("checkpoints", "thread_id")
     with open_source(str(given), allow=to.allow) as saver:
         yield from _read_threads(saver, stored, to)
 
 
-def _read_threads(
-    saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: batches.ImportTarget
-) -> Iterator[batches.SourceEntry]:
+def _read_threads(saver: _Saver, counts: Mapping[Any, int], to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
     for thread, count in counts.items():
         label, build = f"the thread {safe_repr(thread)}", partial(_thread_batch, saver, str(thread), count)
         metadata = (each.metadata for each in _list_checkpoints(saver, str(thread)))
         found = [*batches.batch_or_skip(to, thread, label, count, build, metadata=metadata, holds="checkpoints")]
-        del metadata  # ends the listing, for which a saver may hold a lock, before the thread is listed to be copied
+        del metadata  # ends the listing, which may lock the saver, before the thread is copied
         yield from found
 
 
-def _thread_batch(
-    saver: BaseCheckpointSaver[Any], thread: str, count: int, home: batches.ImportTarget
-) -> batches.ImportBatch:
-    """Return the batch of a thread, each checkpoint of which is written separately."""
+def _thread_batch(saver: _Saver, thread: str, count: int, home: batches.ImportTarget) -> batches.ImportBatch:
+    """Return the batch of a thread, whose checkpoints are written one by one."""
     label = f"the thread {safe_repr(thread)}"
 
     def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
@@ -107,7 +104,7 @@ def _thread_batch(
     return batches.ImportBatch(holds="checkpoints", what=label, count=count, store=store, place=place)
 
 
-def _rehearse_thread(target_saver: AgentMemorySaver, saver: BaseCheckpointSaver[Any], thread: str) -> tuple[int, int]:
+def _rehearse_thread(target_saver: AgentMemorySaver, saver: _Saver, thread: str) -> tuple[int, int]:
     new, configs = [], []
     for each in _list_checkpoints(saver, thread):
         configs.append(each.config)
@@ -117,7 +114,7 @@ def _rehearse_thread(target_saver: AgentMemorySaver, saver: BaseCheckpointSaver[
     return new.count(True), new.count(False)
 
 
-def _list_checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[CheckpointTuple]:
+def _list_checkpoints(saver: _Saver, thread: str) -> Iterator[CheckpointTuple]:
     return saver.list({"configurable": {"thread_id": thread}})
 
 
@@ -129,14 +126,14 @@ def read_store(source: Any, to: batches.ImportTarget) -> Generator[batches.Sourc
         to: The target. Items keep their namespaces, below that of the import.
 
     Raises:
-        InvalidInput: The source does not exist, or is no store.
+        InvalidInput: The source does not exist, or is not a store.
     """
     if isinstance(source, BaseStore):
         yield from _read_items(_search_all(source), to)
         return
     with foreign_tables(batches.path_or_url(source)) as tables:
         if not tables.columns.get("store", frozenset()) >= {"prefix", "key", "value"}:
-            raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
+            raise InvalidInput(f"{tables.name} has no table of items like that of LangGraph's stores.")
         rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows("store", "prefix", "key"))
         yield from _read_items(rows, to)
 
@@ -190,7 +187,7 @@ def _make_draft(row: _Row, namespace: Sequence[str], to: batches.ImportTarget) -
     if end is not None and end <= to.now:
         raise InvalidInput("it has expired.")
     if to.kind == "langmem" and not _is_of_langmem(value):
-        raise InvalidInput("it is none of langmem's, which have kind and content: langgraph-store brings all items.")
+        raise InvalidInput("it lacks langmem's keys kind and content. The kind langgraph-store imports all items.")
     return place, draft._replace(source="import", actor=to.kind)
 
 
@@ -198,7 +195,7 @@ def _make_draft(row: _Row, namespace: Sequence[str], to: batches.ImportTarget) -
 
 
 @contextmanager
-def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheckpointSaver[Any]]:
+def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[_Saver]:
     """Open the checkpoints of a stock saver for reading.
 
     Only classes that LangGraph considers safe and those allowed by name are imported. An object of any other class
@@ -214,9 +211,8 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheck
         MissingExtra: The saver's package is not installed.
     """
     serde = JsonPlusSerializer(allowed_msgpack_modules=[_parse_class(name) for name in allow] or None)
-    kind, open_saver = (
-        ("PostgresSaver", _open_postgres) if is_postgres(name_of(source)) else ("SqliteSaver", _open_sqlite)
-    )
+    on_server = is_postgres(name_of(source))
+    kind, open_saver = ("PostgresSaver", _open_postgres) if on_server else ("SqliteSaver", _open_sqlite)
     with ExitStack() as stack, _collect_refused() as refused:
         try:
             saver, name = open_saver(source, stack)
@@ -229,7 +225,7 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheck
 class _StockSaver(BaseCheckpointSaver[Any]):
     """A stock saver that is read in pages of checkpoints, and raises `InvalidInput`."""
 
-    def __init__(self, saver: BaseCheckpointSaver[Any], name: str, refused: set[str]) -> None:
+    def __init__(self, saver: _Saver, name: str, refused: set[str]) -> None:
         super().__init__(serde=saver.serde)
         self._saver, self._name, self._refused_classes = saver, name, refused
 
@@ -260,9 +256,9 @@ class _StockSaver(BaseCheckpointSaver[Any]):
             thread, classes = found.config["configurable"]["thread_id"], sorted(self._refused_classes)
             self._refused_classes.clear()
             raise InvalidInput(
-                f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
-                f"come as plain data. If you trust what the database says, give allow={classes}, "
-                f"or to the command: --allow {' --allow '.join(classes)}"
+                f"The thread {safe_repr(thread)} contains objects of the class {classes[0]}, which would be read as "
+                f"plain data. If you trust the database, pass allow={classes}, or to the command: "
+                f"--allow {' --allow '.join(classes)}"
             )
         return found
 
@@ -274,7 +270,7 @@ def _convert_errors(name: str, advice: str = "") -> Iterator[None]:
         yield
     except InvalidInput:
         raise
-    except Exception as error:  # it is theirs, whatever it is
+    except Exception as error:  # foreign code may raise anything
         raise InvalidInput(f"{name} cannot be read ({type(error).__name__}: {error}).{advice}") from error
 
 
@@ -288,7 +284,7 @@ def _collect_refused() -> Iterator[set[str]]:
             refused.add(f"{event['module']}.{event['name']}")
 
     def is_other(record: logging.LogRecord) -> bool:
-        return not str(record.msg).startswith("Blocked deserialization")  # it is an error here, told once
+        return not str(record.msg).startswith("Blocked deserialization")  # reported as an error instead
 
     log = logging.getLogger("langgraph.checkpoint.serde.jsonplus")
     log.addFilter(is_other)
@@ -306,28 +302,28 @@ def _parse_class(name: str) -> tuple[str, str]:
         getattr(importlib.import_module(module), last)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(
-            f"There is no class {safe_repr(name)} to allow: give it as module.Class, where Python finds it, "
-            f"with PYTHONPATH for instance ({error})."
+            f"Unknown class {safe_repr(name)} in allow. Pass it as module.Class, and make it importable, for example "
+            f"with PYTHONPATH ({error})."
         ) from error
     return module, last
 
 
-def _open_sqlite(path: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str]:
+def _open_sqlite(path: str, stack: ExitStack) -> tuple[_Saver, str]:
     from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 - an extra
 
     name = safe_repr(path)
     if not Path(path).is_file():
-        raise InvalidInput(f"There is no file at {name}.")
+        raise InvalidInput(f"The file {name} does not exist.")
     with _convert_errors(name):
         connection = stack.enter_context(closing(open_read_only(Path(path))))
         saver = SqliteSaver(connection)
-        saver.is_setup = True  # it would make its tables in whatever file it was given
+        saver.is_setup = True  # otherwise the saver creates its tables in the file
         columns = columns_in(connection)
         saver._has_task_path = "task_path" in columns.get("writes", ())
     return saver, name
 
 
-def _open_postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str]:
+def _open_postgres(url: str, stack: ExitStack) -> tuple[_Saver, str]:
     from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 - an extra
 
     from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
@@ -335,7 +331,7 @@ def _open_postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any]
     name = f"The PostgreSQL database {safe_repr(address_of(url))}"
     with _convert_errors(name):
         saver = stack.enter_context(PostgresSaver.from_conn_string(url))
-    # It prepares all that it asks, and a pooler may send the next question to a server that knows nothing of that.
+    # The saver prepares its statements, but a pooler may send the next statement to another server.
     saver.conn.prepare_threshold = None  # type: ignore[union-attr]
     return saver, name
 
@@ -360,20 +356,17 @@ def read_histories(source: Any, to: batches.ImportTarget) -> Generator[batches.S
     with foreign_tables(given) as tables:
         names = [name for name, columns in sorted(tables.columns.items()) if columns >= {"session_id", "message"}]
         if not names:
-            raise InvalidInput(f"{tables.name} has no table with session_id and message, as chat histories have.")
+            raise InvalidInput(f"{tables.name} has no table of a chat history, with session_id and message.")
         yield from _read_tables(tables, names, to)
 
 
-def _read_tables(
-    tables: ForeignTables, names: Sequence[str], to: batches.ImportTarget
-) -> Iterator[batches.SourceEntry]:
+def _read_tables(tables: ForeignTables, names: list[str], to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
     for name in names:
-        # Messages without an id are known by their row, so that a table is read the same however it grows.
+        # Messages without an id are identified by their row, which does not change when the table grows.
         for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
             rows = list(group)
-            messages = [
-                (row["message"], row.get("created_at"), f"{name}-{row.get('id', n)}") for n, row in enumerate(rows)
-            ]
+            keys = [f"{name}-{row.get('id', n)}" for n, row in enumerate(rows)]
+            messages = [(row["message"], row.get("created_at"), key) for row, key in zip(rows, keys, strict=True)]
             build = partial(_chat_batch, None if session is None else str(session), messages, to.now)
             yield from batches.batch_or_skip(to, session, f"the conversation {safe_repr(session)}", len(rows), build)
 
@@ -381,7 +374,7 @@ def _read_tables(
 def _read_file(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
     messages = batches.parse_file(path, to.limits)
     if not isinstance(messages, list):
-        raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
+        raise InvalidInput(f"{safe_repr(str(path))} is not a list of messages, as FileChatMessageHistory writes it.")
     build = partial(_chat_batch, name, [(each, None, None) for each in messages], batches.time_of_file(path))
     yield from batches.batch_or_skip(to, name, f"the file {safe_repr(path.name)}", len(messages), build)
 
@@ -405,17 +398,17 @@ def _log_entry(message: Any, names: batches.StableIds, created_at: int, own_id: 
 
     Args:
         message: A dictionary of its type and its data.
-        names: Gives ids.
-        created_at: Its time, if the message has none.
-        own_id: The id to use if it has none. None: an id is made from its content.
+        names: The generator of ids.
+        created_at: The time of the message.
+        own_id: The id to use if the message has none. None to make an id from its content.
 
     Raises:
-        MessageError: The value is no message.
+        MessageError: The value is not a message.
     """
     try:
         [found] = messages_from_dict([message])
-    except Exception as error:  # whatever its class refuses
-        raise MessageError(f"{safe_repr(message, 200)} is no message in LangChain's form: {error}") from error
+    except Exception as error:  # the class of the message may raise anything
+        raise MessageError(f"{safe_repr(message, 200)} is not a message in LangChain's form: {error}") from error
     key = names.next_id(found.id or own_id, message)
     parsed, _ = parse_message(found, new_id=lambda: key)
     return entry_of(dataclasses.replace(parsed, message_id=key), created_at)

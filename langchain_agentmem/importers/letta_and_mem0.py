@@ -2,11 +2,12 @@
 
 Letta: agents that its server exported to files (.af), and the database of the server itself.
 
-An agent's memory goes to the namespace of its name: its blocks become core memory, its passages records of archival
-memory, and its messages a conversation of its name. Files of today list agents and blocks apart; older ones hold one
-agent with its "core_memory". Neither has passages: those that its API lists, saved as NAME.json, come as those of the
-agent NAME. The messages are those that people and the agent exchanged: what Letta packed around them is taken off, and
-`send_message` is what the agent said. Prompts that Letta compiles, heartbeats and logins are left out.
+An agent's memory is imported into a namespace named after the agent: its blocks become core memory, its passages
+records of archival memory, and its messages a conversation named after the agent. Current files list agents and blocks
+separately; older ones contain one agent with its "core_memory". Neither contains passages. The result of the API's list
+of passages, saved as NAME.json, is imported for the agent NAME. Only the messages that people and the agent exchanged
+are imported, without Letta's JSON envelope; a call of `send_message` becomes a reply of the agent. Prompts that Letta
+compiles, heartbeats and logins are left out.
 
 mem0: the result of its `get_all`, saved as JSON.
 
@@ -43,7 +44,7 @@ Row = Mapping[str, Any]
 
 
 class _Agent(NamedTuple):
-    """An agent: its id, its name, and where its memory goes."""
+    """An agent: its id, its name, and the target of its memory."""
 
     key: str
     name: str
@@ -90,13 +91,13 @@ def _agents_in_file(path: Path, name: str, to: batches.ImportTarget) -> Iterator
             yield from _passage_batches(agent, given)
         return
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"{safe_repr(str(path))} is no agent file of Letta, nor a list of passages.")
+        raise InvalidInput(f"{safe_repr(str(path))} is neither an agent file of Letta nor a list of passages.")
     if isinstance(given.get("core_memory"), list):
         agents, blocks = [{**given, "memory_blocks": given["core_memory"]}], {}
     elif isinstance(given.get("agents"), list) and isinstance(given.get("blocks"), list):
         agents, blocks = given["agents"], {each["id"]: each for each in given["blocks"]}
     else:
-        raise InvalidInput(f"{safe_repr(str(path))} is no agent file of Letta: it has neither agents nor core_memory.")
+        raise InvalidInput(f"{safe_repr(str(path))} is not an agent file of Letta: no agents or core_memory.")
     at, names = batches.time_of(given.get("created_at"), at), batches.StableIds()
     for row in agents:
         try:
@@ -125,13 +126,10 @@ def _agents_in_tables(tables: ForeignTables, to: batches.ImportTarget) -> Iterat
     own_agents = {key: [agent] for key, agent in found.items()}
     blocks = {each["id"]: each for each in _live_rows(tables, "block")}
     for agent, rows in _rows_by_agent(tables, "blocks_agents", own_agents, "agent_id"):
-        yield from _core_batches(
-            agent, [blocks[each["block_id"]] for each in rows if each["block_id"] in blocks], to.now
-        )
-    order = ("agent_id", "conversation_id", "sequence_id", "created_at", "id")
-    for (key, name), group in groupby(
-        _live_rows(tables, "messages", *order), lambda row: (row["agent_id"], row.get(order[1]))
-    ):
+        ids = [each["block_id"] for each in rows]
+        yield from _core_batches(agent, [blocks[each] for each in ids if each in blocks], to.now)
+    messages = _live_rows(tables, "messages", "agent_id", "conversation_id", "sequence_id", "created_at", "id")
+    for (key, name), group in groupby(messages, lambda row: (row["agent_id"], row.get("conversation_id"))):
         if (writer := found.get(key)) is not None:
             yield from _conversation_batches(writer, name or writer.name, list(group))
     archives: dict[str, list[_Agent]] = defaultdict(list)
@@ -146,7 +144,7 @@ def _agents_in_tables(tables: ForeignTables, to: batches.ImportTarget) -> Iterat
 def _rows_by_agent(
     tables: ForeignTables, table: str, agents: Mapping[str, Sequence[_Agent]], column: str
 ) -> Iterator[tuple[_Agent, list[Row]]]:
-    """Yield the rows of a table for each agent that a column leads to."""
+    """Yield the rows of a table for each agent that a column refers to."""
     for key, group in groupby(_live_rows(tables, table, column, "created_at", "id"), lambda row: row[column]):
         rows = list(group)
         for agent in agents.get(key, ()):
@@ -171,7 +169,7 @@ def _parse_column(name: str, value: Any) -> Any:
         return value
 
 
-# -- what an agent remembers ---------------------------------------------------------------------------------------
+# -- the memory of an agent ----------------------------------------------------------------------------------------
 
 
 def _core_batches(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[batches.SourceEntry]:
@@ -183,9 +181,8 @@ def _core_batches(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[bat
         time = batches.time_of(block.get("updated_at") or block.get("created_at"), at)
         return VersionDraft(CORE, key, encode_text(safe_value), time, importance=DEFAULT_IMPORTANCE)
 
-    return batches.memory_batches(
-        agent.target, blocks, make_draft, lambda _: f"a block of the agent {safe_repr(agent.name)}"
-    )
+    name = f"a block of the agent {safe_repr(agent.name)}"
+    return batches.memory_batches(agent.target, blocks, make_draft, lambda _: name)
 
 
 def _passage_batches(agent: _Agent, rows: Iterable[Row]) -> Iterator[batches.SourceEntry]:
@@ -199,9 +196,8 @@ def _passage_batches(agent: _Agent, rows: Iterable[Row]) -> Iterator[batches.Sou
         time = batches.time_of(row.get("created_at"), agent.target.now)
         return record_draft(key, text, tags, time, **({"letta": more} if more else {}))
 
-    return batches.memory_batches(
-        agent.target, rows, make_draft, lambda _: f"a passage of the agent {safe_repr(agent.name)}"
-    )
+    name = f"a passage of the agent {safe_repr(agent.name)}"
+    return batches.memory_batches(agent.target, rows, make_draft, lambda _: name)
 
 
 def _conversation_batches(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[batches.SourceEntry]:
@@ -209,9 +205,8 @@ def _conversation_batches(agent: _Agent, name: str, rows: Sequence[Row]) -> Iter
         if entries := _log_entries(rows, agent.target):
             yield batches.conversation_batch(agent.target, name, entries)
     except batches.MALFORMED_ERRORS as error:
-        yield batches.SkippedEntry(
-            f"the conversation {safe_repr(name)}", batches.skip_reason(error), len(rows), "messages"
-        )
+        label = f"the conversation {safe_repr(name)}"
+        yield batches.SkippedEntry(label, batches.skip_reason(error), len(rows), "messages")
 
 
 def _log_entries(rows: Sequence[Row], to: batches.ImportTarget) -> list[LogEntry]:
@@ -232,7 +227,7 @@ def _parse_messages(row: Row, spoken_calls: set[str]) -> list[dict[str, Any]]:
 
     Args:
         row: The row.
-        spoken_calls: The calls by which the agent has spoken so far, which need no answer.
+        spoken_calls: The ids of earlier `send_message` calls, whose results are left out.
     """
     role, text, parts = row["role"], *_parse_content(row)
     name = {"name": row["name"]} if row.get("name") else {}
@@ -260,12 +255,12 @@ def _parse_messages(row: Row, spoken_calls: set[str]) -> list[dict[str, Any]]:
 
 
 def _speech_text(calls: Sequence[Row]) -> str | None:
-    """Return the text that an agent sends to people by its only call; else None."""
-    if len(calls) != 1 or calls[0]["function"]["name"] != "send_message":  # by which older kinds of agents speak
+    """Return the text that an agent sends to people by its only call, or None."""
+    if len(calls) != 1 or calls[0]["function"]["name"] != "send_message":  # older kinds of agents reply by this call
         return None
     try:
         text = json.loads(calls[0]["function"]["arguments"])["message"]
-    except (LookupError, TypeError, ValueError):  # cut by the model's limit: the call stays as it is
+    except (LookupError, TypeError, ValueError):  # cut off by the model's limit: keep the call
         return None
     return text if isinstance(text, str) else None
 
@@ -292,7 +287,7 @@ def _parse_content(row: Row) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _unpack_text(text: str) -> tuple[str, bool]:
-    """Return the text inside Letta's JSON envelope, and True if only Letta says it."""
+    """Return the text inside Letta's JSON envelope, and True if it is an internal message."""
     try:
         envelope = json.loads(text)
     except (ValueError, RecursionError):
@@ -321,21 +316,21 @@ def read_mem0(source: Any, to: batches.ImportTarget) -> Generator[batches.Source
         to: The target.
 
     Raises:
-        InvalidInput: The source is no such file.
+        InvalidInput: The source is not such a file.
     """
     path = batches.parse_path(source)
     if batches.is_sqlite(path):  # such as its history.db
-        raise InvalidInput(f"{safe_repr(str(path))} is a SQLite file. Save what mem0's get_all gives as JSON instead.")
+        raise InvalidInput(f"{safe_repr(str(path))} is a SQLite file. Save the result of mem0's get_all as JSON.")
     given = batches.parse_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found = lists.get("results", lists.get("memories"))
     if not isinstance(found, list):
-        raise InvalidInput(f"{safe_repr(str(path))} does not hold what mem0's get_all gives: a list of results.")
+        raise InvalidInput(f"{safe_repr(str(path))} is not a result of mem0's get_all: it has no list of results.")
     by_user: dict[str | None, list[Any]] = {}
     for each in found:
         user = each.get("user_id") if isinstance(each, Mapping) else None
         if not isinstance(user, str | None):
-            yield batches.SkippedEntry(f"the memory {safe_repr(each, 200)}", "its user is no text.", holds="memories")
+            yield batches.SkippedEntry(f"the memory {safe_repr(each, 200)}", "its user is not text.", holds="memories")
         elif to.wants(user):
             by_user.setdefault(user, []).append(each)
     for user, rows in by_user.items():
@@ -350,9 +345,7 @@ def _memory_draft(to: batches.ImportTarget, given: Mapping[str, Any]) -> Version
     text = batches.redact_text(given["memory"], "A memory")
     tags = [f"{tag}:{given[name]}" for name, tag in _TAG_PREFIXES.items() if given.get(name)]
     tags += [str(each) for each in given.get("categories") or ()]
-    details = {
-        name: value for name, value in given.items() if name not in _KNOWN_FIELDS and value not in (None, {}, [])
-    }
+    details = {key: each for key, each in given.items() if key not in _KNOWN_FIELDS and each not in (None, {}, [])}
     key = check_id(batches.StableIds().next_id(given.get("id"), text), "record")
     end = None if given.get("expiration_date") is None else batches.time_of(given["expiration_date"], to.now)
     if end is not None and end <= to.now:

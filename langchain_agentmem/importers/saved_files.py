@@ -1,12 +1,12 @@
 """Readers for files of TaskWeaver, MARSYS, OPUS (agent_memory.json) and MemGPT.
 
-TaskWeaver writes a session as YAML or JSON: rounds, their posts, their attachments; the ids contain the times. MARSYS'
-`save_to_file` writes the messages without ids and times, facts as sentences. OPUS keeps prompts and replies.
+TaskWeaver writes a session as YAML or JSON: rounds, posts and attachments, with times in their ids. The `save_to_file`
+of MARSYS writes messages without ids and times, and facts as sentences. OPUS stores prompts and replies.
 
-MemGPT-style SQLite files hold core, recall and archival memory on branches. Two forms are known, that of the design
-(`core_memory`, `recall_memory`, `archival_memory`, `branches`) and that of the code that followed it (`core_kv` and
-`core_meta`, `events`, `archival`, `branches`). The only branch without a parent becomes "main"; a fork begins where its
-parent was when it was made.
+MemGPT-style SQLite files contain core, recall and archival memory on branches. Two forms are supported: the tables of
+the design (`core_memory`, `recall_memory`, `archival_memory`, `branches`) and those of the later code (`core_kv` and
+`core_meta`, `events`, `archival`, `branches`). The only branch without a parent becomes "main". A fork begins with the
+memory that its parent had when the fork was made.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tab
 from langchain_agentmem.storage.transfer import PAGE_ROWS, split_pages
 
 _ID_TIME = re.compile(r"-(\d{8}-\d{6})-")
+_Row = Mapping[str, Any]
 
 
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ def read_taskweaver(source: Any, to: batches.ImportTarget) -> Generator[batches.
         to: The target.
 
     Raises:
-        InvalidInput: The file does not exist, or is no session.
+        InvalidInput: The file does not exist, or is not a session.
     """
     return batches.read_files(batches.parse_path(source), (".yaml", ".yml", ".json"), _read_session, to)
 
@@ -67,12 +68,12 @@ def read_taskweaver(source: Any, to: batches.ImportTarget) -> Generator[batches.
 def _read_session(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
     given = batches.parse_file(path, to.limits, json.loads if path.suffix.lower() == ".json" else parse_yaml)
     if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
-        reason = "memory.experiences(folder) reads experiences where they are."
+        reason = "experiences are not imported: memory.experiences(folder) reads the files."
         if to.wants(given.get("exp_id"), name):
             yield batches.SkippedEntry(f"the experience in {safe_repr(path.name)}", reason, holds="experiences")
         return
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
-        raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")
+        raise InvalidInput(f"{safe_repr(str(path))} is not a session of TaskWeaver: it has no rounds.")
     _give_ids(given, batches.StableIds())
     session = Conversation.from_dict(given)
     own_id, entries = given.get("id"), _session_entries(session, batches.time_of_file(path))
@@ -82,7 +83,7 @@ def _read_session(path: Path, name: str, to: batches.ImportTarget) -> Iterator[b
 
 
 def _give_ids(given: Mapping[str, Any], names: batches.StableIds) -> None:
-    """Give an id to rounds, posts and attachments that have none."""
+    """Assign an id to rounds, posts and attachments that have none."""
     for each in given["rounds"]:
         each["id"] = names.next_id(each.get("id"), "round", each.get("user_query"))
         for post in each.get("post_list") or ():
@@ -114,14 +115,16 @@ def _time_in_id(name: str, default: int) -> int:
 
 
 def read_marsys(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
-    """Yield what MARSYS' `save_to_file` wrote. The file name is the conversation's id.
+    """Yield the content of files of MARSYS' `save_to_file`.
+
+    The file name is the conversation's id.
 
     Args:
         source: The file, or a folder of such files.
         to: The target.
 
     Raises:
-        InvalidInput: The source is no such file.
+        InvalidInput: The source is not such a file.
     """
     return batches.read_files(batches.parse_path(source), (".json",), _read_saved, to)
 
@@ -146,7 +149,10 @@ def _marsys_batch(name: str, messages: Sequence[Any], saved_at: int, to: batches
 
 
 def _facts_batch(name: str, messages: Sequence[Any], saved_at: int, to: batches.ImportTarget) -> batches.ImportBatch:
-    """Return facts as records: their sentences do not separate subject and object."""
+    """Return the batch of facts as records.
+
+    Their sentences do not separate subject and object.
+    """
     names, drafts = batches.StableIds(), []
     for each in messages:
         text = batches.redact_text(each["content"], "A fact")
@@ -163,7 +169,7 @@ def read_opus(source: Any, to: batches.ImportTarget) -> Generator[batches.Source
     A damaged file is read as far as possible.
 
     Args:
-        source: The file. It is not changed, and no copy of a damaged one is kept next to it.
+        source: The file. It is not changed, and a damaged file is not copied.
         to: The target.
 
     Raises:
@@ -188,14 +194,14 @@ def _mark_junk(entry: AuditEntry) -> AuditEntry:
 
 def _add_entries(path: str, page: Sequence[Any]) -> batches.WriteOperation:
     """Return the operation that writes entries."""
-    return lambda tx, now: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - as every `Make`
+    return lambda tx, now: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - the signature of `WriteOperation`
 
 
 # -- MemGPT --------------------------------------------------------------------------------------------------------
 
 
 _TTL_LIMIT = 1_000_000_000
-"""Seconds: a smaller `ttl` counts from when the value was set, a greater one is a time."""
+"""Seconds: a smaller `ttl` is a duration from the last update, a greater one is a time."""
 
 
 class _Form(NamedTuple):
@@ -226,7 +232,7 @@ _COLUMN_NAMES = {
     "node_name": "name",
     "node_uid": "name",
 }
-"""The names of columns here, if they differ."""
+"""The names of columns in this module, if they differ from those of the file."""
 
 
 def _renamed_rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
@@ -239,10 +245,10 @@ class _Branch:
     """A branch of the source.
 
     Attributes:
-        key: Its id in the source.
+        key: The id in the source.
         parent: The id of the branch that it was forked from; None for a root.
-        name: Its name here.
-        created_at: Its creation time, in microseconds since 1970.
+        name: The name of the imported branch.
+        created_at: The creation time, in microseconds since 1970.
         rows: The memories written on it, with their times, oldest first.
         forks: The branches that were forked from it, oldest first.
         copied: True if a fork has a copy of its parent's core memory, so that keys missing from it are deleted.
@@ -265,7 +271,7 @@ def read_memgpt(source: Any, to: batches.ImportTarget) -> Generator[batches.Sour
         to: The target.
 
     Raises:
-        InvalidInput: The source is no such file.
+        InvalidInput: The source is not such a file.
     """
     with foreign_tables(batches.parse_path(source)) as tables:
         form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
@@ -289,7 +295,7 @@ def _read_trees(tables: ForeignTables, form: _Form, to: batches.ImportTarget) ->
     reached = {each.key for root in roots for each in _with_forks(root)}
     for key in found.keys() - reached:
         label, count = f"the branch {safe_repr(key)}", len(found[key].rows) or 1
-        yield batches.SkippedEntry(label, "it is among its own parents.", count, "memories")
+        yield batches.SkippedEntry(label, "it descends from itself.", count, "memories")
     for root in roots:
         at = BranchPosition(to.path(), root.name, to.scopes)
         count = sum(len(each.rows) for each in _with_forks(root))
@@ -326,9 +332,8 @@ def _read_memories(
             label = f"{table} {safe_repr(row.get('id', row.get('key')))}"
             branch = found.get(str(row["branch_id"]))
             if branch is None:
-                yield batches.SkippedEntry(
-                    label, f"there is no branch {safe_repr(row['branch_id'])}.", holds="memories"
-                )
+                reason = f"the branch {safe_repr(row['branch_id'])} does not exist."
+                yield batches.SkippedEntry(label, reason, holds="memories")
                 continue
             more = meta.get((row["branch_id"], row.get("key")), {})
             try:
@@ -337,14 +342,13 @@ def _read_memories(
                 yield batches.SkippedEntry(label, batches.skip_reason(error), holds="memories")
 
 
-def _core_draft(row: Mapping[str, Any], names: batches.StableIds, to: batches.ImportTarget) -> tuple[int, VersionDraft]:
+def _core_draft(row: _Row, names: batches.StableIds, to: batches.ImportTarget) -> tuple[int, VersionDraft]:
     del names
     created = batches.time_of(row.get("created_at"), batches.time_of(row.get("updated_at"), to.now))
     updated = batches.time_of(row.get("updated_at"), created)
     [(key, value)] = redact_value({check_name(row["key"], "a key"): check_text(row["value"], "A value")}).items()
-    importance = (
-        DEFAULT_IMPORTANCE if row.get("importance") is None else min(max(int(row["importance"]), 1), MAX_IMPORTANCE)
-    )
+    given = DEFAULT_IMPORTANCE if row.get("importance") is None else int(row["importance"])
+    importance = min(max(given, 1), MAX_IMPORTANCE)
     end = None
     if row.get("ttl") not in (None, ""):
         seconds = float(row["ttl"])
@@ -354,18 +358,14 @@ def _core_draft(row: Mapping[str, Any], names: batches.StableIds, to: batches.Im
     return updated, VersionDraft(CORE, key, encode_text(value), created, importance=importance, expires_at=end)
 
 
-def _event_draft(
-    row: Mapping[str, Any], names: batches.StableIds, to: batches.ImportTarget
-) -> tuple[int, VersionDraft]:
+def _event_draft(row: _Row, names: batches.StableIds, to: batches.ImportTarget) -> tuple[int, VersionDraft]:
     at = batches.time_of(row["created_at"], to.now)
     kind, text = check_name(row["kind"], "a kind of event"), check_text(row["text"], "An event")
     key = names.next_id(None, row["branch_id"], row["created_at"], kind, text)
     return at, VersionDraft(EVENT, key, encode_text(redact(text)), at, label=redact(kind), findable=True)
 
 
-def _record_draft(
-    row: Mapping[str, Any], names: batches.StableIds, to: batches.ImportTarget
-) -> tuple[int, VersionDraft]:
+def _record_draft(row: _Row, names: batches.StableIds, to: batches.ImportTarget) -> tuple[int, VersionDraft]:
     at = batches.time_of(row["created_at"], to.now)
     text = batches.redact_text(row["text"], "A record")
     own_id = row["id"] if isinstance(row["id"], str) else None
@@ -399,9 +399,8 @@ def _write_branch(tx: Transaction, now: int, *, at: BranchPosition, branch: _Bra
             fork_position = at._replace(name=fork.name)
             if not query.find_branch(tx, path=at.path, kind=NAMED_BRANCH, name=fork.name):
                 fork_position = branches.create_fork(tx, at, fork.name, now)
-                new += apply_change(
-                    tx, fork_position, partial(_write_fork_core, fork=fork), now, SourceNote("import", kind)
-                )
+                write = partial(_write_fork_core, fork=fork)
+                new += apply_change(tx, fork_position, write, now, SourceNote("import", kind))
             new += _write_branch(tx, now, at=fork_position, branch=fork, kind=kind)
     return new
 

@@ -1,16 +1,17 @@
-"""`MemoryInjection`: puts memory into a prompt, into messages, or into the input that a graph passes to its model.
+"""`MemoryInjection`: puts memory into a text, a prompt, messages or the state of a graph.
 
-    chain = memory.inject("user-42") | model                    # text, messages or a prompt in, the same out
+    chain = memory.inject("user-42") | model                    # accepts text, messages or a prompt
 
-    builder = StateGraph(CompactionState)                       # in a graph, the memory of the thread
+    builder = StateGraph(CompactionState)                       # in a graph: the thread's memory
     builder.add_node("memory", memory.inject())
     builder.add_node("answer", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
 
-Core memory is in the prefix, and the hits for a question are right before that question. In a thread, prompts grow only
-at their end, so that a provider's cache of them stays valid: injected memory stays in place as long as its question is
-shown, and is not injected again. Changes of core memory are next to the question, until a compaction begins the prompt
-anew. Deleted or rewound memory is no longer shown. All of it is data, in fences that its content cannot end.
-`memory.conversation(thread_id).prompt_notes()` returns what each prompt was shown, and why.
+Core memory is in the prefix of a prompt, and the hits for a question are directly before that question. In a thread,
+prompts grow only at their end, so that the provider's prompt cache stays valid. Injected memory stays in place as long
+as its question is in the prompt, and is not injected again. Later changes of core memory are placed before the current
+question, until a compaction starts a new prompt. Deleted or rewound memory is removed. Injected memory is marked as
+data, and its content cannot close the delimiters around it.
+`memory.conversation(thread_id).prompt_notes()` returns the items injected into each prompt, and why.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypedDict
 
 from langchain_core.messages import BaseMessage
@@ -70,7 +72,7 @@ from langchain_agentmem.tracing import shorten_text
 logger = logging.getLogger(__name__)
 
 _REPLACED_NOTE = "perhaps replaced later"
-_TIME_ORDER = {"order": "time"}  # the note of a block in the order of time
+_TIME_ORDER = {"order": "time"}  # the values of a note whose hits are in the order of time
 
 
 class InjectionOptions(TypedDict, total=False):
@@ -109,42 +111,47 @@ class MemoryInjection(MemoryRunnable):
 
     - Messages, or a prompt made of messages: core memory comes after the system messages, and hits right before the
       last user message, never between a call and its result.
-    - A text, or a prompt that is one: both come before it.
-    - The state of a graph, or a dictionary that has "messages": as messages. As a node of a graph it does not change
-      the history and puts the messages under "llm_input_messages", as `CompactionNode` does. If an earlier node has put
-      its version of this history there, such as a compaction, it continues from that.
+    - A text, or a prompt that consists of one: core memory and hits come before it.
+    - The state of a graph, or a dictionary with the key "messages": its messages are treated as above. A node of a
+      graph does not change the history. It returns the messages under "llm_input_messages", as `CompactionNode` does.
+      If an earlier node, such as a compaction, stored its version of this history there, memory is added to that one.
     - Any other dictionary: the memory is added as a text under "memory", for a prompt that has this variable.
 
     If the question asks for an order of events, a summary, or contradictions, the hits are in the order of time, each
-    with its day, and both sides of a change are included. The budget still goes to the best hits.
+    with its day. They then include the values before and after a change. The budget still selects the best hits.
 
-    Memory that is in the messages already is removed first; no conversation stores it as a message. Place the injection
-    after a compaction, which would otherwise remove injected memory with the messages around it.
+    Memory injected earlier is removed from the messages first. No conversation stores injected memory as a message.
+    Place the injection after a compaction, which would otherwise remove injected memory with the messages around it.
 
-    The memory is that of the named branch; else of the thread it runs in, if its graph has this memory's checkpointer;
-    else, in a namespace, of its branch "main"; else there is no core memory, and everything in the root is searched. A
-    thread or branch in a namespace of its own also finds other messages and memory stored there. The root namespace
-    reaches every other, so there a thread finds only its own memory, unless `kinds` are given. A memory whose settings
-    disable it for agents is not shown.
+    The memory is the first of these:
+
+    - The memory of `branch_or_config`.
+    - The memory of the thread of the run, if its graph has this memory's checkpointer.
+    - The branch "main" of the namespace, if that is not the root.
+
+    If none of these exists, there is no core memory, and everything in the root is searched. In a namespace of its own,
+    a thread or branch also finds other messages and memory stored there. A search in the root covers all namespaces. So
+    a thread in the root finds only its own memory, unless `kinds` are given. A memory whose settings disable it for
+    agents is not injected.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
-        namespace: The namespace of the memory; the search covers it and all below it. Default: the run's.
-        query: A function from the input to the question. Default: the last user message; of a dictionary, "input",
-            "question" or "query", or its only text.
+        branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: see above.
+        namespace: The namespace of the memory; the search covers it and all below it. Default: that of the run.
+        query: A function from the input to the question. Default: the last user message. For a dictionary without
+            messages: its key "input", "question", "query" or "user_query", or its only text.
         kinds: The kinds to search: "record", "event", "message", "item" and so on. Default: see above.
         limit: The maximum number of hits. Default: 8.
         budget: The room for core memory and the hits of one question, see `Budget.of`. The text around them and changes
-            of core memory come on top. Default: unlimited.
+            of core memory are not included. Default: unlimited.
         role: The role of the message with core memory: "user" or "system". Hits always have the role "user". Default:
             "user".
-        trust: The least trusted source to show: "user", "person", "model", "tool", "import" or "unknown", each with all
-            before it; or the trusted sources. With "model", the content of a web page is not shown, nor anything
-            derived from it. Default: all is shown.
+        trust: The least trusted source to inject, or a list of exactly the sources to inject. The order of trust is
+            "user", "person", "model", "tool", "import", "unknown". With "model", neither the content of a web page nor
+            anything derived from it is injected. Default: all sources.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
         StorageError: The database cannot be opened.
     """
 
@@ -171,7 +178,7 @@ class MemoryInjection(MemoryRunnable):
         self._kinds = None if self.kinds is None else tuple(dict.fromkeys(parse_texts(self.kinds, "kinds")))
         known = all_parts().kinds
         if unknown := [each for each in self._kinds or () if each not in known]:
-            raise InvalidInput(f"There is no {safe_repr(unknown[0])} among kinds; there are {', '.join(known)}.")
+            raise InvalidInput(f"Unknown kind {safe_repr(unknown[0])}. Pass some of: {', '.join(known)}.")
         self._budget = Budget.of(self.budget)
         self._trusted = parse_trust(self.trust)
         self._counter = TokenCounter()
@@ -190,13 +197,13 @@ class MemoryInjection(MemoryRunnable):
         """Return the texts to inject.
 
         Args:
-            given: The input, from which the question is taken.
+            given: The input, which contains the question.
             messages: The context of the prompt; memory that it contains already is not injected again.
             config: The config of the run.
 
         Raises:
-            InvalidInput: The function for the question returns something else, or the named memory is that of a
-                thread whose graph has another checkpointer.
+            InvalidInput: The `query` function returns no text, or the thread of `branch_or_config` has another
+                checkpointer.
         """
         target, run_config = self.branch_or_config, config
         layers = self._open_layers(config)
@@ -220,7 +227,7 @@ class MemoryInjection(MemoryRunnable):
         return texts
 
     def _is_thread_only(self, config: Mapping[str, Any]) -> bool:
-        """Return whether a run uses the memory of one thread, which no other thread sees.
+        """Return whether a run uses memory that only its own thread can see.
 
         Args:
             config: The config of the run.
@@ -235,47 +242,47 @@ class MemoryInjection(MemoryRunnable):
         )
 
     def _compose(self, notes: PromptNotes, request: InjectionRequest) -> tuple[PromptTexts, PromptSection]:
-        """Return all texts to show, and the sections before the question, with core memory."""
+        """Return all texts to inject, and the section with core memory and the current hits."""
         layers, material = self._load_material(request.layers)
         request = request._replace(layers=layers)
-        prefix, prompt_values = self._begin_core(notes, material.core)
+        prefix, prompt_values = self._choose_prefix(notes, material.core)
         visible_notes = notes.active_notes()
         current_hits = self._reload_hits(request, visible_notes)
-        new = self._find_new(request, material.events, current_hits)
+        new = self._find_new_hits(request, material.events, current_hits)
         changed_now = {each.key: each.value for each in material.core if prompt_values.get(each.key) != each.value}
         recalled: dict[str | None, str] = {}
-        for key in [*(key for key in visible_notes if key != notes.question_id), notes.question_id]:
+        for key in [*(each for each in visible_notes if each != notes.question_id), notes.question_id]:
             parts = visible_notes.get(key or "", {})
             values = parts[CHANGES].values if CHANGES in parts else {}
             events = [current_hits[each[:2]] for each in _note_items(parts, RECALL) if each[:2] in current_hits]
-            in_time = ARCHIVAL in parts and parts[ARCHIVAL].values == _TIME_ORDER
+            by_time = ARCHIVAL in parts and parts[ARCHIVAL].values == _TIME_ORDER
             found = [each for each in _note_items(parts, ARCHIVAL) if each[:2] in current_hits]
-            records = [_restore_hit(current_hits[each[:2]], each, in_time=in_time) for each in found]
+            records = [_restore_hit(current_hits[each[:2]], each, by_time=by_time) for each in found]
             if key == notes.question_id:
                 values = {**values, **changed_now}
                 events, records = [*events, *new.events], [*records, *new.records]
-                in_time = in_time or new.chronological
+                by_time = by_time or new.chronological
             changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
             changes = compose(PromptMaterial(changed), self._budget, counter=self._counter)
-            section = compose(PromptMaterial(prefix, events, records, in_time), self._budget, counter=self._counter)
+            section = compose(PromptMaterial(prefix, events, records, by_time), self._budget, counter=self._counter)
             changes_text = changes.text.replace(HEADINGS[CORE], "## Core Memory, changed since", 1)
             texts = {CHANGES: changes_text, **section.sections}
             core = texts.pop(CORE, "")
             if text := "\n\n".join(filter(None, texts.values())):
                 recalled[key] = text
-        sizes = {part: self._counter.count_text(text) for part, text in texts.items()}  # the last is the question's
+        sizes = {part: self._counter.count_text(text) for part, text in texts.items()}  # of the last key
         notes.add_note(CHANGES, [PromptNoteItem(CORE, each) for each in values], sizes[CHANGES], values)
         notes.add_note(RECALL, [PromptNoteItem(EVENT, each.id) for each in section.events], sizes.get(RECALL, 0))
-        order = _TIME_ORDER if in_time else None
+        order = _TIME_ORDER if by_time else None
         notes.add_note(ARCHIVAL, [_to_note_item(each) for each in section.records], sizes.get(ARCHIVAL, 0), order)
         notes.store_notes(self._database)
         return PromptTexts(core, recalled), section
 
-    def _begin_core(self, notes: PromptNotes, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
-        """Return core memory as the prompt begins with it, and the values shown so far.
+    def _choose_prefix(self, notes: PromptNotes, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
+        """Return the core memory for the prefix of the prompt, and all core values in the prompt.
 
-        A prompt that begins anew begins with the present core memory. So does one that shows deleted values, or that
-        has no room for the changes.
+        A new prompt has the current core memory in its prefix. A prompt is also restarted if it contains deleted
+        values, or if the changes exceed the budget.
         """
         values = {each.key: each.value for each in core}
         start_values = {} if notes.start is None else notes.start.values
@@ -285,23 +292,22 @@ class MemoryInjection(MemoryRunnable):
         changed = [each for each in core if start_values.get(each.key) != each.value]
         changes = compose(PromptMaterial(changed), self._budget, counter=self._counter)
         if notes.start is not None and prompt_values.keys() <= values.keys() and len(changes.core) == len(changed):
-            return [
-                replace(each, value=start_values[each.key]) for each in core if each.key in start_values
-            ], prompt_values
+            core = [replace(each, value=start_values[each.key]) for each in core if each.key in start_values]
+            return core, prompt_values
         notes.restart(values, sum(self._counter.count_text(f"{key}: {value}") for key, value in values.items()))
         return list(core), values
 
-    def _find_new(
+    def _find_new_hits(
         self, request: InjectionRequest, events: Sequence[Event], current_hits: Mapping[tuple[str, str], Any]
     ) -> PromptMaterial:
-        """Return the events and hits to show that are not in the context yet."""
+        """Return the events and hits to inject that are not in the context yet."""
         known_texts = {text for (_, key), each in current_hits.items() for text in (key, each.content.strip())}
         order = order_for(analyze_query(request.query))
         new: list[Any] = []
         if self.limit and request.query.strip():
             ids = {each.id for each in request.messages}
             known_ids = {event.id for event in events} | ids
-            texts = {"", *(str(each.text).strip() for each in request.messages)}  # "" as of a call of a tool
+            texts = {"", *(str(each.text).strip() for each in request.messages)}  # "": for tool calls
             context = frozenset(filter(None, ids)) if all(ids) else None
             found = self._search(request, order, context)
             groups = group_by_text(found, lambda each: each.content)
@@ -312,10 +318,9 @@ class MemoryInjection(MemoryRunnable):
     def _reload_hits(
         self, request: InjectionRequest, visible_notes: Mapping[str, Mapping[str, PromptNote]]
     ) -> dict[tuple[str, str], Any]:
-        """Return the present versions of what the context shows already, by kind and id."""
-        items = [
-            each for parts in visible_notes.values() for part in (RECALL, ARCHIVAL) for each in _note_items(parts, part)
-        ]
+        """Return the current versions of the hits in the context, by kind and id."""
+        groups = [_note_items(parts, part) for parts in visible_notes.values() for part in (RECALL, ARCHIVAL)]
+        items = [each for group in groups for each in group]
         current_hits: dict[tuple[str, str], Any] = {}
         if request.layers is not None and (own := [each for each in items if each.row is None]):
             layer_context = request.layers._facts_context
@@ -325,9 +330,7 @@ class MemoryInjection(MemoryRunnable):
                     keys = [each.id for each in own if each.kind == kind]
                     by_key = memory_rows.load_named(tx, view, kind, keys) if keys else {}
                     found = {(kind, key): make(each) for key, each in by_key.items()}
-                    current_hits.update(
-                        {place: each for place, each in found.items() if is_trusted(each, self._trusted)}
-                    )
+                    current_hits.update({key: each for key, each in found.items() if is_trusted(each, self._trusted)})
                 facts = FactView(tx, view)
                 for each in own:
                     fact = facts.fact(each.id) if each.kind == "fact" else None
@@ -336,20 +339,16 @@ class MemoryInjection(MemoryRunnable):
 
             layer_context.read(None, read_entries)
         if rows := [each.row for each in items if each.row is not None]:
-            search_filter, search_view = self._search_scope(request)
-            now = self._database.now()
-            hits = self._database.read(
-                None, lambda tx: memory_search.reload_results(tx, rows, now=now, search_view=search_view)
-            )
-            for hit in hits:
-                if search_filter.contains(hit) and is_trusted(
-                    hit, self._trusted
-                ):  # a deleted entry's row may be another's by now
+            scope, search_view = self._search_scope(request)
+            reload = partial(memory_search.reload_results, rows=rows, now=self._database.now(), search_view=search_view)
+            for hit in self._database.read(None, reload):
+                # A new entry may have the row of a deleted one.
+                if scope.contains(hit) and is_trusted(hit, self._trusted):
                     current_hits[hit.kind, hit.id] = _hit_passage(hit)
         return current_hits
 
     def _search_scope(self, request: InjectionRequest) -> tuple[SearchFilter, SearchView]:
-        """Return the filter and view of a search; a given layered memory names its namespace."""
+        """Return the filter and view of a search. A passed `LayeredMemory` sets the namespace."""
         config = None if isinstance(self.branch_or_config, LayeredMemory) else request.config
         return resolve_search(self._database, self._namespace, config)
 
@@ -365,7 +364,7 @@ class MemoryInjection(MemoryRunnable):
         return request.layers._facts_context.trace_inputs(**inputs)
 
     def _load_material(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, PromptMaterial]:
-        """Return the memory, None if unreadable, and what every question shows of it."""
+        """Return the memory, or None if unreadable, with its core entries and newest events."""
         if layers is None:
             return None, PromptMaterial()
         try:
@@ -377,27 +376,26 @@ class MemoryInjection(MemoryRunnable):
                 raise
             if not self._warned:
                 self._warned = True
-                logger.warning("A thread's memory cannot be shown, only what a search finds: %s", error)
+                logger.warning("A thread's memory cannot be read. Only search hits are injected: %s", error)
             return None, PromptMaterial()
-        trusted = [each for each in events if is_trusted(each, self._trusted)]
-        return layers, PromptMaterial(
-            [each for each in core if is_trusted(each, self._trusted)], trusted[-PROMPT_EVENTS:]
-        )
+        events = [each for each in events if is_trusted(each, self._trusted)]
+        core = [each for each in core if is_trusted(each, self._trusted)]
+        return layers, PromptMaterial(core, events[-PROMPT_EVENTS:])
 
     @property
     def _namespace(self) -> Sequence[str] | None:
-        """The given namespace, or that of a given layered memory."""
+        """The namespace passed by the user, or that of the `LayeredMemory` passed."""
         target = self.branch_or_config
         return target.namespace if self.namespace is None and isinstance(target, LayeredMemory) else self.namespace
 
     def _open_layers(self, config: Mapping[str, Any]) -> LayeredMemory | None:
+        """Return the layered memory to inject; None if only the search applies."""
         target = self.branch_or_config
         if isinstance(target, LayeredMemory):
             return target
         if isinstance(target, str):
-            return LayeredMemory(
-                self._database, target, namespace=self._database.scopes.resolve(self.namespace, config)
-            )
+            namespace = self._database.scopes.resolve(self.namespace, config)
+            return LayeredMemory(self._database, target, namespace=namespace)
         if target is None and (config.get("configurable") or {}).get("thread_id") is None:
             scopes = self._database.scopes
             if not scopes.is_shared(path_of(scopes.resolve(self.namespace, config))):
@@ -413,10 +411,13 @@ class MemoryInjection(MemoryRunnable):
         return " ".join([memory_key, *sorted(self._trusted or ())])
 
     def _search(self, request: InjectionRequest, order: Order, context: frozenset[str] | None) -> list[Any]:
-        """Return hits for a question: the best of each search, then the second best, and so on."""
+        """Return hits for a question, interleaved by rank.
+
+        The best hit of each search is first, then the second best, and so on.
+        """
         layers, query, _, config = request
         lists: list[list[Any]] = []
-        # 30 more than are shown, as some hits are in the context already.
+        # Request 30 more hits than needed, since some are in the context already and are left out.
         max_hits = (self.limit + 30) * (1 if self._trusted is None else LIMIT_GROWTH)
         if layers is not None and (self._kinds is None or "record" in self._kinds):
             records = [each for each in layers.archival.search(query, max_hits) if is_trusted(each, self._trusted)]
@@ -425,17 +426,14 @@ class MemoryInjection(MemoryRunnable):
             facts = fact_reader.find_facts(layers._facts_context, query, max_hits)
             lists.append([_fact_passage(each) for each in facts if is_trusted(each, self._trusted)])
         if layers is not None and self._kinds is not None and "event" in self._kinds:
-            events = layers.recall.search(query, max_hits)
-            lists.append(
-                [_event_passage(each, dated=order == "time") for each in events if is_trusted(each, self._trusted)]
-            )
+            events = [each for each in layers.recall.search(query, max_hits) if is_trusted(each, self._trusted)]
+            lists.append([_event_passage(each, dated=order == "time") for each in events])
         namespace = self._database.scopes.resolve(self._namespace, config)
-        kinds: Sequence[str] | None = self._kinds  # None for all
-        if layers is not None:  # its own entries were searched above
-            default_kinds = all_parts().default_kinds if self._database.scopes.is_shared(path_of(namespace)) else ()
-            kinds = [
-                kind for kind in (default_kinds if kinds is None else kinds) if kind not in ("event", "fact", "record")
-            ]
+        kinds: Sequence[str] | None = self._kinds  # None: all kinds
+        if layers is not None:  # the entries of its layers were searched above
+            if kinds is None:
+                kinds = all_parts().default_kinds if self._database.scopes.is_shared(path_of(namespace)) else ()
+            kinds = [kind for kind in kinds if kind not in ("event", "fact", "record")]
         if kinds is None or kinds:
             search_filter, search_view = self._search_scope(request)
             search = memory_search.Search(
@@ -448,9 +446,7 @@ class MemoryInjection(MemoryRunnable):
                 order=order,
             )
             hits = search.find(self._database)
-            passages = [
-                _hit_passage(each)._replace(place=place) for place, each in enumerate(hits) if _has_content(each)
-            ]
+            passages = [_hit_passage(hit)._replace(place=place) for place, hit in enumerate(hits) if _has_content(hit)]
             lists.append(sorted(passages, key=lambda each: -(each.score or 0.0)))
         return [each for rank in range(max_hits) for found in lists for each in found[rank : rank + 1]]
 
@@ -460,7 +456,7 @@ def _note_items(parts: Mapping[str, PromptNote], part: str) -> tuple[PromptNoteI
 
 
 def _to_note_item(hit: Record | PromptPassage) -> PromptNoteItem:
-    """Convert a hit to the item that prompt notes keep."""
+    """Convert a hit to an item of a prompt note."""
     why, score = hit.why, hit.score
     signals = {} if why is None else {name: round(value, 4) for name, value in why.parts().items()}
     row = getattr(hit, "row", None)
@@ -468,15 +464,13 @@ def _to_note_item(hit: Record | PromptPassage) -> PromptNoteItem:
     return PromptNoteItem(getattr(hit, "kind", RECORD), hit.id, score and round(score, 4), signals, reason, row)
 
 
-def _restore_hit(
-    entry: Event | Record | PromptPassage, item: PromptNoteItem, *, in_time: bool
-) -> Record | PromptPassage:
-    """Return an entry as it was shown among the hits."""
-    if isinstance(entry, Event):
-        return _event_passage(entry, dated=in_time)
-    if isinstance(entry, Record):
-        return _record_passage(entry) if in_time else entry
-    return entry._replace(label=f"{entry.label}, {_REPLACED_NOTE}") if item.reason == _REPLACED_NOTE else entry
+def _restore_hit(hit: Event | Record | PromptPassage, item: PromptNoteItem, *, by_time: bool) -> Record | PromptPassage:
+    """Convert a reloaded hit to the form in which it was injected before."""
+    if isinstance(hit, Event):
+        return _event_passage(hit, dated=by_time)
+    if isinstance(hit, Record):
+        return _record_passage(hit) if by_time else hit
+    return hit._replace(label=f"{hit.label}, {_REPLACED_NOTE}") if item.reason == _REPLACED_NOTE else hit
 
 
 def _trace_hit(hit: Record | PromptPassage) -> dict[str, Any]:
@@ -505,10 +499,9 @@ def _fact_passage(fact: Fact, kind: str = "fact") -> PromptPassage:
 
 def _record_passage(record: Record) -> PromptPassage:
     """Convert a record to a passage labelled with its day, for a timeline."""
-    label = _add_origin(f"{RECORD}, {record.created_at:%Y-%m-%d}", record)
-    return PromptPassage(
-        record.id, record.content, record.created_at, label, record.tags, RECORD, record.score, record.why
-    )
+    time = record.created_at
+    label = _add_origin(f"{RECORD}, {time:%Y-%m-%d}", record)
+    return PromptPassage(record.id, record.content, time, label, record.tags, RECORD, record.score, record.why)
 
 
 def _add_origin(label: str, entry: Any) -> str:

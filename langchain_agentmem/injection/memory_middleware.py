@@ -1,9 +1,9 @@
-"""`MemoryMiddleware`: shows memory to an agent's model, without storing it in the agent's state.
+"""`MemoryMiddleware`: adds memory to an agent's model calls, without storing it in the agent's state.
 
     agent = create_agent(model, tools, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
 
 At each call of the model, core memory is in the prefix of the request, and the hits for a question are right before
-that question, where they stay. With `tools=True` the agent can also change its memory itself.
+that question, where they stay. With `tools=True` the agent can also change its memory.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 
 
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
-    """A middleware that shows memory to the model of an agent.
+    """A middleware that adds memory to the model calls of an agent.
 
-    Unless a branch is named, the memory is that of the thread, which follows it through time travel. The arguments are
-    those of `MemoryInjection`. In a namespace, such as `AgentMemory(url, namespace=("users", "{user_id}"))` sets for
-    every run, threads share what they remember; without one a thread is alone, which is logged once. One object serves
-    any number of agents, threads and tasks.
+    Without a branch, the memory is that of the thread, and rewinds with the thread. The arguments are those of
+    `MemoryInjection`. Threads of one namespace share memory; `AgentMemory(url, namespace=("users", "{user_id}"))` sets
+    a namespace for every run. Without a namespace, a thread has only its own memory, and a warning is logged once. One
+    object serves any number of agents, threads and tasks.
 
     Place it after middleware that shortens or records the history, such as `CompactionMiddleware`: memory that changes
     from turn to turn is no part of a history.
@@ -58,13 +58,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         trust: The least trusted source to show: "user", "person", "model", "tool", "import" or "unknown", each with all
             before it; or the trusted sources. With "model", the content of a web page is not shown, nor anything
             derived from it. Default: all is shown.
-        tools: Whether the agent gets the small set of `memory.tools()` for keeping its memory:
+        tools: True gives the agent the most important of `memory.tools()` to manage its memory:
             `mem_core_set`, `mem_core_del`, `mem_archival_write` and `mem_archival_search`; `recall_dropped` and
             `expand` come with `CompactionMiddleware`. Or the names of tools on layers and facts, see `memory.tools`;
-            "fact_*" means all that begin so. Each costs about a hundred tokens of every prompt. Default: False.
+            "fact_*" selects all names with that prefix. Each uses about 100 tokens of every prompt. Default: False.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
         StorageError: The database cannot be opened.
     """
 
@@ -95,7 +95,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """Async version of `wrap_model_call`."""
+        """Run `wrap_model_call` asynchronously."""
         return await handler(await run_in_worker(partial(self._add_memory, request)))
 
     def _add_memory(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -103,9 +103,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if not self._warned and self._injection._is_thread_only(config):
             self._warned = True
             logger.warning(
-                "What this agent remembers stays in its thread: no other thread of the same user knows it. To share "
-                'it, open AgentMemory(url, namespace=("users", "{user_id}")) and name the user in the config, or give '
-                "MemoryMiddleware a namespace."
+                "The memory of this agent stays in its thread: no other thread of the same user can read it. To share "
+                'it, open AgentMemory(url, namespace=("users", "{user_id}")) and pass user_id in the config, or pass a '
+                "namespace to MemoryMiddleware."
             )
         texts = self._injection._collect_texts(request.messages, request.messages, config)
         if self._injection.role == "system" and texts.core:
@@ -121,11 +121,11 @@ def _make_tools(memory: Any, branch_or_config: Any, namespace: Sequence[str] | N
     # Without tools, their modules need not be loaded.
     from langchain_agentmem.facts.fact_tools import fact_tools  # noqa: PLC0415
     from langchain_agentmem.language_models.tool_factory import select_tools  # noqa: PLC0415
-    from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
+    from langchain_agentmem.layers.layer_tools import ESSENTIAL_TOOLS, layer_tools  # noqa: PLC0415
 
     if isinstance(branch_or_config, LayeredMemory):
         tools = layer_tools(branch_or_config)
     else:
         tools = [*layer_tools(memory, branch_or_config, namespace), *fact_tools(memory, branch_or_config, namespace)]
-    hint = " CompactionMiddleware brings recall_dropped and expand; or give the agent itself memory.tools(include=[…])."
-    return select_tools(tools, SMALL_SET if include is True else include, hint)
+    hint = " CompactionMiddleware adds recall_dropped and expand. Or pass memory.tools(include=[…]) to the agent."
+    return select_tools(tools, ESSENTIAL_TOOLS if include is True else include, hint)

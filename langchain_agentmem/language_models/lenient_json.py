@@ -1,9 +1,9 @@
 """Tolerant reading of the JSON in a model's answer.
 
 Models wrap JSON in prose and fences, quote as Python does, forget commas, escape nothing, and stop in the middle.
-json-repair reads all that. It is given one stretch of text at a time, from a bracket to the one that closes it, and
-none that is long, nested deeply, or full of stray quotes: for such text it takes long, and a reply is text that others
-may have chosen. Strict JSON goes straight through Python's own parser.
+json-repair reads all that. It receives one part of the text at a time, from a bracket to its closing bracket. Parts
+that are long, deeply nested, or full of stray quotes are not repaired: that would be slow, and an attacker may have
+written the text. Python's own parser reads strict JSON.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from typing import Any
 
 from json_repair import repair_json
 
-_MAX_DEPTH = 64  # deeper nesting is no answer, and would break code that walks through it
-_MAX_STRAY_QUOTES = (
-    100  # quotes amid words in a text that is repaired: for each, json-repair may read the rest of the text
-)
+_MAX_DEPTH = 64  # recursive code fails for deeper nesting, which no answer needs
+_MAX_STRAY_QUOTES = 100  # quotes between words; for each, json-repair may read the rest of the text
 _STRAY_QUOTE = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])")
-_MAX_MISSES = 100  # places of a text where JSON seems to begin, and does not
+_MAX_MISSES = 100  # places of a text where JSON seems to begin, but does not
 
-_JSON_START = re.compile(  # JSON begins so, and prose in brackets does not
+_JSON_START = re.compile(  # matches the beginning of JSON, but not prose in brackets
     r"""(?= \{ \s* (?: \Z | ["'\u201c}] | [\w$-]+ \s* : | // | /\* | \# )
     | \[ \s* (?: ["'\u201c{\[\]\d-] | true | false | null | True | False | None | // | /\* | \# ))""",
     re.VERBOSE,
@@ -50,11 +48,10 @@ def strip_reasoning(text: str) -> str:
     """Return a model's answer without the reasoning that it wrote between tags.
 
     Args:
-        text: The answer. Reasoning begins on a line of its own, and may be left open, or end with a closing tag that
-            nothing opened.
+        text: The answer. Reasoning begins on a line of its own. Its closing or its opening tag may be missing.
 
     Returns:
-        The answer. Tags inside its JSON, and tags that a sentence mentions, are part of it.
+        The answer, including tags inside its JSON and tags that a sentence mentions.
     """
     answer = _REASONING.sub("", text)
     lone = _UP_TO_LONE_END.match(answer)
@@ -65,14 +62,14 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
     """Find the JSON in a model's answer.
 
     Args:
-        text: The answer: bare JSON, fenced, amid prose, in Python's notation, with trailing commas, comments,
+        text: The answer: JSON alone, in a fence or within prose, in Python's notation, with trailing commas, comments,
             unescaped quotes and line ends, or cut off.
-        wanted: The type to find, `dict` or `list`. Default `dict`. A list of one object stands for that object.
+        wanted: The type to find, `dict` or `list`. For `dict`, a list of one object is read as that object. Default:
+            `dict`.
 
     Returns:
-        The first that is complete and not empty; else the first that is cut off, as far as it goes; else an empty one;
-        None if there is none. Nothing in it is nested deeper than 64, and only strict JSON is longer than 100,000
-        characters.
+        The first complete value that is not empty; else the first value that is cut off; else an empty value; None if
+        there is no value. No value is nested deeper than 64. Only strict JSON may have more than 100,000 characters.
     """
     others = []
     for pattern in (_FENCED_START, _JSON_START):
@@ -87,10 +84,10 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
 
 
 def read_objects(text: str) -> list[dict[str, Any]]:
-    """Return all JSON objects in a model's answer, from its first fence with JSON on.
+    """Return all JSON objects in a model's answer, beginning with its first fence with JSON.
 
     Args:
-        text: The answer, as `read_json` takes it. Without such a fence, all of it is read.
+        text: The answer, as for `read_json`. Without such a fence, the whole text is read.
     """
     fence = _FENCED_START.search(text)
     answer = text if fence is None else text[fence.end() :]
@@ -103,7 +100,7 @@ def is_cut_off(text: str) -> bool:
 
 
 def _find_values(text: Any, pattern: re.Pattern[str]) -> Iterator[tuple[Any, bool]]:
-    """Yield the JSON in a text that begins where a pattern ends, and whether it is complete."""
+    """Yield JSON values that begin where a pattern ends, and whether each is complete."""
     text = text.strip().removesuffix("```").rstrip() if isinstance(text, str) else ""
     at = misses = 0
     while misses < _MAX_MISSES and (begin := pattern.search(text, at)):
@@ -124,21 +121,21 @@ def _read_value(text: str, at: int) -> tuple[Any, int, bool] | None:
     with suppress(ValueError, RecursionError):
         value, end = _DECODER.raw_decode(text, at)
         return None if _json_end(text[at:end]) is None else (value, end, True)
-    piece = text[at : at + 100_000]  # what is longer takes too long to repair
+    piece = text[at : at + 100_000]  # the repair of longer text is too slow
     length = _json_end(piece)
     if length is None or len(_STRAY_QUOTE.findall(piece := piece[: abs(length)])) > _MAX_STRAY_QUOTES:
         return None
     repaired = repair_json(piece, return_objects=True, skip_json_loads=True)
-    value = json.loads(json.dumps(repaired))  # a character beyond 16 bits is written as two
+    value = json.loads(json.dumps(repaired))  # joins surrogate pairs
     return value, at + len(piece), length > 0
 
 
 def _json_end(text: str) -> int | None:
-    """Return the end of the JSON that a text begins with.
+    """Return the end of the JSON at the beginning of a text.
 
     The result is minus the length if no bracket closes it, and None if it is nested too deeply.
     """
-    for steps in (_TOKEN, _BRACKETS):  # a quote that is not escaped may hide the end
+    for steps in (_TOKEN, _BRACKETS):  # an unescaped quote may hide the end from the first pattern
         depth = 0
         for step in steps.finditer(text):
             depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(step.group(), 0)

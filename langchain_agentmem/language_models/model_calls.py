@@ -1,7 +1,7 @@
 """Calls of a model (`ask_model`) and the reason of a refusal (`refusal_kind`), read from any provider's exception.
 
     def haiku(database: Database, model: Any) -> str:
-        text = ask(database, model, [HumanMessage("A haiku about memory.")], "haiku")
+        text = ask_model(database, model, [HumanMessage("A haiku about memory.")], "haiku")
         return text.splitlines()[0]
 
 `ask_model` returns the text of the reply.
@@ -53,20 +53,20 @@ Reply: TypeAlias = str | BaseMessage
 ModelLike: TypeAlias = (
     "Runnable[list[BaseMessage], Any] | Callable[[list[BaseMessage]], Reply | Awaitable[Reply]] | str"
 )
-"""A model that can be called: a LangChain model or any other Runnable that takes messages; a function from messages to
-text or to a message, awaited or not; or the name of a model such as "openai:gpt-5-mini" (extra `[agents]`)."""
+"""A model: a LangChain model or any other Runnable that accepts messages; a function, sync or async, from messages to
+text or to a message; or the name of a model such as "openai:gpt-5-mini" (extra `[agents]`)."""
 
 _WITHOUT_DATABASE = Tracing()
-"""For work that needs no database."""
+"""The tracing of calls without a database."""
 
 
 class SourceNote(NamedTuple):
     """The source and the actor of memory that is being written.
 
     Attributes:
-        source: "user", "model", "tool", "import" or "person", an admin of a memory. Default: none, for the
-            application's own code.
-        actor: The name of the source, such as a model's or a tool's name. Default: none.
+        source: "user", "model", "tool", "import" or "person" (an admin of a memory). Default None: the application's
+            own code.
+        actor: The name of the source, such as the name of a model or a tool. Default: None.
     """
 
     source: str | None = None
@@ -113,7 +113,7 @@ def usable_model(given: ModelLike | None) -> Any:
             raise MissingExtra("A model by its name", "agents") from error
         try:
             return init_chat_model(given)
-        except Exception as error:  # each provider has errors of its own, for a key that is missing among others
+        except Exception as error:  # each provider has its own errors, such as for a missing key
             raise InvalidInput(f"The model {safe_repr(given)} cannot be used: {error}") from error
     if given is None or hasattr(given, "invoke") or callable(given):
         return given
@@ -134,19 +134,21 @@ def ask_model(
     traced: bool = True,
     inputs: Thunk | None = None,
 ) -> Any:
-    """Ask a model. In an async call it is awaited on the event loop of the caller.
+    """Call a model and return its answer.
 
-    Callers that catch an `Exception` must let `GraphBubbleUp` pass: a model may interrupt the graph it is called in.
+    In an async call, the caller's event loop runs the model. Callers that catch an `Exception` must reraise
+    `GraphBubbleUp`: a model may interrupt the graph that calls it.
 
     Args:
         database: The database whose traces show the call.
         model: The model, as `usable_model` returns it.
         messages: The prompt.
         name: The name of the traced step, `<part>.<verb>`. The model's own run is its child.
-        timeout: Seconds to wait for an answer. Default: no limit.
-        read: Extracts the answer from the model's reply. Default: the text of the reply.
-        traced: Whether the call is a step of its own. If not, the model's run is a child of the surrounding step.
-        inputs: Returns what a trace shows in addition to the size of the prompt.
+        timeout: The seconds to wait for an answer. Default: no limit.
+        read: A function that extracts the answer from the model's reply. Default: the text of the reply.
+        traced: True traces the call as its own step. False makes the model's run a child of the surrounding step.
+            Default: True.
+        inputs: A function that returns traced inputs in addition to the size of the prompt. Default: none.
 
     Raises:
         TimeoutError: The model did not answer in time.
@@ -177,8 +179,8 @@ async def _await_reply(model: Any, prompt: list[BaseMessage], config: Any, secon
     async with asyncio.timeout(seconds):
         if hasattr(model, "ainvoke"):
             return await model.ainvoke(prompt, config=config)
-        # A function that only waits must not hold up the loop. With asyncio.to_thread one that raises StopIteration,
-        # as next() does, would be waited for without end.
+        # A function that blocks must not block the loop. asyncio.to_thread would wait forever for a function that
+        # raises StopIteration, as next() does.
         reply = model(prompt) if inspect.iscoroutinefunction(model) else await run_in_executor(None, model, prompt)
         return await reply if inspect.isawaitable(reply) else reply
 
@@ -198,9 +200,9 @@ def _call_model(model: Any, prompt: list[BaseMessage], config: Any) -> Any:
 
 
 def _call_with_timeout(call: Callable[[], Any], timeout: float | None) -> Any:
-    """Call a model in its own thread, which is abandoned when time is up.
+    """Call a model in its own thread, which is abandoned after the timeout.
 
-    Nothing else can end a call that hangs.
+    A call that hangs cannot be ended in another way.
     """
     reply = run_in_new_thread(call)
     if not wait([reply], timeout).done:
@@ -235,14 +237,13 @@ def compaction_key(at: PathAndName, lane: str) -> TaskKey:
 
 
 # --- Why a model refused ----------------------------------------------------------------------------------------------
-# The wordings, codes and statuses stand in `overflow.yaml`, each with the page that shows it. No provider's package is
-# needed.
+# `overflow.yaml` lists the wordings, codes and statuses, each with its source. No provider's package is needed.
 
 Refusal: TypeAlias = Literal["tokens", "bytes", "rate", "unclear", "other"]
 
 
 def refusal_kind(error: BaseException) -> Refusal:
-    """Classify a model's error, and those that it was raised from, as a kind of refusal.
+    """Classify a model's error, and its causes, as a kind of refusal.
 
     Args:
         error: The exception of a model.
@@ -252,16 +253,11 @@ def refusal_kind(error: BaseException) -> Refusal:
         with no limit of the model stated; "unclear" if the request is refused in unknown words; else "other".
     """
     chain = [*map(_describe_error, _error_chain(error))]
-    kinds: Iterator[Refusal] = (
-        row["kind"] for description in chain for row in _refusal_rows() if _matches_row(row, description)
-    )
+    kinds: Iterator[Refusal] = (row["kind"] for each in chain for row in _refusal_rows() if _matches_row(row, each))
     if (kind := next(kinds, None)) is not None:
         return kind
-    return (
-        "unclear"
-        if next((description.status for description in chain if description.status), None) in (400, 413, 422)
-        else "other"
-    )
+    status = next((each.status for each in chain if each.status), None)
+    return "unclear" if status in (400, 413, 422) else "other"
 
 
 def is_too_large(error: BaseException) -> bool:
@@ -299,7 +295,7 @@ def _matches_row(row: Mapping[str, Any], description: _ErrorDescription) -> bool
 
 
 def _error_chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and those that it was raised from, at most 8 in all."""
+    """Yield an error and its causes, at most 8 errors."""
     for _ in range(8):
         if error is None:
             return
@@ -318,6 +314,5 @@ def _describe_error(error: BaseException) -> _ErrorDescription:
     values += [(body.get("ResponseMetadata") or {}).get("HTTPStatusCode"), *map(inner.get, ("code", "type", "Code"))]
     codes = [str(value) for value in values if isinstance(value, int | str) and not isinstance(value, bool)]
     status = next((int(each) for each in codes if re.fullmatch(r"[45]\d\d", each)), None)
-    return _ErrorDescription(
-        frozenset(kind.__name__ for kind in type(error).__mro__), status, frozenset(codes), str(error)
-    )
+    classes = frozenset(each.__name__ for each in type(error).__mro__)
+    return _ErrorDescription(classes, status, frozenset(codes), str(error))

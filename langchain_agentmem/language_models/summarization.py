@@ -1,21 +1,20 @@
 """The summarizer: messages become a summary that continues the one before, and no message is skipped.
 
-Messages too long for one call are folded: the summary of a piece goes into the call for the next. A model that reports
-too large an input gets half of it. If the model fails, its summary so far is kept, and the rest is extracted without
-it. Equal messages and equal replies result in equal summaries.
+Messages too long for one call are summarized in pieces: each call includes the summary of the pieces before. If a
+model reports that the input is too large, it receives half of it. If the model fails, its summary so far is kept, and
+the rest is extracted without a model. Equal messages and equal replies result in equal summaries.
 
 This module has the prompt for a summary, and reads the summary from the model's answer.
 
-Without a model, or after one failed, the summary is an extract: the user's requests as they are, and a line for every
-other message. Equal messages result in equal extracts. Each part has a share of the room; unused room goes to the other
-parts.
+Without a model, or after a failure, the summary is an extract: the user's requests, and a line for every other message.
+Equal messages result in equal extracts. Each part has a share of the tokens; unused tokens go to the other parts.
 
-The model reads a conversation as text: every message, and every message whole.
+The model reads a conversation as text, with every message in full.
 
-A message becomes a *turn*: the speaker, and what was said, called and returned. Reasoning is left out, since it is
-bound to the turn it was thought in. An image becomes `[Image ID: img_1a2b3c4d]`, or `[Image img_1a2b3c4d: https://…]`
-if it has an address, so that the model can name it. Other data becomes its kind. Neither can be read as text. A turn
-that is too long for one call is cut into numbered parts.
+A message becomes a *turn*: the speaker, the text, tool calls and results. Reasoning is left out, since it belongs only
+to the call that produced it. An image becomes `[Image ID: img_1a2b3c4d]`, or `[Image img_1a2b3c4d: https://…]` if it
+has an address, so that the model can refer to it. Other data is replaced by its kind and size. A turn that is too long
+for one call is cut into numbered parts.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from langchain_agentmem.storage.database import Database
 
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
 _IMAGE_TEXT_LENGTH = 150
-_MIN_DATA_LENGTH = 1_024  # a string without blanks longer than this, in a block of media, is data and not text
+_MIN_DATA_LENGTH = 1_024  # a longer string without blanks in a media block is data, not text
 
 
 class Turn(NamedTuple):
@@ -67,7 +66,7 @@ class Turn(NamedTuple):
     part: str | None = None
 
     @property
-    def fenced(self) -> str:
+    def fenced_text(self) -> str:
         """The turn between marks."""
         return fence_text("message", self.text, role=self.role, name=self.name, part=self.part)
 
@@ -96,7 +95,7 @@ def turn_of(message: BaseMessage) -> Turn:
 
 def image_id(block: Mapping[str, Any]) -> str:
     """Return the id of an image, derived from its content."""
-    return f"img_{hashlib.blake2b(_json(block).encode(errors='replace'), digest_size=4).hexdigest()}"
+    return f"img_{hashlib.blake2b(_to_json(block).encode(errors='replace'), digest_size=4).hexdigest()}"
 
 
 def image_label(name: str, block: Mapping[str, Any]) -> str:
@@ -114,10 +113,10 @@ def turn_tokens(turn: Turn, counter: TokenCounter, *, with_images: bool = False)
 
     Args:
         turn: The turn.
-        counter: Counts tokens.
-        with_images: Count the images themselves, since they are sent. Default False.
+        counter: The token counter.
+        with_images: True also counts the images themselves. Default: False.
     """
-    tokens = counter.count_text(turn.fenced) + 1
+    tokens = counter.count_text(turn.fenced_text) + 1
     if with_images and turn.images:
         tokens += counter.count_message(HumanMessage(content=list(image_content(turn))))
     return tokens
@@ -131,13 +130,13 @@ def image_content(turn: Turn) -> Iterator[str | dict[Any, Any]]:
 
 
 def split_turn(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: bool = False) -> list[Turn]:
-    """Cut a turn into parts of at most so many tokens; nothing of it is left out.
+    """Cut a turn into parts within a number of tokens, without loss.
 
     Args:
         turn: The turn.
-        tokens: Most tokens of a part. A part has at least a character, and at most one image, whatever their tokens.
-        counter: Counts tokens.
-        with_images: Send the images themselves; each is then a part of its own. Default False.
+        tokens: The most tokens of a part. A single character or image may exceed it.
+        counter: The token counter.
+        with_images: True sends the images themselves, each as its own part. Default: False.
 
     Returns:
         The parts; the turn alone if it is short enough.
@@ -160,7 +159,7 @@ def split_turn(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: b
 
 
 def _split_text(text: str, tokens: int, counter: TokenCounter) -> Iterator[str]:
-    # Escaping may lengthen a text, so that what is counted is what a fence makes of it.
+    # A fence escapes the text, which may lengthen it. So the fenced text is counted.
     size = counter.count_text(fence_text("message", text))
     if size <= tokens or len(text) <= 1:
         yield text
@@ -175,9 +174,9 @@ def _split_text(text: str, tokens: int, counter: TokenCounter) -> Iterator[str]:
 
 
 def _cut_position(text: str, at: int) -> int:
-    """Return the place behind a line end, else a blank, up to 80 characters before a place.
+    """Return the place after the last line end in the 80 characters before `at`.
 
-    Without either, return the place itself.
+    Without a line end, return the place after the last blank there. Without either, return `at`.
     """
     for mark in ("\n", " "):
         near = text.rfind(mark, max(0, at - 80), at)
@@ -193,7 +192,7 @@ def _block_lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> I
         for each in block:
             yield from _block_lines(each, images, known)
     elif not isinstance(block, dict):
-        yield block if isinstance(block, str) else _json(block)
+        yield block if isinstance(block, str) else _to_json(block)
     elif kind in IMAGE_TYPES:
         images.append(block)
         yield image_label(image_id(block), block)
@@ -208,12 +207,12 @@ def _block_lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> I
     elif isinstance(text := block.get("text", block.get("refusal")), str):
         yield text
     else:
-        yield f"[{kind or 'data'}] {_json(_without_data(block, is_media=kind in MEDIA_TYPES))}"
+        yield f"[{kind or 'data'}] {_to_json(_without_data(block, is_media=kind in MEDIA_TYPES))}"
 
 
 def _format_call(call: Mapping[str, Any]) -> str:
     name, arguments = parse_call(call)
-    argument_text = arguments if isinstance(arguments, str) else _json({} if arguments is None else arguments)
+    argument_text = arguments if isinstance(arguments, str) else _to_json({} if arguments is None else arguments)
     return f"[Calls {name or 'a tool'}, call {call.get('id') or call.get('call_id')}] {argument_text}"
 
 
@@ -235,7 +234,7 @@ def _image_context(text: str, name: str) -> str:
     return _shorten(re.sub(rf"\[Image (?:ID: )?{name}[^\]]*\]", " ", text), _IMAGE_TEXT_LENGTH)
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
@@ -272,14 +271,12 @@ _IMAGE = re.compile(r"img_[0-9a-f]{8}")
 _MIN_LETTERS = 3  # a text with fewer has no content
 _EMPTY_WORDS = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
 # Tasks that a model declines for itself; summaries may report that others could not do something.
-_DECLINED = (
-    r"(?:help|assist|comply|do (?:that|this|so)|summari[sz]e|(?:\w+ ){1,4}(?:conversation|text|request|summary)\b)"
-)
+_TASK = r"(?:help|assist|comply|do (?:that|this|so)|summari[sz]e|(?:\w+ ){1,4}(?:conversation|text|request|summary)\b)"
 _REFUSAL = re.compile(
     r"i(?:['\u2019]m| am) (?:very |so )?(?:sorry|afraid)\b|(?:we(?:['\u2019]re| are) )?sorry\W+(?:but|i|as|there)\b"
-    rf"|(?:(?:i|we) can(?:no|['\u2019])t|(?:(?:i['\u2019]m|i am|we are) )?(?:unable|not able) to) {_DECLINED}"
+    rf"|(?:(?:i|we) can(?:no|['\u2019])t|(?:(?:i['\u2019]m|i am|we are) )?(?:unable|not able) to) {_TASK}"
     r"|i (?:do not|don['\u2019]t) (?:have|see)\b|as an ai\b|unfortunately,? i\b"
-    rf"|(?:please|could you) (?:provide|share|send) {_DECLINED}"
+    rf"|(?:please|could you) (?:provide|share|send) {_TASK}"
     r"|lo siento|lamento no|(?:es )?tut mir leid|leider kann ich|(?:je suis )?d\u00e9sol\u00e9|mi dispiace|desculpe"
     r"|(?:\u5f88)?\u62b1\u6b49|\u5bf9\u4e0d\u8d77|\u7533\u3057\u8a33|\uc8c4\uc1a1",
     re.IGNORECASE,
@@ -307,20 +304,15 @@ def read_summary(
     data = read_json(reply)
     if data is None:
         text = _read_prose(reply)
-        return (
-            None
-            if text is None
-            else replace(Summary(summary=text), kept_images=_newest_images(kept_images, max_images))
-        )
+        return None if text is None else Summary(summary=text, kept_images=_newest_images(kept_images, max_images))
     summary = Summary.from_dict(data)
     if not isinstance(data.get("keep_images", data.get("kept_images")), list):
         return replace(summary, kept_images=_newest_images(kept_images, max_images), stands_for=0, provisional=False)
     named = ((_IMAGE.search(image.image_id.lower()), image.context) for image in summary.kept_images)
     contexts = {match.group(): context for match, context in named if match}
-    chosen_images = [
-        replace(image, context=contexts[name] or image.context) for name, image in images.items() if name in contexts
-    ]
-    return replace(summary, kept_images=_newest_images(chosen_images, max_images), stands_for=0, provisional=False)
+    named_images = ((contexts[name], image) for name, image in images.items() if name in contexts)
+    chosen = [replace(image, context=context or image.context) for context, image in named_images]
+    return replace(summary, kept_images=_newest_images(chosen, max_images), stands_for=0, provisional=False)
 
 
 def _newest_images(images: Sequence[SummaryImage], max_images: int | None) -> tuple[SummaryImage, ...]:
@@ -338,24 +330,22 @@ def _read_prose(reply: str) -> str | None:
 
 
 def is_nonsense(summary: Summary, source: str, instructions: str) -> bool:
-    """Return whether a summary is a refusal, is empty, or repeats what the model was given.
+    """Return whether a summary is a refusal, is empty, or repeats the model's input.
 
     Args:
         summary: The summary of the model.
         source: The text that it had to summarize.
         instructions: The instructions to the model.
     """
-    statements = " ".join(
-        text for text in (summary.summary, *summary.salient_facts) if _has_content(text) and text not in instructions
-    )
+    texts = (summary.summary, *summary.salient_facts)
+    statements = " ".join(each for each in texts if _has_content(each) and each not in instructions)
     if not statements or (len(statements) < _LONG_FOR_REFUSAL and _REFUSAL.match(statements)):
         return True
     text = "\n".join((summary.user_request, summary.summary, *summary.salient_facts, *summary.open_threads))
     lines = {line.strip() for line in text.splitlines()}
     copied = sum(len(line) for line in source.splitlines() if line.strip() in lines)
-    return copied > len(source) // 2 or any(
-        len(line) > _LINE_LENGTH and line in lines for line in instructions.splitlines()
-    )
+    copies_prompt = any(len(line) > _LINE_LENGTH and line in lines for line in instructions.splitlines())
+    return copied > len(source) // 2 or copies_prompt
 
 
 def _has_content(text: str) -> Any:
@@ -374,15 +364,15 @@ def extract_summary(turns: Sequence[Turn], earlier: Summary | None, budget: int,
 
     Args:
         turns: The turns that leave the context.
-        earlier: The summary before, which is kept.
-        budget: Most tokens of the result.
-        counter: Counts tokens.
+        earlier: The summary before, which the result includes.
+        budget: The most tokens of the result.
+        counter: The token counter.
 
     Returns:
-        A provisional summary, which counts no messages and names no images of `turns`.
+        A provisional summary, without the number of messages and the images of `turns`.
     """
     base = clip_summary(earlier or Summary(), budget // 2, counter)
-    headings = 48  # tokens, with those for telling how many messages are not listed
+    headings = 48  # tokens, including those for the number of messages that are not listed
     room = max(_MIN_EXTRACT_TOKENS, budget - counter.count_text(format_summary(base)) - headings)
     requests = [turn.text.strip() for turn in turns if turn.role == "user" and turn.text.strip()]
     lines = [_turn_line(turn) for turn in turns if turn.role != "user"]
@@ -442,9 +432,9 @@ def _cut_text(text: str, room: int, counter: TokenCounter) -> str:
 
 
 def _join_newest(texts: Sequence[str], room: int, noun: str, counter: TokenCounter) -> str:
-    """Return the newest texts that fit, after a line with the number of missing ones.
+    """Return the newest texts that fit, after a line with the number of missing texts.
 
-    They are kept word for word; only the last text is cut if it is too long.
+    The texts are unchanged, except that the newest is cut if it is too long.
     """
     newest: list[str] = []
     for text in reversed(texts):
@@ -475,7 +465,7 @@ def _shorten(text: str, limit: int = _LINE_LENGTH) -> str:
 
 _EARLIER_RECORD = "earlier record"
 _MIN_TOKENS = 64
-_MIN_HALVED_TOKENS = 300  # what has fewer tokens is not halved: a model that takes less is of no use here
+_MIN_HALVED_TOKENS = 300  # a shorter prompt is not halved: a model with a smaller window is not usable
 _MAX_HALVINGS = 8
 
 
@@ -484,7 +474,7 @@ class SummaryResult:
     """The result of summarizing.
 
     Attributes:
-        summary: The summary; never empty if something was said.
+        summary: The summary; not empty if the messages have content.
         failure: The failure of the model, in which case the summary is provisional; None if there was none.
         calls: The number of model calls.
     """
@@ -514,17 +504,16 @@ def summarize(
         model: The result of `usable_model`. None: the summary is extracted without a model.
         config: The settings for images, prompt and timeout; `enabled` is not checked here.
         counter: Counts tokens.
-        output_tokens: Most tokens of the summary, without its images.
-        input_tokens: Most tokens of one question.
+        output_tokens: The most tokens of the summary, without its images.
+        input_tokens: The most tokens of one prompt.
         database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
 
     Returns:
         The summary, whose `stands_for` counts all messages that it covers.
     """
     covered, earlier = _split_earlier(messages, earlier)
-    progress = _SummaryProgress(
-        [turn_of(each) for each in covered], input_tokens, output_tokens, config, counter, earlier
-    )
+    turns = [turn_of(each) for each in covered]
+    progress = _SummaryProgress(turns, input_tokens, output_tokens, config, counter, earlier)
     failure: Exception | None = None
     calls = halvings = 0
     while model is not None and progress.rest:
@@ -533,7 +522,7 @@ def summarize(
         calls += 1
         try:
             reply = ask_model(database, model, prompt, "compaction.summarize", config.timeout)
-        except Exception as error:  # whatever else a model raises, the run goes on
+        except Exception as error:  # the run continues after any error of a model
             if is_graph_bubble_up(error):
                 raise
             prompt_tokens = progress.count_tokens(prompt)
@@ -544,7 +533,7 @@ def summarize(
             failure = error
             break
         if not progress.accept_reply(reply, piece, rest):
-            failure = AgentMemoryError(f"The model's reply is no summary of what it was given: {safe_repr(reply)}")
+            failure = AgentMemoryError(f"The model's reply is not a summary of its input: {safe_repr(reply)}")
             break
     summary = progress.finish()
     count = (earlier.stands_for if earlier else 0) + len(covered)
@@ -568,10 +557,10 @@ class _SummaryProgress:
         self.replaced_tokens = self._summary_tokens(self.earlier) if self.earlier else 0
 
     def next_piece(self) -> tuple[list[Turn], list[Turn]]:
-        """Return the turns that fit into a question, at least one, and the turns left then."""
+        """Return the turns that fit into a prompt, at least one, and the remaining turns."""
         summary = self.summary
         if summary and self._summary_tokens(summary) > max(_MIN_TOKENS, self.limit // 2):
-            # It would fill the question, so it is summarized anew, in parts, as a turn before all others.
+            # The summary would fill the prompt. So it is summarized again, in parts, as a turn before all others.
             if not any(turn.role == _EARLIER_RECORD for turn in self.rest):
                 self.earlier = summary
             self.rest.insert(0, Turn(_EARLIER_RECORD, None, format_summary(summary)))
@@ -582,7 +571,7 @@ class _SummaryProgress:
         while rest:
             turn = rest.popleft()
             needed = turn_tokens(turn, self.counter, with_images=with_images)
-            # A turn that is too long for any question is cut, so that this one is not nearly empty.
+            # A turn that is too long for any prompt is cut, so that this prompt is not nearly empty.
             if needed > room and (not piece or (needed > full_room and room > full_room // 2)):
                 turn, *others = split_turn(turn, room, self.counter, with_images=with_images)
                 rest.extendleft(reversed(others))
@@ -597,16 +586,15 @@ class _SummaryProgress:
         """Use a reply as the summary up to a piece; return False if it is not a summary."""
         images: dict[str, SummaryImage] = {}
         for image in (*self.images, *(image for turn in piece for image in turn.images)):
-            images.pop(image.image_id, None)  # what comes again is as new as where it came last
+            images.pop(image.image_id, None)  # a repeated image moves to its newest place
             images[image.image_id] = image
         summary = read_summary(reply, images, self.images, self.config.max_retained_images)
         new = [turn for turn in piece if turn.role != _EARLIER_RECORD]
         replaced = self.replaced_tokens + sum(turn_tokens(turn, self.counter, with_images=True) for turn in new)
-        if summary is None or self._summary_tokens(summary) >= (
-            max(replaced, self._summary_limit) if rest else replaced
-        ):
+        limit = max(replaced, self._summary_limit) if rest else replaced
+        if summary is None or self._summary_tokens(summary) >= limit:
             return False
-        source = "\n".join(turn.fenced for turn in piece)
+        source = "\n".join(turn.fenced_text for turn in piece)
         if is_nonsense(summary, source, self.config.prompt or _INSTRUCTIONS):
             return False
         self.rest, self.replaced_tokens = rest, replaced
@@ -618,7 +606,7 @@ class _SummaryProgress:
         """Return the summary, with an extract of the turns that no model has summarized."""
         if not self.rest and self.summary is not None:
             return clip_summary(self.summary, self.output_tokens, self.counter)
-        # Of an earlier record that was itself cut in parts, nothing counts as summarized before all of it is.
+        # While parts of the earlier record are left, the new summary is incomplete: use the earlier record instead.
         turns = [turn for turn in self.rest if turn.role != _EARLIER_RECORD]
         base = self.summary if len(turns) == len(self.rest) else self.earlier
         source_tokens = self.replaced_tokens + sum(turn_tokens(turn, self.counter) for turn in turns)
@@ -628,13 +616,13 @@ class _SummaryProgress:
 
     @property
     def _summary_limit(self) -> int:
-        """The most tokens of a summary that goes into another question."""
+        """The most tokens of a summary that is part of another prompt."""
         return min(self.output_tokens, max(_MIN_TOKENS, self.limit // 3))
 
     def make_prompt(self, turns: Sequence[Turn]) -> list[BaseMessage]:
         """Return the prompt about some turns; without turns, to count the tokens of the rest."""
         earlier, prompt = self.summary, self.config.prompt
-        conversation = fence_text("conversation", "\n".join(turn.fenced for turn in turns))
+        conversation = fence_text("conversation", "\n".join(turn.fenced_text for turn in turns))
         if self.images:
             images = "\n".join(f"{image_label(image.image_id, image.block)} {image.context}" for image in self.images)
             conversation = f"{fence_text('images_kept_so_far', images)}\n{conversation}"
@@ -672,23 +660,23 @@ def _split_earlier(
 
 
 class SummarizationConfig(Options):
-    """Settings for turning old messages into a summary that continues the one before.
+    """The settings for a summary of old messages that continues the previous summary.
 
     Attributes:
-        enabled: Summarize at all. Default True.
-        grace_recent_messages: The so-manyth last assistant message and all after it are never summarized. If there is
-            no such message, this applies to the last user message and all after it. Default 1.
-        output_max_tokens: Most tokens of a summary. Default 6,000.
-        include_original_instruction: Keep the first user message word for word. Default True.
-        include_image_payload_bytes: Show the images themselves to the model, instead of their names only. Default
+        enabled: True enables summarization. Default: True.
+        grace_recent_messages: n; the n-th last assistant message and all later messages are never summarized. If there
+            is no such message, this applies to the last user message and all later messages. Default: 1.
+        output_max_tokens: The most tokens of a summary. Default: 6,000.
+        include_original_instruction: True keeps the first user message unchanged. Default: True.
+        include_image_payload_bytes: True sends the images themselves to the summarizer, not only their names. Default:
             False.
-        max_retained_images: Most images that are kept with the summary. Default None: as many as the model names.
-            After a provider refused a payload as too large: 5.
-        input_max_tokens: Most tokens of one model call; longer input is summarized in pieces.
+        max_retained_images: The most images kept with the summary. Default None: all that the model names; 5 after a
+            provider refused a context as too large.
+        input_max_tokens: The most tokens of one model call; longer input is summarized in pieces.
             Default None: four fifths of the model's window if it is known, else the threshold, at least 8,000.
-        timeout: Seconds to wait for the model. Default 120. None: no limit.
-        prompt: Instructions to use in place of ours, with `{content}` for what is to be summarized and
-            `{PREVIOUS_SUMMARY}` for the summary before. Other braces mean themselves. Default None.
+        timeout: The seconds to wait for the model; None for no limit. Default: 120.
+        prompt: Instructions that replace the built-in ones, with `{content}` for the messages and
+            `{PREVIOUS_SUMMARY}` for the summary before. Other braces are literal. Default: None.
     """
 
     enabled: bool = True

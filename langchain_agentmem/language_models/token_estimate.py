@@ -1,9 +1,9 @@
 """Estimates of the number of tokens of a text, without a vocabulary.
 
-The text is cut where a byte-pair tokenizer would cut it; then the usual cost of each piece is added. A Latin
-word costs more the rarer its pairs of neighbouring letters are, which prices prose, identifiers and base64 with one
-table; other scripts pay by the letter; digits, blanks and signs follow rules. It errs high, because a context that
-is too long fails and one that is a little short does not.
+The text is cut where a byte-pair tokenizer would cut it. The estimate is the sum of the usual costs of the pieces. A
+Latin word costs more if its pairs of adjacent letters are rare, so one table covers prose, identifiers and base64.
+Other scripts have a cost per letter. Digits, blanks and signs follow rules. The estimate tends to be high, because a
+context that is too long fails and one that is too short does not.
 """
 
 from __future__ import annotations
@@ -119,17 +119,17 @@ _COSTS_NOT_RUSSIAN = _Costs(russian=False)
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate how many tokens a text costs, near o200k_base and rather too many than too few.
+    """Estimate the tokens of a text, close to o200k_base, and rather too high than too low.
 
-    Deterministic, and linear in the length. Beyond 4 million characters only 128 evenly spaced windows of 16,384
-    characters are read and the result is scaled, so that no text takes long; a text that long and very uneven may be
-    estimated badly.
+    The estimate is deterministic, and its time is linear in the length. Beyond 4 million characters, only 128 evenly
+    spaced windows of 16,384 characters are read and the result is scaled. For a very uneven text of that length, the
+    estimate may be wrong.
 
     Args:
-        text: Anything, lone surrogates and NULs included.
+        text: Any text, including lone surrogates and NULs.
 
     Returns:
-        Tokens; 0 for an empty text, else at least 1.
+        The number of tokens: 0 for an empty text, else at least 1.
     """
     length = len(text)
     if not length:
@@ -182,8 +182,8 @@ def _latin_cost(lead: str, body: str, rest: str) -> int:
             letters = accented.sub(symbol, letters)
     edged = f"^{letters}^"
     cost += sum([_PAIRS[edged[i : i + 2]] for i in range(len(edged) - 1)])
-    # Some pairs cost less than nothing, because they mark a word as a usual one. That must not add up in what is no
-    # word.
+    # Some pairs have a negative cost, because they indicate a common word. The cost of text that is not a word must
+    # not become too small.
     return max(100, cost, 30 * (len(body) - _LONGEST_WORD))
 
 

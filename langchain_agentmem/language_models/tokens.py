@@ -3,9 +3,9 @@
 Exact counting needs a vocabulary file of several megabytes, which tiktoken downloads when it is missing, without a
 timeout. So tiktoken is used only if that file is on this machine already. Otherwise an estimate is used.
 
-Counts are cached by the content of a message, never by its object: a message changed in place is counted again, and
-of a context that grew only the new messages are counted. The token counts that a provider reports correct the counts,
-within bounds.
+The cache key of a count is the content of the message, not the object. So a message changed in place is counted again,
+and if a context grew, only its new messages are counted. A calibration factor, limited to 0.5 to 2.0, adapts the counts
+to those that the provider reports.
 
 `clip_text` cuts a text to a number of tokens. `Budget` and `Measure` limit the size of memory in a prompt.
 """
@@ -61,7 +61,7 @@ CounterLike: TypeAlias = 'BaseLanguageModel[Any] | CounterFunction | Literal["ap
 Countable: TypeAlias = "MessageLike | MessageLikeRepresentation"
 """A message in any form: a `Message`, one of LangChain's, a dictionary, a text, a pair of role and content."""
 ToolLike: TypeAlias = "BaseTool | Mapping[str, Any] | Callable[..., Any]"
-"""A tool as a model may be given it: LangChain's, its schema, a pydantic class or a function."""
+"""A tool in any form that a model accepts: LangChain's, its schema, a pydantic class or a function."""
 BudgetLike: TypeAlias = "int | Mapping[str, Any] | Budget"
 """A number of characters, a mapping of the names of a budget's fields to their values, or a `Budget`."""
 
@@ -70,42 +70,41 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def _counts_by_download(model: Any) -> bool:
-    """Return whether a LangChain model lacks a tokenizer of its own.
+def _lacks_offline_tokenizer(model: Any) -> bool:
+    """Return whether a LangChain model inherits LangChain's default tokenizer.
 
-    For such a model LangChain fetches GPT-2's tokenizer from a hub.
+    LangChain downloads that tokenizer, GPT-2's, from a hub.
     """
     methods = [getattr(type(model), name, None) for name in ("get_num_tokens", "get_token_ids")]
     is_default = {getattr(method, "__module__", "") for method in methods} == {"langchain_core.language_models.base"}
     return is_default and getattr(model, "custom_get_token_ids", None) is None
 
 
-# --- What a message says -----------------------------------------------------------------------------------------
+# --- The parts of a message -----------------------------------------------------------------------------------------
 
 _TEXT_KINDS = TEXT_TYPES | {"refusal", "text-plain"}
 _CALL_KINDS = CALL_TYPES | {"server_tool_call", "server_tool_use"}
 
 _LEAST_MEDIA_TOKENS, _MOST_MEDIA_TOKENS, _UNKNOWN_MEDIA_TOKENS = 200, 10_000, 1_000
 _OPAQUE_DATA = re.compile(r"[!#-\[\]-~]{1024,}")
-"""Text without blanks in a block of a kind we do not know: that is data."""
-
+"""Text without blanks in a block of an unknown kind, which is treated as data."""
 
 IMAGE = object()
-"""Stands for an image among the parts of a message."""
+"""The part of a message that represents an image."""
 
 
 def _token_parts(get: Callable[[str], Any]) -> list[Any]:
     """Return the parts of a message that cost tokens.
 
-    They are its texts, `IMAGE` for each image, and numbers of tokens that are known without reading.
+    The parts are texts, `IMAGE` for each image, and numbers of tokens whose text need not be counted.
     """
     # LangChain keeps calls a second time, in the provider's form, next to or in the content.
     calls = [*(get("tool_calls") or ()), *(get("invalid_tool_calls") or ())]
     extra = get("additional_kwargs")
     if call := get("function_call") or (extra.get("function_call") if isinstance(extra, Mapping) else None):
-        calls.append(call)  # as models of 2023 call
+        calls.append(call)  # OpenAI's older form of a single call
     parts = [each for each in (get("name"), get("tool_call_id")) if each and isinstance(each, str)]
-    if isinstance(content := get("content"), str) and not calls:  # as most messages are
+    if isinstance(content := get("content"), str) and not calls:  # the fast path for most messages
         return [*parts, content] if content else parts
     parts += _content_parts(content, {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""})
     for call in calls:
@@ -136,7 +135,7 @@ def _block_parts(block: Mapping[str, Any], call_ids: Iterable[Any]) -> Iterator[
         if not {block.get("id"), block.get("call_id")} & {*call_ids}:
             yield from _call_parts(block)
     elif kind in REASONING_TYPES:
-        # The text counts; the signature, and what is encrypted, is not text and is bounded.
+        # Count the text, ignore the signature, and estimate encrypted data up to a limit.
         yield from _content_parts(reasoning_text(block))
         if data := block.get("data"):
             yield min(len(str(data)) // 4, _MOST_MEDIA_TOKENS)
@@ -155,14 +154,14 @@ def _call_parts(call: Any) -> Iterator[Any]:
         name, arguments = parse_call(call)
         arguments = "" if arguments is None else arguments
         yield f"{name} {arguments if isinstance(arguments, str) else _json(arguments)}"
-        yield 6
+        yield 6  # tokens around a call
     else:
         yield str(call)
 
 
 def _media_parts(block: Mapping[str, Any]) -> Iterator[Any]:
     source = next((block[k] for k in ("source", "file", "input_audio") if isinstance(block.get(k), Mapping)), block)
-    if block_type(source) in {"text", "content"}:  # a document that is given as text
+    if block_type(source) in {"text", "content"}:  # a document with its content as text
         yield from _content_parts(source.get("data") or source.get("content"))
     else:
         keys = ("data", "base64", "file_data", "video", "audio")
@@ -183,11 +182,11 @@ def _field_getter(message: Any) -> Callable[[str], Any]:
         if "content" in message or "role" in message:
             return message.get
     elif "content" in (fields := getattr(message, "__dict__", None) or {}):
-        return fields.get  # ten times as fast as asking pydantic for attributes that it does not have
+        return fields.get  # ten times as fast as `getattr` for attributes that a pydantic model lacks
     elif hasattr(message, "content"):
         return lambda name: getattr(message, name, None)
     raise MessageError(
-        f"Cannot count {safe_repr(type(message).__name__)} as a message. Give a LangChain message, a string, "
+        f"Cannot count {safe_repr(type(message).__name__)} as a message. Pass a LangChain message, a string, "
         "or a dict with 'role' and 'content'."
     )
 
@@ -199,7 +198,7 @@ def _media_tokens(data: str | bytes) -> int:
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=_as_text)
-    except TypeError:  # a key that cannot be written
+    except TypeError:  # a key that JSON does not allow
         return str(value)
 
 
@@ -207,21 +206,21 @@ def _as_text(value: Any) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes | bytearray) else str(value)
 
 
-# --- Counters of users -------------------------------------------------------------------------------------------
+# --- Counters passed by users ------------------------------------------------------------------------------------
 
 
 def _adapt_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
-    """Turn a counter of texts, messages or lists of messages into a counter of texts.
+    """Convert a counter of texts, messages or lists of messages to a counter of texts.
 
     Raises:
-        InvalidInput: The name and the annotation of its parameter do not say which of these it counts.
+        InvalidInput: Neither the name nor the annotation of its parameter shows which of these it counts.
     """
-    from langchain_core.messages import HumanMessage  # noqa: PLC0415 - most count without it
+    from langchain_core.messages import HumanMessage  # noqa: PLC0415 - most counters do not need it
 
     try:
         [first, *_] = inspect.signature(counter).parameters.values()
         counted = f"{first.name}: {inspect.formatannotation(first.annotation)}"
-    except Exception:  # noqa: BLE001 - an object of the caller may raise anything when it is inspected
+    except Exception:  # noqa: BLE001 - inspecting a caller's object may raise anything
         counted = ""
     if re.search(r"(?i)\bmessages:|\[.*message", counted):
         return lambda text: counter([HumanMessage(text)]) - counter([HumanMessage("")])
@@ -230,7 +229,7 @@ def _adapt_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
     if re.search(r"\bstr\b|\btext:", counted):
         return counter
     raise InvalidInput(
-        f"{safe_repr(counter)} does not say what it counts. Annotate or name its parameter: text: str, message: "
+        f"Cannot determine what {safe_repr(counter)} counts. Annotate or name its parameter: text: str, message: "
         "BaseMessage, or messages: list[BaseMessage]."
     )
 
@@ -249,8 +248,8 @@ def _tiktoken_counter() -> Callable[[str], int] | None:
             return None
         import tiktoken  # noqa: PLC0415 - importing this package must stay quick
 
-        encode = tiktoken.get_encoding("o200k_base").encode_ordinary  # which reads "<|endoftext|>" as text
-    except Exception:  # noqa: BLE001 - no file, or a tiktoken that is broken: the estimate counts
+        encode = tiktoken.get_encoding("o200k_base").encode_ordinary  # treats "<|endoftext|>" as text
+    except Exception:  # noqa: BLE001 - if the file is missing or tiktoken is broken, use the estimate
         _log.debug("tiktoken cannot be used.", exc_info=True)
         return None
     return lambda text: sum(len(encode(text[at : at + _CHUNK_LENGTH])) for at in range(0, len(text), _CHUNK_LENGTH))
@@ -270,14 +269,14 @@ def _resolve_counter(counter: Any) -> Callable[[str], int]:
     if counter == "tiktoken":
         if _tiktoken_counter() is None:
             raise InvalidInput(
-                "tiktoken's vocabulary o200k_base is not on this machine, or damaged, and is never downloaded from "
-                f"here. Put the file {VOCABULARY} into the folder that TIKTOKEN_CACHE_DIR names, or use "
+                "tiktoken's vocabulary o200k_base is missing or damaged on this machine, and this package never "
+                f"downloads it. Put the file {VOCABULARY} into the folder TIKTOKEN_CACHE_DIR, or use "
                 "counter='estimate'."
             )
         return _count_by_default
     if counter == "approximate":
         from langchain_core.messages.utils import count_tokens_approximately as counter  # noqa: PLC0415
-    if _counts_by_download(counter):
+    if _lacks_offline_tokenizer(counter):
         _log.warning("%s cannot count tokens offline; estimating instead.", type(counter).__name__)
         return estimate_tokens
     count: Any = getattr(counter, "get_num_tokens", None)
@@ -285,34 +284,35 @@ def _resolve_counter(counter: Any) -> Callable[[str], int]:
         return _adapt_counter(counter)
     if not callable(count):
         raise InvalidInput(
-            f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'tiktoken', 'approximate', a callable "
+            f"{safe_repr(counter)} cannot count tokens. Pass None, 'estimate', 'tiktoken', 'approximate', a callable "
             "from a text, a message or a list of messages to int, or a LangChain model."
         )
-    return count  # type: ignore[no-any-return]  # which a model's method is
+    return count  # type: ignore[no-any-return]  # a model's method is untyped
 
 
 # --- The counter -------------------------------------------------------------------------------------------------
 
 _MIN_LEARN_TOKENS = 200
-_LONG_KEY = 4_096
+_MAX_KEY_LENGTH = 4_096  # characters; longer texts are cached by their digest
 
 VOCABULARY = "fb374d419588a4632f3f557e76b4b70aebbca790"
+"""The name of tiktoken's file of o200k_base: the SHA-1 of its address."""
 _VOCABULARY_DIGEST = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-"""The name of tiktoken's file of o200k_base (the SHA-1 of its address), and the SHA-256 of its bytes."""
+"""The SHA-256 of the bytes of that file."""
 _CHUNK_LENGTH = 32_768
 """Characters per call of tiktoken, which fails with a million blanks."""
 
 MESSAGE_OVERHEAD = 3
 """Tokens around each message: role and separators."""
 CACHE_SIZE = 8_192
-"""Messages and tools whose counts are kept, the least recently used forgotten first: some 30 MB at the very most."""
+"""The maximum number of cached counts, about 30 MB at most. The least recently used are removed first."""
 
 
 class TokenCounter:
     """A token counter for texts, messages and contexts.
 
-    It caches the count of each message, and learns from the counts that providers report. Cheap to make and safe to
-    share between threads. tiktoken's vocabulary is looked for once in a process, at the first count that needs it.
+    It caches the count of each message, and calibrates itself with the counts that providers report. Threads may share
+    a counter. tiktoken's vocabulary is loaded once in a process, at the first count that needs it.
 
     Args:
         counter: The counter of texts.
@@ -320,15 +320,15 @@ class TokenCounter:
             - None: tiktoken's o200k_base if its file is on this machine, else the estimate.
             - "tiktoken", or "estimate" for an estimate that errs high.
             - "approximate": LangChain's `count_tokens_approximately`.
-            - A callable from a string, a message or a list of messages to a number of tokens. The annotation of its
-              parameter says which, or the name "text", "message" or "messages".
+            - A callable from a string, a message or a list of messages to a number of tokens. Its parameter must have
+              the matching annotation, or the name "text", "message" or "messages".
             - Any LangChain model; its ``get_num_tokens`` is called, which may use the network if the model does.
 
             If a callable or model fails, the estimate is used and the failure is logged once.
         image_tokens: Tokens for each image, whatever its size. Default 800, a photograph of about a megapixel.
 
     Raises:
-        InvalidInput: An unknown name, something that cannot count, a negative number.
+        InvalidInput: The name is unknown, the counter cannot count, or `image_tokens` is invalid.
     """
 
     _lock = PerProcess(threading.RLock)
@@ -345,7 +345,7 @@ class TokenCounter:
         """Count one text, without overhead, cache or calibration.
 
         Args:
-            text: Anything, lone surrogates, NULs and the names of special tokens included.
+            text: Any text, including lone surrogates, NULs and the names of special tokens.
 
         Returns:
             Tokens.
@@ -365,18 +365,18 @@ class TokenCounter:
     def count_message(self, message: Countable) -> int:
         """Count one message: its text, name, tool calls and their ids, reasoning and images.
 
-        A file, audio or video costs between 200 and 10,000 tokens, one for every 64 characters of its base64, and
-        1,000 when only its address is known: a guess, but never the length of its data.
+        A file, audio or video costs one token for every 64 characters of its base64, at least 200 and at most 10,000.
+        It costs 1,000 tokens if only its address is known. These costs are estimates.
 
         Args:
             message: A LangChain message, a dict with "role" and "content", a string, a pair of role and content, or
                 any object with ``content``.
 
         Returns:
-            Tokens, the overhead of a message included, uncalibrated.
+            The uncalibrated number of tokens, including the overhead of a message.
 
         Raises:
-            MessageError: It is none of these.
+            MessageError: The message has none of these forms, or is nested too deeply.
         """
         get = _field_getter(message)
         try:
@@ -390,15 +390,15 @@ class TokenCounter:
     def count(
         self, messages: Iterable[Countable], *, tools: Iterable[ToolLike] | None = None, system: Countable | None = None
     ) -> int:
-        """Count a context: what a model is sent in one call.
+        """Count the tokens of a context: everything that a model receives in one call.
 
         Args:
-            messages: As for `count_message`. Only those not counted before cost time.
-            tools: LangChain tools, dict schemas, pydantic classes or functions. Default none.
-            system: A string or message sent before the others. Default none.
+            messages: The messages, as for `count_message`. Counts are cached.
+            tools: LangChain tools, dict schemas, pydantic classes or functions. Default: none.
+            system: A string or message sent before the messages. Default: none.
 
         Returns:
-            Tokens, calibrated.
+            The calibrated number of tokens.
 
         Raises:
             MessageError: One of the messages is not a message.
@@ -407,51 +407,55 @@ class TokenCounter:
         if system is not None and not (isinstance(system, str) and not system):
             total += self.count_message(system)
         if tools is not None and not isinstance(tools, Iterable):
-            raise InvalidInput(f"tools come as a list, not as {safe_repr(tools)}.")
+            raise InvalidInput(f"tools must be a list of tools, got {safe_repr(tools)}.")
+        # 8 tokens around each schema.
         total += sum(8 + self._count_tool(tool) for tool in (() if tools is None else tools))
         return math.ceil(total * self._factor)
 
     def learn(self, counted: int, reported: int, reply_id: str | None = None) -> None:
-        """Learn from the tokens that a provider reported for a context.
+        """Calibrate the counter with the tokens that a provider reported for a context.
 
-        Contexts of fewer than 200 tokens teach nothing, because overheads dominate there.
+        Contexts of fewer than 200 tokens are ignored, because overheads dominate there.
 
         Args:
-            counted: The tokens of the context, as `count` returns them before anything was learned.
-            reported: The provider's input tokens, those read from a cache included (as LangChain's are).
-            reply_id: The id of the reply with the report, which is used once. Default: none; every call is used.
+            counted: The uncalibrated tokens of the context.
+            reported: The provider's input tokens, including tokens read from a cache, as LangChain reports them.
+            reply_id: The id of the reply with the report. A second report of the same reply is ignored. Default: none.
         """
         if counted < _MIN_LEARN_TOKENS or not isinstance(reported, int | float) or not 0 < reported < math.inf:
             return
         mark = object()
-        if reply_id is not None and self._cached(("reply", reply_id, reported), lambda: mark) is not mark:
+        if reply_id is not None and self._get_or_make(("reply", reply_id, reported), lambda: mark) is not mark:
             return
         ratio = min(max(reported / counted, 0.5), 2.0)
         with self._lock:
             self._learn_count += 1
-            # The plain mean at first, then one that forgets, so that a provider's change is followed.
+            # The mean of the first reports, then a moving average, which adapts to a provider's changes.
             self._factor += (ratio - self._factor) * max(0.2, 1 / self._learn_count)
 
     def factor(self) -> float:
-        """Return the factor of counts: 0.5 to 2.0, and 1.0 before anything was learned."""
+        """Return the calibration factor of counts, from 0.5 to 2.0.
+
+        It is 1.0 until the first calibration.
+        """
         return self._factor
 
     def _count_texts(self, texts: tuple[str, ...]) -> int:
-        # The key is what is said, so it cannot be stale. Long texts are kept as their digest, not as themselves.
-        is_long = sum(map(len, texts)) > _LONG_KEY
+        # The key is the content, so it cannot be stale. The key of long texts is their digest.
+        is_long = sum(map(len, texts)) > _MAX_KEY_LENGTH
         key = hashlib.blake2b(repr(texts).encode(), digest_size=16).digest() if is_long else texts
-        return self._cached(key, lambda: sum(map(self.count_text, texts)))
+        return self._get_or_make(key, lambda: sum(map(self.count_text, texts)))
 
     def _count_tool(self, tool: Any) -> int:
-        # Making a schema takes a millisecond, so its count is kept with the tool (whose id is thus not reused) for as
-        # long as the tool looks the same. A dict may change inside and is cheap.
+        # Building a schema takes a millisecond, so the count is cached until the key changes. The cached tool stays
+        # alive, so no other tool gets its id. A dict may be modified in place and is cheap to count.
         if isinstance(tool, Mapping):
             return self._count_texts((_schema_text(tool),))
         texts = [str(getattr(tool, name, "")) for name in ("name", "description")]
         key = (id(tool), *texts, id(getattr(tool, "args_schema", None)))
-        return self._cached(key, lambda: (self.count_text(_schema_text(tool)), tool))[0]
+        return self._get_or_make(key, lambda: (self.count_text(_schema_text(tool)), tool))[0]
 
-    def _cached(self, key: Any, make: Callable[[], T]) -> T:
+    def _get_or_make(self, key: Any, make: Callable[[], T]) -> T:
         with self._lock:
             if key in self._counts:
                 self._counts.move_to_end(key)
@@ -470,18 +474,18 @@ def _schema_text(tool: Any) -> str:
         from langchain_core.utils.function_calling import convert_to_openai_tool  # noqa: PLC0415 - only for tools
 
         return _json(convert_to_openai_tool(tool))
-    except Exception:  # noqa: BLE001 - a provider's own tool, which LangChain does not know
-        with suppress(Exception):  # of a value that cannot be written, its kind counts
+    except Exception:  # noqa: BLE001 - a provider's own tool, which LangChain cannot convert
+        with suppress(Exception):  # if the tool cannot be serialized, count a short description
             return _json(tool) if isinstance(tool, Mapping) else repr(tool)
         return safe_repr(tool)
 
 
 def clip_text(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") -> str:
-    """Cut a text to a number of tokens, at a blank if one is near.
+    """Cut a text to a maximum number of tokens, at a space if one is near.
 
     Args:
         text: Any text.
-        tokens: Most tokens of the result, the marker included.
+        tokens: The maximum number of tokens of the result, including the marker.
         counter: Counts tokens.
         marker: The text at the cut. Default: nothing.
 
@@ -490,7 +494,7 @@ def clip_text(text: str, tokens: int, counter: TokenCounter, *, marker: str = ""
     """
     if counter.count_text(text) <= tokens:
         return text
-    low, high = 0, min(len(text), max(0, tokens) * 16)  # no token is longer than some 16 characters, on the whole
+    low, high = 0, min(len(text), max(0, tokens) * 16)  # assumes at most 16 characters per token on average
     while low < high:
         middle = (low + high + 1) // 2
         if counter.count_text(text[:middle] + marker) <= tokens:
@@ -509,13 +513,13 @@ CUT_MARKER = "..."
 
 
 class Budget(Options):
-    """The most room for memory in a prompt, in total and per section, headings included.
+    """The maximum size of memory in a prompt, in total and per section, including headings.
 
-    Items that do not fit are left out: of core memory the least important and least recently updated first, of events
-    the oldest, of records the worst. If not even one line fits, it is cut.
+    Items that do not fit are left out. The first to go are the least important and least recently updated core entries,
+    the oldest events, and the records with the lowest rank. If not even one line fits, it is cut.
 
     Attributes:
-        total: For everything; core memory comes first, then events, then records. Default None: no limit.
+        total: For all sections. Core memory has priority, then events, then records. Default None: no limit.
         core: For core memory. Default None: no limit.
         recall: For events. Default None: no limit.
         archival: For records. Default None: no limit.
@@ -551,16 +555,16 @@ class Budget(Options):
         if given is None or isinstance(given, int):
             given = {} if given is None else {"total": check_value(Annotated[int, Ge(0)], given, "budget")}
         if not isinstance(given, Mapping):
-            raise InvalidInput(f"A budget is a number of characters, a mapping or a Budget, not {safe_repr(given)}.")
+            raise InvalidInput(f"budget must be a number of characters, a mapping or a Budget, got {safe_repr(given)}.")
         given = {str(name): value for name, value in given.items()}
         if given.get("unit", "characters") != "characters":
-            return cls(**given)  # the defaults count something else
+            return cls(**given)  # the defaults are in characters
         known_defaults = {name: value for name, value in (defaults or {}).items() if name in cls.model_fields}
         return cls(**known_defaults | given)
 
 
 class Measure:
-    """A ruler that measures and cuts texts in the unit of a budget.
+    """A helper that measures and cuts texts in the unit of a budget.
 
     Args:
         budget: The budget.
@@ -583,5 +587,5 @@ class Measure:
         return clip_text(text, room, self._counter, marker=CUT_MARKER) if room > self.size(CUT_MARKER) else ""
 
     def characters(self, room: int) -> int:
-        """Return roughly how many characters fit into so much room."""
+        """Return the approximate number of characters that fit into a size."""
         return room if self._counter is None else 4 * room

@@ -1,8 +1,8 @@
-"""What a model says when it uses its memory: the arguments of each operation, as they may be spelled.
+"""The arguments of each memory operation that a model can call.
 
-Models write a text where a list is wanted, a number as text, and names as one document or the other has them. All that
-is understood; what cannot be is told to the model, never guessed. A name that means nothing is refused, since a
-misspelled argument that is passed over in silence looks as if it had been obeyed.
+Models sometimes write a string instead of a list, a number as a string, or an alias of an argument. All these forms are
+accepted. Any other form is reported to the model, never guessed. An unknown name is an error, because a model would
+believe that an ignored argument had an effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ARGUMENT_ALIASES: Mapping[str, str] = {
     "relation": "predicate",
     "entity": "subject",
 }
-"""Other names of arguments, with what they are called here."""
+"""The aliases of arguments, each with the name of its field."""
 
 
 def _to_text(value: Any) -> Any:
@@ -37,7 +37,7 @@ def _to_text(value: Any) -> Any:
 
 
 def _to_texts(value: Any) -> Any:
-    """Take one text, or several; models write a list as text, too."""
+    """Convert a string, or a list that is written as a JSON string, to a list of strings."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
@@ -50,26 +50,24 @@ def _to_texts(value: Any) -> Any:
 
 Text = Annotated[str, BeforeValidator(_to_text)]
 Texts = Annotated[list[str], BeforeValidator(_to_texts)]
-BranchId = Annotated[
-    Text | None, Field(description="This branch, or one that was forked from it. Leave out for this one.")
-]
+BranchId = Annotated[Text | None, Field(description="This branch, or a fork of it. Default: this branch.")]
 
 
 class Arguments(BaseModel):
-    """The arguments of an operation. Null stands for the default of an optional argument."""
+    """The arguments of an operation. Null selects the default of an optional argument."""
 
     model_config = ConfigDict(extra="forbid")
 
     @classmethod
     def normalize_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments by the names that they have here, without the nulls of optional ones.
+        """Replace aliases by the names of the fields, and omit nulls of optional arguments.
 
-        Where a value is given under both names, that under the name that it has here counts.
+        A value under the name of the field takes precedence over a value under an alias.
         """
         fields, normalized = cls.model_fields, {}
         for given_name, value in given.items():
-            name = given_name if given_name in fields else ARGUMENT_ALIASES.get(given_name, given_name)
-            name = name if name in fields else given_name
+            field_name = ARGUMENT_ALIASES.get(given_name, given_name)
+            name = field_name if given_name not in fields and field_name in fields else given_name
             is_default = value is None and name in fields and not fields[name].is_required()
             if not is_default and (name == given_name or name not in normalized):
                 normalized[name] = value
@@ -82,108 +80,106 @@ class Arguments(BaseModel):
 
 
 class CoreGet(Arguments):
-    """Which notes."""
+    """The arguments of `mem_core_get`."""
 
-    keys: Texts | None = Field(default=None, description="The keys of the notes wanted. Leave out for all notes.")
+    keys: Texts | None = Field(default=None, description="The keys of the notes. Default: all notes.")
 
 
 class CoreSet(Arguments):
-    """A note."""
+    """The arguments of `mem_core_set`."""
 
     key: Text = Field(description="A short name for the note, such as user_name or current_plan.")
-    value: Text = Field(description="What the note says. It replaces what it said before.")
+    value: Text = Field(description="The text of the note. It replaces the previous text.")
     importance: int = Field(
         default=3,
         ge=1,
         le=5,
         description="From 1 to 5. When the notes grow too large, the least important move to the archive first.",
     )
-    ttl: float | None = Field(
-        default=None, gt=0, description="After how many seconds the note ends by itself. Leave out to keep it."
-    )
+    ttl: float | None = Field(default=None, gt=0, description="The seconds until the note expires. Default: never.")
 
 
 class CoreDel(Arguments):
-    """A note to delete."""
+    """The arguments of `mem_core_del`."""
 
     key: Text = Field(description="The key of the note.")
 
 
 class RecallAppend(Arguments):
-    """An event."""
+    """The arguments of `mem_recall_append`."""
 
     content: Text = Field(description="What happened.", min_length=1)
-    kind: Text = Field(default="note", description="What kind of event it is, in a word, such as decision or error.")
+    kind: Text = Field(default="note", description="The kind of event, in one word, such as decision or error.")
 
 
 class RecallSearch(Arguments):
-    """What events are looked for."""
+    """The arguments of `mem_recall_search`."""
 
-    query: Text = Field(description='What to look for, in the words that were probably used; "*" for the newest.')
-    limit: int = Field(default=10, description="How many events at most.")
+    query: Text = Field(description='What to search for, in words that the event may contain; "*" for the newest.')
+    limit: int = Field(default=10, description="The maximum number of events.")
 
 
 class RecallEvict(Arguments):
-    """Which events leave."""
+    """The arguments of `mem_recall_evict`."""
 
-    ids: Texts | None = Field(default=None, description="The ids of events.")
-    kind: Text | None = Field(default=None, description="All events of this kind; with oldest, the oldest of them.")
-    oldest: int | None = Field(default=None, ge=1, description="So many of the oldest events.")
+    ids: Texts | None = Field(default=None, description="The ids of the events to remove.")
+    kind: Text | None = Field(default=None, description="Remove events of this kind. With oldest, only the oldest.")
+    oldest: int | None = Field(default=None, ge=1, description="The number of oldest events to remove.")
 
 
 class NoArguments(Arguments):
-    """No arguments."""
+    """The arguments of operations without arguments."""
 
 
 class ArchivalWrite(Arguments):
-    """A record."""
+    """The arguments of `mem_archival_write`."""
 
-    content: Text = Field(description="What the record says; understandable by itself.", min_length=1)
-    tags: Texts = Field(default=[], description="Words by which records can be told apart, such as results.")
+    content: Text = Field(description="The text of the record. It must be understandable by itself.", min_length=1)
+    tags: Texts = Field(default=[], description="Labels for filtering records, such as results.")
 
 
 class ArchivalUpdate(Arguments):
-    """A change of a record."""
+    """The arguments of `mem_archival_update`."""
 
     record_id: Text = Field(description="The id of the record.")
-    content: Text | None = Field(default=None, description="What it says now. Leave out to keep what it says.")
-    tags: Texts | None = Field(default=None, description="All of its tags now. Leave out to keep them as they are.")
+    content: Text | None = Field(default=None, description="The new text. Default: unchanged.")
+    tags: Texts | None = Field(default=None, description="The new tags, which replace all tags. Default: unchanged.")
 
 
 class ArchivalSearch(Arguments):
-    """What records are looked for."""
+    """The arguments of `mem_archival_search`."""
 
-    query: Text = Field(description='What to look for; "*" for the newest records.')
-    limit: int = Field(default=10, description="How many records at most.")
+    query: Text = Field(description='What to search for; "*" for the newest records.')
+    limit: int = Field(default=10, description="The maximum number of records.")
     tags: Texts | None = Field(default=None, description="Only records that have all of these tags.")
 
 
 class ArchivalGet(Arguments):
-    """One record."""
+    """The arguments of `mem_archival_get`."""
 
     record_id: Text = Field(description="The id of the record.")
 
 
 class NodeFork(Arguments):
-    """A new branch."""
+    """The arguments of `mem_node_fork`."""
 
     name: Text = Field(description="The name of the new branch.")
-    node_id: Text | None = Field(default=None, description="The branch it begins at. Leave out for this one.")
+    node_id: Text | None = Field(default=None, description="The branch to fork. Default: this branch.")
 
 
 class NodeRead(Arguments):
-    """What is read of a branch."""
+    """The arguments of `mem_node_read`."""
 
-    scope: Literal["all", "core", "recall", "archival"] = Field(default="all", description="Which layers.")
+    scope: Literal["all", "core", "recall", "archival"] = Field(default="all", description="The layers to read.")
     node_id: BranchId = None
 
 
 class NodeWrite(Arguments):
-    """What is written to a branch."""
+    """The arguments of `mem_node_write`."""
 
-    core: dict[str, Text] | None = Field(default=None, description="Notes: keys with what they say.")
-    recall: Text | None = Field(default=None, description="An event: what happened.")
-    archival: Texts | None = Field(default=None, description="Records: what each of them says.")
+    core: dict[str, Text] | None = Field(default=None, description="Notes: each key with its text.")
+    recall: Text | None = Field(default=None, description="The text of an event.")
+    archival: Texts | None = Field(default=None, description="The texts of records.")
     node_id: BranchId = None
 
     @model_validator(mode="after")
@@ -194,8 +190,8 @@ class NodeWrite(Arguments):
 
 
 class Consolidate(Arguments):
-    """How thoroughly memory is tidied."""
+    """The arguments of `consolidate`."""
 
     level: Literal["medium", "high", "critical"] | None = Field(
-        default=None, description="How much room is made. Leave out for as much as is needed."
+        default=None, description="How much memory is freed. Default: as much as is needed."
     )

@@ -1,9 +1,9 @@
-"""LangChain tools made of operations. A model calls a tool by its name; the tool answers with a text.
+"""LangChain tools created from memory operations.
 
-A tool works on the memory of the run that calls it. It reports errors to the model in a sentence.
+A tool reads and writes the memory of the calling run, unless it was created for another memory. Errors are returned to
+the model as a sentence.
 
-Answers are short text or JSON, and data. Characters that steer a terminal or a reader, hide text, or turn it around are
-written as escapes.
+Answers are short text or JSON. Control characters, and characters that hide or reverse text, are escaped.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from langchain_agentmem.language_models.tool_arguments import Arguments
 from langchain_agentmem.storage.database import database_of
 
 MAX_TEXT_LENGTH = 1_000
-"""Most characters of one text in a list."""
+"""The maximum number of characters of one text in a list."""
 MAX_LIST_LENGTH = 20_000
-"""Most characters of a list; results that do not fit are only counted."""
+"""The maximum number of characters of a list. Results that do not fit are only counted."""
 
-# Controls, what turns text around or hides it, halves of characters, private and tag characters.
+# Control characters, characters that reverse or hide text, surrogates, private and tag characters.
 _CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\ue000-\uf8ff\U000e0000-\U000e007f\U000f0000-\U0010ffff]"
@@ -43,19 +43,19 @@ _CONTROL_CHARACTERS = re.compile(
 
 
 def format_answer(value: Any) -> str:
-    """Write a value for a model: a sentence as it is, anything else as JSON, on one line.
+    """Format a value for a model: text as it is, other values as JSON on one line.
 
     Args:
         value: A text, a JSON value, or a value of this package.
     """
     if isinstance(value, str):
         return _CONTROL_CHARACTERS.sub(_escape, value)
-    # Outside of its texts, JSON that is written on one line has none of these characters.
+    # In one-line JSON, control characters occur only in strings, so the escaped text is still valid JSON.
     return _CONTROL_CHARACTERS.sub(_escape, json.dumps(json_value(value, "seconds"), ensure_ascii=False))
 
 
 def fit_results(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Return the results that fit under a name, and the number of results left out.
+    """Return as many results as fit into `MAX_LIST_LENGTH`, and the number of the others.
 
     Args:
         name: The key of the list.
@@ -73,8 +73,8 @@ def shorten(text: str, note: str = "", limit: int = MAX_TEXT_LENGTH) -> str:
 
     Args:
         text: Any text.
-        note: The note at the cut.
-        limit: Most characters of the text.
+        note: The note that is appended to a shortened text.
+        limit: The maximum number of characters of the text, without the note.
     """
     return text if len(text) <= limit else f"{text[:limit]} … {note}".rstrip()
 
@@ -92,31 +92,31 @@ def make_tools(
     namespace: Sequence[str] | None = None,
     **options: Any,
 ) -> list[BaseTool]:
-    """Make the tools of operations on a memory of one kind.
+    """Create the tools of operations on a memory of one kind.
 
     Args:
         operations: The operations.
         kind: The kind of memory: `LayeredMemory` or `KGMemory`.
         method: The method of an `AgentMemory` that returns such a memory.
         memory: A memory of this kind; or an `AgentMemory`, or the path or URL of a database.
-        branch_or_config: The name of a branch, or a config that names a thread. Default: the calling run's thread.
-        namespace: The namespace of the memory. Default: that of the run.
+        branch_or_config: The name of a branch, or a config that names a thread. Default: the thread of the calling run.
+        namespace: The namespace of the memory. Default: the namespace of the calling run.
         options: Other arguments of `kind` and the method: settings, and the model for summaries.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
     """
     if isinstance(branch_or_config, str):
         check_id(branch_or_config, "branch")
     elif branch_or_config is not None and not isinstance(branch_or_config, Mapping):
         raise InvalidInput(
-            f"Memory is that of a branch or a thread: give a name or a config, not {safe_repr(branch_or_config)}."
+            f"branch_or_config must be a branch name or a config with a thread, got {safe_repr(branch_or_config)}."
         )
     if not isinstance(memory, kind):
         database_of(memory)
     elif branch_or_config is not None or namespace is not None:
         raise InvalidInput(
-            f"A {kind.__name__} is somebody's already: give the AgentMemory, or no branch and namespace."
+            f"A {kind.__name__} already has a branch and a namespace. Pass an AgentMemory, or omit both arguments."
         )
     if namespace is not None:
         path_of(namespace)
@@ -125,90 +125,92 @@ def make_tools(
         if isinstance(memory, kind):
             return memory
         target = config if branch_or_config is None else branch_or_config
-        make: Any = getattr(memory, method, None)
-        if make is None and not isinstance(target, str):
-            raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")
-        given = {"namespace": namespace, **options}
-        return kind(memory, target, **given) if make is None else make(target, **given)
+        open_method: Any = getattr(memory, method, None)
+        if open_method is None and not isinstance(target, str):
+            raise InvalidInput("The memory of a thread needs an AgentMemory. Pass one instead of its path.")
+        settings = {"namespace": namespace, **options}
+        return kind(memory, target, **settings) if open_method is None else open_method(target, **settings)
 
     return [_make_tool(operation, open_memory) for operation in operations]
 
 
 MAX_RESULTS = 50
-"""Most results of one search."""
+"""The maximum number of results of one search."""
 
 
 logger = logging.getLogger(__name__)
 
 
 class _Tool(StructuredTool):
-    """A tool that accepts its arguments under all of their names."""
+    """A tool that also accepts the aliases of its arguments."""
 
     def _parse_input(self, tool_input: str | dict[str, Any], tool_call_id: str | None) -> str | dict[str, Any]:
         schema = self.args_schema
         if isinstance(schema, type) and issubclass(schema, Arguments):
-            # LangChain drops what the model gave under a name that is no field's, even if it is an alias.
-            given = {next(iter(schema.model_fields)): tool_input} if isinstance(tool_input, str) else tool_input
-            tool_input = schema.normalize_names(given)
+            # LangChain drops arguments that are not named like a field, so aliases are replaced before.
+            values = {next(iter(schema.model_fields)): tool_input} if isinstance(tool_input, str) else tool_input
+            tool_input = schema.normalize_names(values)
         return super()._parse_input(tool_input, tool_call_id)
 
 
-def _make_tool(operation: ToolOperation, memory_of: Callable[[Mapping[str, Any]], Any]) -> BaseTool:
-    """Make the tool of an operation.
+def _make_tool(operation: ToolOperation, open_memory: Callable[[Mapping[str, Any]], Any]) -> BaseTool:
+    """Create the tool of an operation.
 
-    Its writes name the model as their source. It reports errors to the model, and the run goes on.
+    Memory that the tool writes has the source "model". Errors are returned to the model, so the run continues.
     """
-    # Separate functions: from their signatures LangChain learns that they take the run's config.
+    # LangChain passes the run's config to functions that have a parameter `config: RunnableConfig`.
 
-    def use(*, config: RunnableConfig, **given: Any) -> str:
+    def run_operation(*, config: RunnableConfig, **arguments: Any) -> str:
         try:
             with written_by("model", operation.name):
-                return format_answer(operation.run(memory_of(config), operation.arguments(**given)))
+                return format_answer(operation.run(open_memory(config), operation.arguments(**arguments)))
         except Exception as error:
             if is_graph_bubble_up(error):
                 raise
             if not isinstance(error, InvalidInput):
-                logger.warning("The tool %s failed; the model was told.", operation.name, exc_info=error)
-            is_own = isinstance(error, AgentMemoryError)
-            failure = error if is_own else f"the memory failed with {type(error).__name__}"
+                logger.warning(
+                    "The tool %s failed. The error was returned to the model.", operation.name, exc_info=error
+                )
+            is_explained = isinstance(error, AgentMemoryError)
+            failure = error if is_explained else f"the memory failed with {type(error).__name__}"
             raise ToolException(format_answer(f"{operation.name} was not done: {failure}")) from error
 
-    async def ause(*, config: RunnableConfig, **given: Any) -> str:
-        return await run_in_worker(partial(use, config=config, **given), writes=True)
+    async def arun_operation(*, config: RunnableConfig, **arguments: Any) -> str:
+        return await run_in_worker(partial(run_operation, config=config, **arguments), writes=True)
 
-    def describe_misuse(error: Any) -> str:
+    def describe_invalid_arguments(error: Any) -> str:
         fault = describe_fault(error, known=operation.arguments.model_fields)
-        return format_answer(f"The tool was not used, since its arguments are wrong: {fault}")
+        return format_answer(f"The tool was not called, because its arguments are invalid: {fault}")
 
     return _Tool.from_function(
-        func=use,
-        coroutine=ause,
+        func=run_operation,
+        coroutine=arun_operation,
         name=operation.name,
         description=operation.description,
         args_schema=operation.arguments,
-        handle_validation_error=describe_misuse,
+        handle_validation_error=describe_invalid_arguments,
         handle_tool_error=True,
     )
 
 
 def select_tools(tools: Sequence[BaseTool], include: Iterable[str] | None, hint: str = "") -> list[BaseTool]:
-    """Select tools by name, in the order of the names; "mem_*" selects several.
+    """Select tools by name or pattern, such as "mem_*", in the order of `include`.
 
-    Without names, all tools are returned.
+    None selects all tools.
 
     Raises:
-        InvalidInput: There is no tool with a name; `hint` is added to the message.
+        InvalidInput: `include` is not a list, or an entry matches no tool. `hint` is appended to the second message.
     """
     if include is None:
         return [*tools]
     by_name = {tool.name: tool for tool in tools}
     if isinstance(include, str) or not isinstance(include, Iterable):
-        raise InvalidInput(f"include must be a list of names of tools, not {safe_repr(include)}.")
+        raise InvalidInput(f"include must be a list of tool names, got {safe_repr(include)}.")
     names: list[str] = []
-    for given in include:
-        matching = [name for name in by_name if isinstance(given, str) and fnmatchcase(name, given)]
+    for pattern in include:
+        matching = [name for name in by_name if isinstance(pattern, str) and fnmatchcase(name, pattern)]
         if not matching:
-            raise InvalidInput(f"There is no tool {safe_repr(given)}; there are {', '.join(by_name)}.{hint}")
+            raise InvalidInput(f"Unknown tool {safe_repr(pattern)}. The tools are {', '.join(by_name)}.{hint}")
         names += matching
     return [by_name[name] for name in dict.fromkeys(names)]
 
@@ -221,7 +223,8 @@ class ToolOperation:
         name: The name of the operation.
         description: The description for the model.
         arguments: The class of its arguments.
-        run: Runs it on a `LayeredMemory`, or on a `KGMemory` for facts, and returns the answer to the model.
+        run: The function of the operation. It takes a memory (`LayeredMemory` or `KGMemory`) and the arguments, and
+            returns the answer to the model.
     """
 
     name: str
@@ -231,5 +234,5 @@ class ToolOperation:
 
 
 def clamp_limit(limit: int) -> int:
-    """Limit the number of results that a model requests to between 1 and `MAX_RESULTS`."""
+    """Limit the number of results that a model requests to the range 1 to `MAX_RESULTS`."""
     return min(max(1, limit), MAX_RESULTS)

@@ -1,7 +1,7 @@
 """The settings and values that the layers share, and the context in which they read and change a memory.
 
-A layer reads what its standpoint shows. Each call writes in one transaction, made of *drafts* that are written
-together. The same transaction deletes expired values, a few at a time.
+A layer reads the memory that is visible at its position. Each call writes all of its drafts in one transaction. The
+same transaction deletes some expired values.
 """
 
 from __future__ import annotations
@@ -26,30 +26,29 @@ from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Memory
 from langchain_agentmem.rewinding.search_view import find_versions, row_texts, visible_recollections
 from langchain_agentmem.search.memory_search import Explanation
 from langchain_agentmem.storage import Transaction
-from langchain_agentmem.storage.database import Outputs
 from langchain_agentmem.storage.part import Part, SearchableKind
 from langchain_agentmem.tracing import document_outputs
 
 SNIPPET_CHARS = 3000
-"""The characters of a record in a prompt."""
+"""The default maximum number of characters of a record in a prompt."""
 FileName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[^/\\\x00]+$")]
-"""The name of a file without a folder."""
+"""A file name without a folder."""
 
 
 class LayersConfig(Options):
     """The settings of a layered memory.
 
     Attributes:
-        enabled: Whether agents should use the memory; `is_enabled()` returns it. Default: True.
+        enabled: True if agents should use the memory; `is_enabled()` returns it. Default: True.
         core_max_chars: The budget of core memory, in characters of its `key: value` lines. Default: 2,000.
-        recall_max_events: The number of events that stay when old ones are consolidated, and that `recent` returns.
+        recall_max_events: The number of events that remain when old ones are consolidated, and that `recent` returns.
             Old events are consolidated when there are more than 1.5 times as many. Default: 20.
-        retrieval_k: The number of records that a search returns. Default: 8.
-        max_compression_iterations: The number of times that a model is asked to compress one text. Default: 3.
-        section_budgets: The room of the sections of a prompt. Default: 3,000 characters for a record.
-        redact_secrets: Whether secrets are removed from everything before it is stored. Default: True.
-        final_memory_filename_md: The name of the exported text. Default: "final_memory_for_paper.md".
-        final_memory_filename_json: The name of the exported data. Default: "final_memory_for_paper.json".
+        retrieval_k: The maximum number of records that a search returns. Default: 8.
+        max_compression_iterations: The maximum number of model calls to compress one text. Default: 3.
+        section_budgets: The budgets of the sections of a prompt. Default: 3,000 characters for a record.
+        redact_secrets: True to remove secrets from everything before it is stored. Default: True.
+        final_memory_filename_md: The file name of the exported text. Default: "final_memory_for_paper.md".
+        final_memory_filename_json: The file name of the exported data. Default: "final_memory_for_paper.json".
 
     Raises:
         InvalidInput: A value is wrong.
@@ -73,15 +72,16 @@ class LayersConfig(Options):
             config: Settings by name. Those of other parts, such as `db_path`, are ignored.
 
         Raises:
-            InvalidInput: The configuration is no mapping, or a value is wrong.
+            InvalidInput: The configuration is not a mapping, or a value is wrong.
         """
         if not isinstance(config, Mapping):
-            raise InvalidInput(f"A configuration is a mapping of names to values, not {type(config).__name__}.")
+            raise InvalidInput(f"config must be a mapping of names to values, not {type(config).__name__}.")
         return cls(**{name: value for name, value in config.items() if name in cls.model_fields})
 
 
 DEFAULT_SETTINGS = LayersConfig()
-"""The default settings of layered memory."""
+"""The settings of a layered memory for which none are passed."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,12 +100,12 @@ class WrittenEntry:
 
 
 def origin_fields(version: MemoryVersion) -> dict[str, Any]:
-    """Return the origin of a row as fields of `WrittenEntry`."""
+    """Return the origin of a row as the fields of a `WrittenEntry`."""
     return {"thread_id": version.thread, "source": version.source, "actor": version.actor}
 
 
 DEFAULT_IMPORTANCE = 3
-"""The default importance."""
+"""The importance of a value of core memory for which none is passed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,9 +116,9 @@ class CoreEntry(WrittenEntry):
         key: Its key.
         value: Its text.
         importance: From 1 to 5.
-        expires_at: The time it ends, in UTC; None for never.
-        created_at: The time the key was first set.
-        updated_at: The time this value was set.
+        expires_at: The time it expires, in UTC; None for never.
+        created_at: The time the key was first set, in UTC.
+        updated_at: The time this value was set, in UTC.
         thread_id: The thread that set it; None for a branch.
         source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: The name of the source, such as a tool's name.
@@ -141,7 +141,7 @@ class Event(WrittenEntry):
         kind: Its kind, such as "execution_result".
         content: Its text.
         created_at: The time it happened, in UTC.
-        score: Its relevance to the search that found it; None if no search did.
+        score: Its relevance to the query; None if it is not the result of a search.
         why: The explanation of the score.
         thread_id: The thread that wrote it; None for a branch.
         source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
@@ -165,10 +165,10 @@ class Record(WrittenEntry):
         content: Its text.
         tags: Its tags, in the order in which they were given.
         created_at: The time it was first written, in UTC.
-        updated_at: The time this version was written.
-        score: Its relevance to the search that found it; None if no search did.
+        updated_at: The time this version was written, in UTC.
+        score: Its relevance to the query; None if it is not the result of a search.
         why: The explanation of the score.
-        details: Its other fields: in a consolidated record the `events` that it stands for.
+        details: Its other fields, such as the `events` that a consolidated record replaces.
         thread_id: The thread that wrote this version; None for a branch.
         source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: The name of the source, such as a tool's name.
@@ -210,20 +210,16 @@ def event_of(version: MemoryVersion) -> Event:
 
 def record_of(version: MemoryVersion) -> Record:
     """Convert a row to a `Record`."""
+    details = {name: value for name, value in version.extra.items() if name not in ("tags", "words")}
     return Record(
         id=version.key,
         content=version.text,
         tags=tuple(version.extra.get("tags", ())),
         created_at=from_micros(version.created_at),
         updated_at=from_micros(version.written_at),
-        details=MappingProxyType(
-            {name: value for name, value in version.extra.items() if name not in ("tags", "words")}
-        ),
+        details=MappingProxyType(details),
         **origin_fields(version),
     )
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,22 +228,22 @@ class LayerContext(MemorySession):
 
     Attributes:
         settings: The settings of the memory.
-        compressor: The compressor that makes texts fit, with a model or without one.
+        compressor: The compressor that makes texts fit their limits.
     """
 
     settings: LayersConfig
     compressor: Compressor
 
     def remove_secrets(self, text: str) -> str:
-        """Remove secrets from a text, if the settings say so."""
+        """Remove secrets from a text if `redact_secrets` is set."""
         return redact(text) if self.settings.redact_secrets else text
 
 
 class Layer:
-    """A part of a layered memory.
+    """A layer of a layered memory.
 
     Args:
-        ground: The context of the memory.
+        context: The context that it shares with the other layers.
     """
 
     def __init__(self, context: LayerContext) -> None:
@@ -259,17 +255,15 @@ class Layer:
         """The settings of the memory."""
         return self._context.settings
 
-    def _get_one(
-        self, kind: str, key: str, value_of: Callable[[MemoryVersion], T], outputs: Outputs | None = None
-    ) -> T | None:
-        """Read an event or a record by its id."""
+    def _get_one(self, kind: str, key: str, value_of: Callable[[MemoryVersion], T], **more: Any) -> T | None:
+        """Return the event or the record with an id; None if it does not exist."""
 
-        def look(tx: Transaction, view: MemoryView) -> T | None:
+        def load(tx: Transaction, view: MemoryView) -> T | None:
             version = memory_rows.load_named(tx, view, kind, [key]).get(key)
             return None if version is None else value_of(version)
 
         inputs: dict[str, Any] = {f"{kind}_id": key}
-        return self._context.read(f"{LAYER_NAMES[kind]}.get", look, outputs=outputs, **inputs)
+        return self._context.read(f"{LAYER_NAMES[kind]}.get", load, **inputs, **more)
 
     def _list_newest(
         self,
@@ -283,21 +277,21 @@ class Layer:
         """List the newest events or records, the oldest of them first.
 
         Args:
-            step_name: The name of the step in a trace; None for a detail of another step.
+            step_name: The name of the step in a trace; None to trace no step.
             kind: The kind of row to list.
-            limit: The maximum number.
+            limit: The maximum number of entries.
             tags: Only records that have all of these tags.
             label: Only events of this kind.
             more: As for `MemorySession.read`.
         """
 
-        def look(tx: Transaction, view: MemoryView) -> list[Any]:
+        def load(tx: Transaction, view: MemoryView) -> list[Any]:
             versions = memory_rows.load_newest(tx, view, kind, limit=None if tags else trace_limit(limit), label=label)
             values = [CONVERTERS[kind](each) for each in versions if has_tags(each, tags)]
             return values[max(0, len(values) - limit) :]
 
         inputs: dict[str, Any] = {"limit": trace_limit(limit), "event_type": label, "tags": sorted(set(tags)) or None}
-        return self._context.read(step_name, look, **inputs, **more)
+        return self._context.read(step_name, load, **inputs, **more)
 
     def _search(self, kind: str, query: str, limit: int, tags: Collection[str] = ()) -> list[Any]:
         """Search events or records, the best first; "*" returns all, the newest first.
@@ -308,11 +302,8 @@ class Layer:
             limit: The maximum number of hits.
             tags: Only records that have all of these tags.
         """
-        name, inputs = (
-            f"{LAYER_NAMES[kind]}.search",
-            {"query": query, "limit": trace_limit(limit), "tags": tags or None},
-        )
-        with self._context.step(name, "retriever", **inputs) as step:
+        inputs = {"query": query, "limit": trace_limit(limit), "tags": tags or None}
+        with self._context.step(f"{LAYER_NAMES[kind]}.search", "retriever", **inputs) as step:
             if query.strip() == MATCH_ALL:
                 values = self._list_newest(None, kind, limit, tags)[::-1]
             else:
@@ -324,22 +315,22 @@ class Layer:
     def _delete(self, kind: str, key: str, /, **inputs: Any) -> bool:
         """Delete one entry. Return whether it existed."""
 
-        def make(tx: Transaction, change: PendingWrite) -> bool:
+        def remove(tx: Transaction, change: PendingWrite) -> bool:
             visible = memory_rows.load_named(tx, change.view, kind, [key])
             for each in visible:
                 change.remove(kind, each)
             return key in visible
 
-        return self._context.write(f"{LAYER_NAMES[kind]}.delete", make, **inputs)
+        return self._context.write(f"{LAYER_NAMES[kind]}.delete", remove, **inputs)
 
 
 def has_tags(version: MemoryVersion, tags: Collection[str]) -> bool:
-    """Return whether a row has all of some tags."""
+    """Return whether a row has all of the given tags."""
     return set(tags) <= set(version.extra.get("tags", ()))
 
 
 def trace_limit(limit: int) -> int | None:
-    """Return a limit as a trace shows it: None for all."""
+    """Return a limit for a trace: None for no limit."""
     return None if limit == NO_LIMIT else limit
 
 

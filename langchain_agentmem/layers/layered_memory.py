@@ -1,4 +1,4 @@
-"""`LayeredMemory`: core, recall and archival memory of a branch or a thread.
+"""`LayeredMemory`: the core, recall and archival memory of a branch or a thread.
 
     layers = memory.layers("user-42")
     layers.core.set("name", "Ada")
@@ -6,11 +6,11 @@
     layers.archival.write("Lives in Turin.", tags=["home"])
     draft = layers.fork("draft")
 
-The fork sees all of it, and nothing that is written later.
+The fork sees everything written before it, and nothing written to the parent later.
 
-The memory of a thread is part of the thread: time travel, "edit and regenerate" and forks include it. At a checkpoint
-an agent remembers exactly what it had remembered there. A step that fails, is retried, or is resumed after a crash
-writes its memory once.
+The memory of a thread is part of the thread: time travel, "edit and regenerate" and forks include it. At each
+checkpoint an agent has exactly the memory that it had when the checkpoint was written. A step that fails, is retried,
+or is resumed after a crash writes its memory once.
 
     from langchain_core.messages import AIMessage
     from langchain_core.runnables import RunnableConfig
@@ -32,10 +32,10 @@ writes its memory once.
         before = graph.get_state(thread).config
         graph.invoke({"messages": [("user", "My sister lives in Lisbon.")]}, thread)
         graph.invoke({"messages": [("user", "My sister lives in Porto.")]}, before)  # the user edits the message
-        print(graph.get_state(thread).values["messages"][-1].text)  # it has never heard of Lisbon
+        print(graph.get_state(thread).values["messages"][-1].text)  # without Lisbon
 
-A branch belongs to no thread: it is shared, and independent of any rewinding. It is forked without copying anything,
-and compared with others:
+A branch belongs to no thread: it is shared, and rewinding a thread does not change it. A fork copies nothing, and
+branches can be compared:
 
     from langchain_agentmem import AgentMemory
 
@@ -65,28 +65,14 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact_store import FactsContext
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
-from langchain_agentmem.layers import memory_layers, prompt_context
+from langchain_agentmem.layers import layer, memory_layers, prompt_context
 from langchain_agentmem.layers.compression import Compressor
-from langchain_agentmem.layers.layer import (
-    DEFAULT_SETTINGS,
-    Layer,
-    LayerContext,
-    LayersConfig,
-    entry_of,
-    event_of,
-    record_of,
-)
+from langchain_agentmem.layers.layer import DEFAULT_SETTINGS, Layer, LayerContext, LayersConfig
 from langchain_agentmem.layers.memory_layers import ArchivalMemory, ConsolidationReport, CoreMemory, RecallMemory
+from langchain_agentmem.layers.prompt_context import PromptMaterial
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import (
-    BranchDiff,
-    BranchPosition,
-    BranchTree,
-    MemoryPosition,
-    PendingWrite,
-    resolve_branch,
-)
+from langchain_agentmem.rewinding.branches import BranchDiff, BranchPosition, BranchTree, MemoryPosition, PendingWrite
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, MemoryView
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
@@ -110,12 +96,13 @@ class WriteResult(NamedTuple):
 
 def _read_layers(
     tx: Transaction, view: MemoryView, layers: Collection[str] = LAYERS, newest: int | None = None
-) -> prompt_context.PromptMaterial:
-    """Read some layers of a memory."""
+) -> PromptMaterial:
+    """Read some layers of a memory, with at most the `newest` events."""
     core = memory_layers.core_versions(tx, view) if "core" in layers else []
     events = memory_rows.load_newest(tx, view, EVENT, limit=newest) if "recall" in layers else []
     records = memory_rows.load_current(tx, view, RECORD) if "archival" in layers else []
-    return prompt_context.PromptMaterial([*map(entry_of, core)], [*map(event_of, events)], [*map(record_of, records)])
+    converted = [*map(layer.entry_of, core)], [*map(layer.event_of, events)], [*map(layer.record_of, records)]
+    return PromptMaterial(*converted)
 
 
 _EVENT_FIELDS = {"kind": "kind", "type": "kind", "event_type": "kind", "content": "content", "at": "at"}
@@ -123,20 +110,20 @@ _RECORD_FIELDS = {"content": "content", "text": "content", "tags": "tags"}
 _VALUE_FIELDS = {"value": "value", "importance": "importance", "ttl": "ttl"}
 
 
-def _map_fields(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[str, Any]:
-    """Map given fields to our names for them. A text alone is the value of the field `main`."""
-    if not isinstance(given, Mapping):
-        return {main: given}
-    # A misspelled name that is ignored silently would look as if it had taken effect.
-    if not given.keys() <= names.keys() or main not in (form := {names[name]: value for name, value in given.items()}):
-        raise InvalidInput(f"{what} has {', '.join(names)}, and always {main}; got {safe_repr(list(given))}.")
-    return form
+def _map_fields(label: str, entry: Any, required: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """Map the accepted fields of an entry to arguments. A text becomes the `required` one."""
+    if not isinstance(entry, Mapping):
+        return {required: entry}
+    # An ignored misspelled name would look as if it had taken effect.
+    if not entry.keys() <= names.keys() or required not in (fields := {names[name]: entry[name] for name in entry}):
+        raise InvalidInput(f"{label} takes {', '.join(names)}, and requires {required}; got {safe_repr(list(entry))}.")
+    return fields
 
 
-def _as_list(name: str, given: Any) -> list[Any]:
-    if isinstance(given, str | Mapping):
-        return [given]
-    return list(check_value(Sequence[Any] | None, given, name) or ())
+def _as_list(name: str, entries: Any) -> list[Any]:
+    if isinstance(entries, str | Mapping):
+        return [entries]
+    return list(check_value(Sequence[Any] | None, entries, name) or ())
 
 
 LayerEntry: TypeAlias = str | Mapping[str, Any]
@@ -148,9 +135,9 @@ LEVELS: tuple[Level, ...] = ("low", "medium", "high", "critical")
 THRESHOLDS = (0.70, 0.85, 0.95)
 """The shares of the budgets at which the pressure is medium, high and critical."""
 MANY_RECORDS = 100
-"""With more records than these, `pressure` recommends pruning."""
+"""The number of records above which `pressure` recommends pruning."""
 UNIMPORTANT = 2
-"""The highest importance of values that leave core memory at high pressure."""
+"""The highest importance of the values that are evicted from core memory at high pressure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,8 +146,8 @@ class MemoryPressure:
 
     Attributes:
         level: "low", "medium", "high" or "critical".
-        overall: The share that determines the level: 60 % that of core memory, 40 % that of recall memory.
-        core: The share of its budget that core memory takes.
+        overall: The weighted fill level that determines `level`: 0.6 * `core` + 0.4 * `recall` (counted as at most 1).
+        core: The size of core memory, divided by its budget.
         recall: The number of events, divided by `recall_max_events` of the settings.
         core_chars: The size of core memory, in characters.
         events: The number of events.
@@ -180,7 +167,7 @@ class MemoryPressure:
 
 
 def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> MemoryPressure:
-    """Return the pressure of a memory, given its characters in core, events and records."""
+    """Return the pressure of a memory with these numbers of core characters, events, records."""
     core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
     overall = 0.6 * core + 0.4 * min(recall, 1)
     medium, high, _ = THRESHOLDS
@@ -204,14 +191,14 @@ def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -
 
 
 class LayeredMemory(Layer):
-    """Core, recall and archival memory on a branch, or of a thread.
+    """The core, recall and archival memory on a branch, or of a thread.
 
     Every method that reads or writes has an async twin, prefixed with `a`.
 
     Attributes:
-        core: A few keys and values that are always in the prompt.
+        core: The keys and values that are always in the prompt.
         recall: The timeline of events.
-        archival: Records that are kept permanently, and found by search.
+        archival: The permanent records, which are found by search.
         resources: The resources that the agent was given, and its uses of them.
         settings: The settings of the memory.
 
@@ -242,7 +229,7 @@ class LayeredMemory(Layer):
             raise InvalidInput(f"A layered memory is that of a branch; give its name, not {safe_repr(branch)}.")
         database = database_of(memory)
         settings = settings or DEFAULT_SETTINGS
-        point = resolve_branch(branch, namespace, database.scopes)
+        point = branches.resolve_branch(branch, namespace, database.scopes)
         compressor = Compressor(model, database=database, attempts=settings.max_compression_iterations)
         self._set_context(LayerContext(database=database, point=point, settings=settings, compressor=compressor))
 
@@ -255,7 +242,7 @@ class LayeredMemory(Layer):
 
     @property
     def name(self) -> str:
-        """The name of the branch, or the thread's id."""
+        """The name of the branch, or the id of the thread."""
         return self._context.point.name
 
     @property
@@ -278,7 +265,7 @@ class LayeredMemory(Layer):
     # -- all layers ------------------------------------------------------------------------------------------------
 
     def read(self, scope: Literal["all", "core", "recall", "archival"] = "all") -> dict[str, Any]:
-        """Return everything that this memory shows (the original's `mem_node_read`).
+        """Return all visible entries of this memory (the original's `mem_node_read`).
 
         Args:
             scope: "all", "core", "recall" or "archival". Default: "all".
@@ -293,11 +280,11 @@ class LayeredMemory(Layer):
         check_value(Literal["all", "core", "recall", "archival"], scope, "scope")
         layers = LAYERS if scope == "all" else (scope,)
 
-        def look(tx: Transaction, view: MemoryView) -> dict[str, Any]:
+        def load(tx: Transaction, view: MemoryView) -> dict[str, Any]:
             data = _read_layers(tx, view, layers).data
             return {name: data[name] for name in layers}
 
-        return self._context.read("layers.read", look, scope=scope)
+        return self._context.read("layers.read", load, scope=scope)
 
     aread = awaited(read)
 
@@ -310,10 +297,11 @@ class LayeredMemory(Layer):
         """Write to several layers in one transaction (the original's `mem_node_write`).
 
         Args:
-            core: Values by key; a value is text, or a mapping with "value", "importance" and "ttl".
-            recall: Events: texts, or mappings with "kind" (or "type"), "content" and "at"; one, or a list of them.
-                A text alone is of the kind "note".
-            archival: Records: texts, or mappings with "content" (or "text") and "tags"; one, or a list of them.
+            core: The values by key. A value is text, or a mapping with "value", "importance" and "ttl".
+            recall: One event, or a list of events. An event is text, or a mapping with "kind" (or "type"), "content"
+                and "at". The default kind is "note".
+            archival: One record, or a list of records. A record is text, or a mapping with "content" (or "text") and
+                "tags".
 
         Returns:
             The keys that were set, and the ids of the events and records.
@@ -322,40 +310,38 @@ class LayeredMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         check_value(Mapping[Any, Any] | None, core, "core")
-        values = {
-            key: _map_fields("A value of core memory", value, "value", _VALUE_FIELDS)
+        checked = [
+            self.core._check_value(key, **_map_fields("A value of core memory", value, "value", _VALUE_FIELDS))
             for key, value in (core or {}).items()
-        }
-        core_values = [self.core._check_value(key, **value) for key, value in values.items()]
-        settings = list({each.key: each for each in core_values}.values())
-        forms = [
-            {"kind": "note", **_map_fields("An event", each, "content", _EVENT_FIELDS)}
+        ]
+        values = list({each.key: each for each in checked}.values())
+        events = [
+            self.recall._check_event(**{"kind": "note", **_map_fields("An event", each, "content", _EVENT_FIELDS)})
             for each in _as_list("recall", recall)
         ]
-        events = [self.recall._check_event(**form) for form in forms]
-        record_forms = [
-            _map_fields("A record", each, "content", _RECORD_FIELDS) for each in _as_list("archival", archival)
+        records = [
+            self.archival._check_record(**_map_fields("A record", each, "content", _RECORD_FIELDS))
+            for each in _as_list("archival", archival)
         ]
-        records = [self.archival._check_record(**form) for form in record_forms]
         tags_by_text: dict[str, list[str]] = {}
         for text, tags in records:
             tags_by_text.setdefault(text, []).extend(tags)
         ids = {text: self._context.database.new_id() for text in tags_by_text}
 
-        def make(tx: Transaction, change: PendingWrite) -> bool:
-            if settings:
-                self.core._add_values(tx, change, settings)
+        def add(tx: Transaction, change: PendingWrite) -> bool:
+            if values:
+                self.core._add_values(tx, change, values)
             change.drafts += events
             for text, tags in tags_by_text.items():
                 ids[text] = memory_layers.add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
             return memory_layers.is_room_needed(tx, self._context, change, len(events))
 
         texts = [memory_rows.decode_text(each.body or b"") for each in events]
-        with self._context.step("layers.write", core=settings, recall=texts, archival=list(tags_by_text)) as step:
-            if self._context.write(None, make):
+        with self._context.step("layers.write", core=values, recall=texts, archival=list(tags_by_text)) as step:
+            if self._context.write(None, add):
                 memory_layers.make_room(self._context)
             written = WriteResult(
-                core=tuple(each.key for each in settings),
+                core=tuple(each.key for each in values),
                 recall=tuple(each.key for each in events),
                 archival=tuple(ids[text] for text, _ in records),
             )
@@ -372,12 +358,11 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: The name is not valid for a branch.
         """
-        return self._at_position(
-            BranchPosition(self._context.point.path, check_id(name, "branch"), self._context.database.scopes)
-        )
+        path, scopes = self._context.point.path, self._context.database.scopes
+        return self._at_position(BranchPosition(path, check_id(name, "branch"), scopes))
 
     def fork(self, name: str) -> LayeredMemory:
-        """Fork a branch that sees this memory as it is now, not later writes. Nothing is copied.
+        """Fork a branch that sees this memory as it is now, but not later writes.
 
         Args:
             name: The name of the fork.
@@ -390,13 +375,13 @@ class LayeredMemory(Layer):
     afork = awaited(fork, writes=True)
 
     def ancestors(self) -> list[str]:
-        """Return the names of the branches from the root of the forks to this one."""
+        """Return the names of the branches from the root of the fork tree to this one."""
         return branches.list_ancestors(self._context)
 
     aancestors = awaited(ancestors)
 
     def tree(self) -> BranchTree:
-        """Return the whole tree of forks that contains this branch; `str` formats it.
+        """Return the whole fork tree that contains this branch; `str` formats it.
 
         Raises:
             InvalidInput: This is the memory of a thread.
@@ -409,16 +394,16 @@ class LayeredMemory(Layer):
         """Compare this memory with another.
 
         Args:
-            other: A branch of this namespace, or its name.
+            other: The memory of another branch of this namespace, or the name of the branch.
 
         Raises:
-            InvalidInput: `other` is neither.
+            InvalidInput: `other` is not a valid branch name, or its namespace or database is another one.
         """
         return branches.diff_branches(self._context, self._position_of(other))
 
     adiff = awaited(diff)
 
-    # -- room ------------------------------------------------------------------------------------------------------
+    # -- pressure --------------------------------------------------------------------------------------------------
 
     def pressure(self) -> MemoryPressure:
         """Return how full this memory is, with recommended actions."""
@@ -427,14 +412,14 @@ class LayeredMemory(Layer):
     apressure = awaited(pressure)
 
     def consolidate(self, level: Level | None = None) -> ConsolidationReport:
-        """Make room, according to a level of pressure.
+        """Free space in this memory, as its level of pressure requires.
 
-        From "medium" on, old events become records of archival memory. From "high" on, unimportant values (2 or less)
-        leave core memory until it takes at most 70 % of its budget; at "critical", whatever exceeds the budget leaves
-        too. The other values keep their importance and expiry.
+        From "medium" on, old events become records of archival memory. From "high" on, values of importance 2 or less
+        are evicted from core memory until it takes at most 70 % of its budget. At "critical", values of any importance
+        are evicted until it fits its budget. The remaining values keep their importance and expiry.
 
         Args:
-            level: "low", "medium", "high" or "critical". Default: that of the present pressure.
+            level: "low", "medium", "high" or "critical". Default: the level of the present pressure.
 
         Raises:
             InvalidInput: The level is unknown.
@@ -445,11 +430,10 @@ class LayeredMemory(Layer):
         def relieve(tx: Transaction, change: PendingWrite) -> tuple[str, ...]:
             entries = memory_layers.core_versions(tx, change.view)
             unimportant = [each for each in entries if (each.importance or 0) <= UNIMPORTANT]
-            removed = memory_layers.choose_evicted(entries, int(settings.core_max_chars * THRESHOLDS[0]), unimportant)
+            limit = settings.core_max_chars
+            removed = memory_layers.choose_evicted(entries, int(limit * THRESHOLDS[0]), unimportant)
             if level == "critical":
-                removed += memory_layers.choose_evicted(
-                    [each for each in entries if each not in removed], settings.core_max_chars
-                )
+                removed += memory_layers.choose_evicted([each for each in entries if each not in removed], limit)
             self.core._evict(change, removed)
             return tuple(each.key for each in removed)
 
@@ -465,12 +449,12 @@ class LayeredMemory(Layer):
     aconsolidate = awaited(consolidate, writes=True)
 
     def _measure_pressure(self, step_name: str | None) -> MemoryPressure:
-        def look(tx: Transaction, view: MemoryView) -> MemoryPressure:
+        def measure(tx: Transaction, view: MemoryView) -> MemoryPressure:
             chars = memory_layers.core_chars((each.key, each.text) for each in memory_layers.core_versions(tx, view))
             events, records = (memory_layers.count_versions(tx, view, kind) for kind in (EVENT, RECORD))
             return pressure_of(chars, events, records, self.settings)
 
-        return self._context.read(step_name, look)
+        return self._context.read(step_name, measure)
 
     def compress(self, text: str, max_chars: int, hint: str = "") -> str:
         """Return a text that fits `max_chars`: unchanged, shortened by a model, or cut.
@@ -490,10 +474,10 @@ class LayeredMemory(Layer):
     # -- prompts ---------------------------------------------------------------------------------------------------
 
     def context(self, task_hint: str | None = None) -> dict[str, Any]:
-        """Return the memory for a prompt, as data (the original's `get_memory_context`).
+        """Return the memory for a prompt as data (the original's `get_memory_context`).
 
         Args:
-            task_hint: The topic of the prompt, for which records are searched. Default: no records.
+            task_hint: The topic of the prompt, used as the query for records. Default: no records.
 
         Returns:
             "core": values by key; "recall": the newest events with "id", "type", "content" and "timestamp", oldest
@@ -510,64 +494,64 @@ class LayeredMemory(Layer):
     acontext = awaited(context)
 
     def format_for_prompt(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> str:
-        """Return the memory for a prompt, as text (the original's `format_memory_for_prompt`).
+        """Return the memory for a prompt as text.
 
-        It has the headings and lines of the original. As long as nothing changes, the text is the same bytes.
+        The headings and lines are those of the original's `format_memory_for_prompt`. The text is byte-identical until
+        the memory changes.
 
         Args:
-            task_hint: The topic of the prompt, for which records are searched. Default: no records.
-            budget: The room: a number of characters, a mapping or a `Budget`. Default: that of the settings.
+            task_hint: The topic of the prompt, used as the query for records. Default: no records.
+            budget: The budget: a number of characters, a mapping or a `Budget`. Default: that of the settings.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
-        room = Budget.of(budget, self.settings.section_budgets)
-
+        limits = Budget.of(budget, self.settings.section_budgets)
         with self._context.step("layers.format_for_prompt", task_hint=task_hint) as step:
-            text = prompt_context.compose(
-                self._prompt_material(task_hint), room, self._context.compressor.compress
-            ).text
+            material, shorten = self._prompt_material(task_hint), self._context.compressor.compress
+            text = prompt_context.compose(material, limits, shorten).text
             step.finish(lambda: {"text": text, "characters": len(text)})
         return text
 
     aformat_for_prompt = awaited(format_for_prompt)
 
-    def _prompt_material(self, task_hint: str | None) -> prompt_context.PromptMaterial:
-        """Read the material of a prompt; records only if there is a hint to search them for."""
-        most = self.settings.recall_max_events
-        material = self._context.read(None, lambda tx, view: _read_layers(tx, view, ("core", "recall"), most))
+    def _prompt_material(self, task_hint: str | None) -> PromptMaterial:
+        """Read the material of a prompt, with the records found for the hint, if there is one."""
+        max_events = self.settings.recall_max_events
+        material = self._context.read(None, lambda tx, view: _read_layers(tx, view, ("core", "recall"), max_events))
         if task_hint is None:
             return material
         return material._replace(records=self.archival.search(task_hint, self.settings.retrieval_k))
 
     def export_final(self, output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write the final memory as text and as JSON, to the file names of the settings.
+        """Export all visible entries as Markdown and JSON, to the file names of the settings.
 
         Args:
-            output_dir: The folder, which is created if it is missing. Files of these names are replaced.
+            output_dir: The folder, which is created if it is missing. Existing files are replaced.
 
         Returns:
-            The paths of the text and of the data.
+            The paths of the Markdown file and of the JSON file.
 
         Raises:
-            InvalidInput: The files cannot be written.
+            InvalidInput: The two file names are equal, or the files cannot be written.
         """
         material = self._context.read("layers.export_final", _read_layers)
         final = prompt_context.final_memory(material.core, material.events, material.records)
-        settings = self.settings
-        names = (settings.final_memory_filename_md, settings.final_memory_filename_json)
+        names = self.settings.final_memory_filename_md, self.settings.final_memory_filename_json
         return prompt_context.write_final(final, output_dir, *names)
 
     aexport_final = awaited(export_final)
 
-    # -- plumbing --------------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------------
 
     def _position_of(self, other: Any) -> MemoryPosition:
         if not isinstance(other, LayeredMemory):
             return self.at(other)._context.point
         mine, theirs = self._context, other._context
         if not theirs.database.is_same_database(mine.database) or theirs.point.path != mine.point.path:
-            raise InvalidInput("Only branches of one namespace in one database can be compared.")
+            raise InvalidInput(
+                "diff() compares branches of one namespace and database. Pass the name of another branch."
+            )
         return theirs.point
 
     def _at_position(self, point: MemoryPosition) -> Self:

@@ -1,16 +1,17 @@
-"""`Corrections`: people correct what is remembered. Each change records who made it and when, and can be undone.
+"""`Corrections`: changes that people make to memory. Each is recorded with person and time, and can be undone.
 
     from langchain_agentmem import AgentMemory
 
     with AgentMemory("agent.db") as memory:
         memory.layers(namespace=("users", "ada")).core.set("city", "Lisbon")
-        made = memory.corrections.core("city", "Porto", by="Maria", namespace=("users", "ada"))
-        print(made.by, made.at, made.before, made.after)
-        memory.corrections.undo(made.id, by="Maria", namespace=("users", "ada"))
+        correction = memory.corrections.core("city", "Porto", by="Maria", namespace=("users", "ada"))
+        print(correction.by, correction.at, correction.before, correction.after)
+        memory.corrections.undo(correction.id, by="Maria", namespace=("users", "ada"))
         print([each.after for each in memory.corrections.history("core", "city", namespace=("users", "ada"))])
 
-If threads share a namespace, their memory is corrected on the branch "main", for all of them. A thread that shares
-nothing is corrected at its newest checkpoint, with `thread_id`; its past stays as it was.
+If threads share a namespace, a correction on the branch "main" applies to all of them. To correct the memory of a
+thread that shares none, pass `thread_id`: the correction applies at its newest checkpoint. Earlier checkpoints do not
+change.
 """
 
 from __future__ import annotations
@@ -33,23 +34,13 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.memory_layers import redraft, redraft_record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN, PendingWrite, thread_id_of
-from langchain_agentmem.rewinding.memory_rows import (
-    CORE,
-    FACT,
-    RECORD,
-    STATEMENT,
-    MemoryVersion,
-    MemoryView,
-    VersionDraft,
-    decode_text,
-    encode_text,
-)
+from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, MemoryVersion, MemoryView, VersionDraft
 from langchain_agentmem.rewinding.thread_memory import amending_position
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 
 CorrectedKind: TypeAlias = Literal["core", "record", "fact"]
-_KEY_LABEL, _PERSON_LABEL = "the key of what is corrected", "the name of who corrects"
+_KEY_LABEL, _PERSON_LABEL = "the key of the value to correct", "the name of the person who corrects"
 _COLUMNS = ("label", "importance", "expires_at", "created_at")
 _FACT_FIELDS = ("role", "subject", "predicate", "object", "start", "end", "sure")
 Values: TypeAlias = Mapping[str, Any]
@@ -57,23 +48,23 @@ Values: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Correction:
-    """A change that a person made.
+    """A change that a person made to a value.
 
-    The values of "core" have `value`, `importance` and `expires_at`; of "record" `content` and `tags`; of "fact"
-    `role`, `subject`, `predicate`, `object`, `valid_from`, `valid_to` and `confidence`.
+    `before` and `after` have these fields. "core": `value`, `importance` and `expires_at`. "record": `content` and
+    `tags`. "fact": `role`, `subject`, `predicate`, `object`, `valid_from`, `valid_to` and `confidence`.
 
     Attributes:
         id: Its id, unique in the namespace.
         kind: The kind of value: "core", "record" or "fact".
         key: The key, or the id of the record or fact.
         namespace: The namespace of the value.
-        branch: The branch; for the memory of one thread alone the thread's id.
+        branch: The name of the branch; for the memory of one thread alone, the id of the thread.
         by: The name of the person.
         at: The time of the correction, in UTC.
         before: The previous value; None if there was none.
         after: The corrected value; None if it was deleted.
-        undoes: The id of the correction that this one undoes; None for others.
-        thread_id: The thread, for the memory of one thread alone; else None.
+        undoes: The id of the correction that this one undoes; None if it undoes none.
+        thread_id: The id of the thread, for the memory of one thread alone; else None.
     """
 
     id: str
@@ -91,13 +82,12 @@ class Correction:
 
 
 class CurrentValue(NamedTuple):
-    """A value that can be corrected, as it is now.
+    """The present value of a key, record or fact, which can be corrected.
 
     Attributes:
         value: The fields of the value, as in a `Correction`; None if there is none.
-        version: The version of the value: passed as `expected`, it keeps a correction from replacing a value that
-            nobody has looked at.
-        at: The time this version was written, in UTC.
+        version: The version of the value. Pass it as `expected`: the correction then fails if the value has changed.
+        at: The time this version was written, in UTC; None if there is no value.
         source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: The name of the source.
         thread_id: The thread that wrote it; None for a branch.
@@ -115,9 +105,9 @@ class CorrectionTarget(TypedDict, total=False):
     """The location of the value to correct.
 
     Attributes:
-        namespace: Its namespace. Default: that of the running config, else the root.
+        namespace: Its namespace. Default: that of the current run, else the root.
         branch: Its branch. Default: "main", which the threads of a namespace see.
-        thread_id: A thread that shares nothing with others, at its newest checkpoint, in place of a branch.
+        thread_id: The thread, in place of a branch, if it shares no memory. Its newest checkpoint is corrected.
     """
 
     namespace: Sequence[str] | None
@@ -129,11 +119,11 @@ class CorrectionOptions(CorrectionTarget, total=False):
     """The location of the value to correct, the person, and the expected version.
 
     Attributes:
-        namespace: Its namespace. Default: that of the running config, else the root.
+        namespace: Its namespace. Default: that of the current run, else the root.
         branch: Its branch. Default: "main", which the threads of a namespace see.
-        thread_id: A thread that shares nothing with others, at its newest checkpoint, in place of a branch.
+        thread_id: The thread, in place of a branch, if it shares no memory. Its newest checkpoint is corrected.
         by: The name of the person who corrects the value.
-        expected: The `version` that `present` returned for it. Default: any.
+        expected: The expected `version` of the value, as `current` returned it. Default: any.
     """
 
     by: Required[str]
@@ -141,14 +131,14 @@ class CorrectionOptions(CorrectionTarget, total=False):
 
 
 _Edit: TypeAlias = Callable[[LayeredMemory, Transaction, PendingWrite, Any], None]
-"""A function that adds the next version of the present value to a change."""
+"""A function that adds the next version of the present value to a pending write."""
 
 
 class Corrections:
-    """The corrections that people make; each method has an async twin, prefixed with `a`.
+    """The corrections of memory by people; each method has an async twin with prefix `a`.
 
-    A correction is a version with the source "person", which names the person. It stays in the history when newer
-    versions follow, until its value, or the source of the value before, is erased.
+    A correction is a version with the source "person" and the person's name. It stays in the history when newer
+    versions follow. It is erased with its value, or with a source of the previous value.
 
     Args:
         database: The database.
@@ -164,7 +154,7 @@ class Corrections:
     ) -> Correction:
         """Correct a value of core memory, or add one.
 
-        Its expiry stays, and no other value is evicted.
+        The expiry of the value does not change, and no other value is evicted.
 
         Args:
             key: The key of the value.
@@ -174,15 +164,15 @@ class Corrections:
 
         Raises:
             InvalidInput: An argument is wrong, or nothing would change.
-            Outdated: The value has another version.
+            Outdated: The present version is not the expected one.
         """
 
         def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion | None) -> None:
-            setting = layers.core._check_value(key, value, DEFAULT_IMPORTANCE if importance is None else importance)
-            draft = VersionDraft(CORE, setting.key, None, change.now, importance=setting.importance)
+            new = layers.core._check_value(key, value, DEFAULT_IMPORTANCE if importance is None else importance)
+            draft = VersionDraft(CORE, new.key, None, change.now, importance=new.importance)
             if old is not None:
                 draft = redraft(old, importance=old.importance if importance is None else importance)
-            change.drafts.append(draft._replace(body=encode_text(setting.value)))
+            change.drafts.append(draft._replace(body=memory_rows.encode_text(new.value)))
 
         return self._correct(CORE, key, edit, may_add=True, **options)
 
@@ -205,7 +195,7 @@ class Corrections:
 
         Raises:
             InvalidInput: An argument is wrong, the record does not exist, or nothing would change.
-            Outdated: The value has another version.
+            Outdated: The present version is not the expected one.
         """
 
         def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
@@ -218,18 +208,18 @@ class Corrections:
     arecord = awaited(record, writes=True)
 
     def fact(self, fact_id: str, /, *, by: str, expected: str | None = None, **changes: Any) -> Correction:
-        """Correct a fact. It keeps its earlier values, as after `KGMemory.update`.
+        """Correct a fact. Its earlier values stay in its history, as after `KGMemory.update`.
 
         Args:
             fact_id: The id of the fact.
             by: The name of the person who corrects it.
-            expected: The `version` that `current` returned for it. Default: any.
-            **changes: `role`, `subject`, `predicate`, `obj`, `valid_from`, `valid_to` (None: no end) and
-                `confidence`; and `namespace`, and `branch` or `thread_id`, see `CorrectionTarget`.
+            expected: The expected `version` of the value, as `current` returned it. Default: any.
+            **changes: The new values: `role`, `subject`, `predicate`, `obj`, `valid_from`, `valid_to` (None: no end)
+                and `confidence`. Also `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
 
         Raises:
             InvalidInput: A value is wrong, the fact does not exist, or nothing would change.
-            Outdated: The value has another version.
+            Outdated: The present version is not the expected one.
         """
         location = {name: changes.pop(name) for name in ("namespace", "branch", "thread_id") if name in changes}
 
@@ -243,7 +233,7 @@ class Corrections:
     def delete(self, kind: CorrectedKind, key: str, **options: Unpack[CorrectionOptions]) -> Correction:
         """Delete a value, a record or a fact, so that the deletion can be undone.
 
-        To leave no trace, erase it instead.
+        To remove it permanently, erase it instead.
 
         Args:
             kind: "core", "record" or "fact".
@@ -252,16 +242,15 @@ class Corrections:
 
         Raises:
             InvalidInput: An argument is wrong, or the value does not exist.
-            Outdated: The value has another version.
+            Outdated: The present version is not the expected one.
         """
 
         def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             if kind != FACT:
                 change.remove(kind, old.key)
                 return
-            statements = [
-                event["n"] for event in fact_values.effective_events(old.extra["told"]) if event["do"] == STATEMENT
-            ]
+            events = fact_values.effective_events(old.extra["told"])
+            statements = [event["n"] for event in events if event["do"] == memory_rows.STATEMENT]
             layers._facts_context.changes(tx, change).toggle_events(old, statements)
 
         return self._correct(kind, key, edit, **options)
@@ -269,16 +258,16 @@ class Corrections:
     adelete = awaited(delete, writes=True)
 
     def undo(self, correction_id: str, *, by: str, namespace: Sequence[str] | None = None) -> Correction:
-        """Undo a correction. The undo is a correction, too, and can be undone.
+        """Undo a correction. The undo is itself a correction, and can be undone.
 
         Args:
             correction_id: The id of the correction.
             by: The name of the person who undoes it.
-            namespace: The namespace of the value. Default: the running config's, else the root.
+            namespace: The namespace of the value. Default: that of the current run, else the root.
 
         Raises:
-            InvalidInput: The correction does not exist, or the version before is no longer kept.
-            Outdated: The value was changed since.
+            InvalidInput: The correction does not exist, or the corrected fact no longer exists.
+            Outdated: The value has changed since.
         """
         path = path_of(self._database.scopes.resolve(namespace))
         name = check_id(correction_id, "correction")
@@ -286,27 +275,22 @@ class Corrections:
         correction = next((each for each in corrections if each.id == name), None)
         if correction is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
-        kind, key, row, expected = (
-            correction.kind,
-            correction.key,
-            correction._data["before"],
-            _value_digest(correction._data["after"]),
-        )
+        kind, key, data = correction.kind, correction.key, correction._data
+        row, expected = data["before"], _value_digest(data["after"])
 
         def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             if kind == FACT:
-                layers._facts_context.changes(tx, change).toggle_events(old, correction._data["events"])
+                layers._facts_context.changes(tx, change).toggle_events(old, data["events"])
             elif row is None:
                 change.remove(kind, key)
             else:
                 columns = {name: row[name] for name in _COLUMNS}
-                draft = VersionDraft(kind, key, encode_text(row["text"]), findable=kind != CORE, **columns)
+                draft = VersionDraft(kind, key, memory_rows.encode_text(row["text"]), findable=kind != CORE, **columns)
                 change.drafts.append(draft._replace(extra=row["extra"] or None))
 
-        location = {"namespace": correction.namespace, "branch": correction.branch, "thread_id": correction.thread_id}
-        return self._correct(
-            kind, key, edit, undoes=correction, may_add=kind != FACT, by=by, expected=expected, **location
-        )
+        options = {"namespace": correction.namespace, "branch": correction.branch, "thread_id": correction.thread_id}
+        options |= {"by": by, "expected": expected}
+        return self._correct(kind, key, edit, undoes=correction, may_add=kind != FACT, **options)
 
     aundo = awaited(undo, writes=True)
 
@@ -326,17 +310,15 @@ class Corrections:
         check_value(CorrectedKind, kind, "kind")
         key = check_name(key, _KEY_LABEL)
 
-        def look(tx: Transaction, view: MemoryView) -> CurrentValue:
-            version = memory_rows.load_named(tx, view, kind, [key]).get(key)
-            row = _stored_fields(kind, version)
-            if version is None or row is None:
-                return CurrentValue(None, _value_digest(None))
-            at = from_micros(version.written_at)
-            return CurrentValue(
-                _public_value(kind, row), _value_digest(row), at, version.source, version.actor, version.thread
-            )
+        def load(tx: Transaction, view: MemoryView) -> CurrentValue:
+            row = memory_rows.load_named(tx, view, kind, [key]).get(key)
+            fields = _stored_fields(kind, row)
+            value, version = _public_value(kind, fields), _value_digest(fields)
+            if row is None or fields is None:
+                return CurrentValue(value, version)
+            return CurrentValue(value, version, from_micros(row.written_at), row.source, row.actor, row.thread)
 
-        return self._memory_at(**location)._context.read("corrections.present", look, key=key)
+        return self._memory_at(**location)._context.read("corrections.present", load, key=key)
 
     acurrent = awaited(current)
 
@@ -352,18 +334,18 @@ class Corrections:
         """List corrections, the newest first.
 
         Args:
-            kind: "core", "record" or "fact"; with the key, only the corrections of that value. Default: all that
-                were made in the namespace and all below it.
+            kind: "core", "record" or "fact"; with `key`, only the corrections of that value. Default: all corrections
+                in the namespace and in the namespaces below it.
             key: The key, or the id.
             limit: The maximum number of corrections; None for all. Default: 50.
-            offset: The number of first corrections to omit. Default: 0.
+            offset: The number of newest corrections to skip. Default: 0.
             **location: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         if (kind is None) != (key is None):
-            raise InvalidInput("Give the kind and the key of what was corrected, or neither.")
+            raise InvalidInput("history() needs kind and key together, or neither. Pass both, or omit both.")
         most = parse_limit(limit)
         check_integer("offset", offset)
         low, high = path_range(self._database.scopes.resolve(location.get("namespace"), optional=kind is None))
@@ -372,18 +354,15 @@ class Corrections:
             thread = location.get("thread_id")
             thread = None if thread is None else check_id(thread, "thread")
             branch = check_id(location.get("branch", MAIN), "branch")
-            filters = self._value_filters(
-                low, check_value(CorrectedKind, kind, "kind"), check_name(key, _KEY_LABEL), branch, thread
-            )
+            check_value(CorrectedKind, kind, "kind")
+            filters = self._value_filters(low, kind, check_name(key, _KEY_LABEL), branch, thread)
             high = low + "\x01"
-        return self._database.read(
-            "corrections.history",
-            lambda tx: self._read_corrections(tx, low, high, limit=most, offset=offset, **filters),
-        )
+        filters |= {"limit": most, "offset": offset}
+        return self._database.read("corrections.history", lambda tx: self._read_corrections(tx, low, high, **filters))
 
     ahistory = awaited(history)
 
-    # -- plumbing ----------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def _memory_at(
         self, namespace: Sequence[str] | None = None, branch: str = MAIN, thread_id: str | None = None
@@ -396,30 +375,29 @@ class Corrections:
     def _read_corrections(
         self, tx: Transaction, /, low: str, high: str, *, limit: int = NO_LIMIT, offset: int = 0, **filters: str | None
     ) -> list[Correction]:
-        """Read the corrections of some namespaces, or those of one value, the newest first.
+        """Read the corrections in a range of namespaces, or those of one value, the newest first.
 
         Raises:
-            DatabaseUnreadable: One is damaged.
+            DatabaseUnreadable: A correction is damaged.
         """
         filters = filters or dict.fromkeys(("kind", "key", "name", "thread"))
         rows = query.corrections_within(tx, low=low, high=high, limit=limit, offset=offset, **filters)
-        found: list[Correction] = []
+        corrections: list[Correction] = []
         for row in rows:
-            # A thread that has moved into a namespace is corrected on the branch that its threads share.
+            # The memory of a thread that moved into a shared namespace is corrected on its branch "main".
             is_alone = row["branch_kind"] == "thread" and not self._database.scopes.is_shared(row["path"])
             slot = (row["path"], row["kind"], row["key"], row["name"], row["thread"] if is_alone else None)
             try:
-                found.append(_make_correction(*slot, row["written_at"], read_column(row["correction"], dict)))
+                corrections.append(_make_correction(*slot, row["written_at"], read_column(row["correction"], dict)))
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                raise DatabaseUnreadable(
-                    f"A correction of {safe_repr(row['key'])} is damaged. Restore it from a backup."
-                ) from error
-        return found
+                key = safe_repr(row["key"])
+                raise DatabaseUnreadable(f"A correction of {key} is damaged. Restore it from a backup.") from error
+        return corrections
 
     def _value_filters(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
         """Return the query parameters that select the corrections of one value."""
         if thread is None and branch == MAIN and self._database.scopes.is_shared(path):
-            thread = ""  # any thread that has moved here
+            thread = ""  # any thread that moved into this namespace
         return {"kind": kind, "key": key, "name": None if thread else branch, "thread": thread}
 
     def _correct(
@@ -432,36 +410,32 @@ class Corrections:
         may_add: bool = False,
         **options: Any,
     ) -> Correction:
-        """Write a version that is a correction; with `may_add` also if there is no present value."""
+        """Write a correction. With `may_add`, the present value may be missing."""
         check_value(CorrectedKind, kind, "kind")
         person, expected = check_name(options.pop("by", None), _PERSON_LABEL), options.pop("expected", None)
         layers = self._memory_at(**options)
         key = layers.core._clean_key(key) if kind == CORE else check_name(key, _KEY_LABEL)
         thread, path = thread_id_of(layers._context.point), path_of(layers.namespace)
 
-        def make(tx: Transaction, change: PendingWrite) -> Correction:
+        def correct(tx: Transaction, change: PendingWrite) -> Correction:
             change.writer = SourceNote("person", person)
             old = memory_rows.load_named(tx, change.view, kind, [key]).get(key)
             before = _stored_fields(kind, old)
             if expected not in (None, _value_digest(before)):
                 raise Outdated
             if old is None and not may_add:
-                raise InvalidInput(
-                    f"There is no {kind} {safe_repr(key)} here. What is a thread's that shares nothing with others is "
-                    "named by thread_id."
-                )
-            last = self._read_corrections(
-                tx, path, path + "\x01", limit=1, **self._value_filters(path, kind, key, layers.name, thread)
-            )
+                raise InvalidInput(f"There is no {kind} {safe_repr(key)} here. To correct one thread, pass thread_id.")
+            filters = self._value_filters(path, kind, key, layers.name, thread)
+            last = self._read_corrections(tx, path, path + "\x01", limit=1, **filters)
             edit(layers, tx, change, old)
             number = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
             new = change.drafts[number]
             if _value_digest(_stored_fields(kind, new)) == _value_digest(before):
-                raise InvalidInput("It says so already: nothing was changed.")
+                raise InvalidInput(f"The {kind} entry {safe_repr(key)} already has this value. Nothing was changed.")
             known = {event["n"] for event in _events_of(old)}
             sources = {event["in"] for event in _events_of(old) if event.get("in") is not None}
             sources |= {each for each in (thread, old and old.thread) if each}
-            # A correction may still contain words from the sources of its predecessor.
+            # A correction may still contain text from the sources of the previous correction.
             for earlier in (*(each for each in last if each._data["after"] == before), *([undoes] if undoes else ())):
                 sources.update(earlier._data["sources"])
             data = {
@@ -478,7 +452,7 @@ class Corrections:
 
         name = "corrections.correct" if undoes is None else "corrections.undo"
         inputs = {"kind": kind, "key": key, "by": person}
-        return layers._context.write(name, make, outputs=lambda correction: {"correction_id": correction.id}, **inputs)
+        return layers._context.write(name, correct, outputs=lambda new: {"correction_id": new.id}, **inputs)
 
 
 def _make_correction(
@@ -499,43 +473,39 @@ def _make_correction(
 
 
 def _events_of(version: MemoryVersion | VersionDraft | None) -> Sequence[Mapping[str, Any]]:
-    """Return the events of a fact; nothing for other kinds."""
+    """Return the events of a fact; empty for other kinds."""
     events: Sequence[Mapping[str, Any]] = ((version and version.extra) or {}).get("told", ())
     return events
 
 
 def _stored_fields(kind: str, version: MemoryVersion | VersionDraft | None) -> Values | None:
-    """Return the fields that a correction stores of a value; None if it does not exist."""
+    """Return the fields of a value that a correction stores; None if it does not exist."""
     if version is None or version.body is None:
         return None
     if kind != FACT:
         columns = {name: getattr(version, name) for name in _COLUMNS}
-        return {"text": decode_text(version.body), **columns, "extra": dict(version.extra or {})}
+        return {"text": memory_rows.decode_text(version.body), **columns, "extra": dict(version.extra or {})}
     fact = fact_values.compute_state(version.extra or {})
     return None if fact is None else {name: getattr(fact, name) for name in _FACT_FIELDS}
 
 
 def _public_value(kind: str, row: Any) -> Values | None:
-    """Return a value in the form that users see."""
+    """Convert stored fields to the public form of a value."""
     if row is None:
         return None
     if kind == CORE:
-        return {
-            "value": row["text"],
-            "importance": row["importance"],
-            "expires_at": _optional_moment(row["expires_at"]),
-        }
+        return {"value": row["text"], "importance": row["importance"], "expires_at": _utc_time(row["expires_at"])}
     if kind == RECORD:
         return {"content": row["text"], "tags": tuple(row["extra"].get("tags", ()))}
     named = {name: row[name] for name in ("role", "subject", "predicate", "object")}
-    times = {"valid_from": _optional_moment(row["start"]), "valid_to": _optional_moment(row["end"])}
+    times = {"valid_from": _utc_time(row["start"]), "valid_to": _utc_time(row["end"])}
     return {**named, **times, "confidence": row["sure"]}
 
 
-def _optional_moment(time: int | None) -> datetime | None:
+def _utc_time(time: int | None) -> datetime | None:
     return None if time is None else from_micros(time)
 
 
 def _value_digest(row: Any) -> str:
-    """Return a digest of a value."""
+    """Return a digest of the stored fields of a value."""
     return queries.digest(write_plain(row)).hex()

@@ -1,16 +1,18 @@
-"""The layers of a memory: archival memory, core memory and recall memory.
+"""The layers of a memory: `ArchivalMemory`, `CoreMemory` and `RecallMemory`.
 
-Archival memory holds records that are kept permanently, and found by search.
+Archival memory contains permanent records, which are found by search.
 
-Core memory holds a few keys and values that are always in the prompt. It has a budget, counted in the characters of its
-`key: value` lines. When a call exceeds it, the least important values, and of these the least recently written, move to
-archival memory. Values that the call wrote and protected keys stay.
+Core memory contains a few keys and values that are always in the prompt. Its budget is a number of characters of its
+`key: value` lines. When a call exceeds the budget, the least important values are evicted: they move to archival
+memory. Of equally important values, the least recently written are evicted first. Values that the call wrote and
+protected keys are never evicted.
 
-Recall memory is the timeline of events. Every event has an id, a kind and a time, and repeats are kept. The newest
-events are in the prompt. When there are many more, the old ones are consolidated: they become records of archival
-memory, one for each kind. Nothing is lost. A short record contains the full text of its events. A longer one is a
-summary, by a model or without one. In both cases it keeps the events with their ids and times, and is found by their
-words. Events that a branch inherited are hidden on that branch alone: other branches still see them.
+Recall memory is the timeline of events. Every event has an id, a kind and a time; equal events are stored separately.
+The newest events are in the prompt. When there are many more, the old ones are consolidated: they become records of
+archival memory, one or more for each kind. If the full text of the events fits the limit of a record, the record
+contains it. Otherwise it contains a summary, which a model writes if there is one. Each record also stores its events
+with their ids and times, and is found by their words. When a branch consolidates events that it inherited, only that
+branch no longer sees them.
 """
 
 from __future__ import annotations
@@ -36,15 +38,7 @@ from langchain_agentmem.layers.compression import truncate
 from langchain_agentmem.layers.layer import DEFAULT_IMPORTANCE, CoreEntry, Event, Layer, LayerContext, Record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchPosition, PendingWrite
-from langchain_agentmem.rewinding.memory_rows import (
-    CORE,
-    EVENT,
-    RECORD,
-    MemoryVersion,
-    MemoryView,
-    VersionDraft,
-    encode_text,
-)
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, MemoryVersion, MemoryView, VersionDraft
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.tracing import format_result
 
@@ -55,7 +49,7 @@ class ArchivalMemory(Layer):
     """The records of a layered memory; each method has an async twin, prefixed with `a`."""
 
     def write(self, content: str, tags: Sequence[str] = ()) -> str:
-        """Write a record, or add missing tags to a record with the same content.
+        """Write a record, or add tags to an existing record with the same content.
 
         Args:
             content: The content of the record.
@@ -67,14 +61,14 @@ class ArchivalMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        clean_content, clean_tags = self._check_record(content, tags)
+        text, tags = self._check_record(content, tags)
         key = self._context.database.new_id()
 
-        def make(tx: Transaction, change: PendingWrite) -> str:
-            return add_record(tx, change, key, clean_content, clean_tags)
+        def add(tx: Transaction, change: PendingWrite) -> str:
+            return add_record(tx, change, key, text, tags)
 
-        inputs = {"content": clean_content, "characters": len(clean_content), "tags": clean_tags}
-        return self._context.write("archival.write", make, outputs=lambda key: {"record_id": key}, **inputs)
+        inputs = {"content": text, "characters": len(text), "tags": tags}
+        return self._context.write("archival.write", add, outputs=lambda key: {"record_id": key}, **inputs)
 
     awrite = awaited(write, writes=True)
 
@@ -87,24 +81,24 @@ class ArchivalMemory(Layer):
             tags: Its new tags; an empty list removes all. Default: unchanged.
 
         Returns:
-            Whether the record exists.
+            True if the record exists.
 
         Raises:
-            InvalidInput: Neither content nor tags are given, or one is wrong.
+            InvalidInput: Neither content nor tags are passed, or an argument is wrong.
         """
         if content is None and tags is None:
-            raise InvalidInput("Give the new content of the record, its new tags, or both.")
+            raise InvalidInput("update() got no changes. Pass the new content of the record, its new tags, or both.")
         clean_content = None if content is None else self._clean_content(content)
         clean_tags = None if tags is None else self._clean_tags(tags)
         key = check_name(record_id, "the id of a record")
 
-        def make(tx: Transaction, change: PendingWrite) -> bool:
+        def replace(tx: Transaction, change: PendingWrite) -> bool:
             visible = memory_rows.load_named(tx, change.view, RECORD, [key])
             if key in visible:
                 change.drafts.append(redraft_record(visible[key], clean_content, clean_tags))
             return key in visible
 
-        return self._context.write("archival.update", make, record_id=key, content=clean_content, tags=clean_tags)
+        return self._context.write("archival.update", replace, record_id=key, content=clean_content, tags=clean_tags)
 
     aupdate = awaited(update, writes=True)
 
@@ -125,8 +119,8 @@ class ArchivalMemory(Layer):
         """Find records.
 
         Args:
-            query: Any text; "*" stands for every record, the newest first.
-            limit: The maximum number of records. Default: `retrieval_k` of the settings (8); with "*", all.
+            query: Any text. "*" returns all records, the newest first.
+            limit: The maximum number of records. Default: `retrieval_k` of the settings (8); all for "*".
             tags: Only records that have all of these tags. Default: any.
 
         Returns:
@@ -135,23 +129,21 @@ class ArchivalMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        everything = check_text(query, "A query").strip() == MATCH_ALL
-        most = self.settings.retrieval_k if limit is None and not everything else parse_limit(limit)
-        clean_tags = [] if tags is None else self._clean_tags(tags)
-
-        return self._search(RECORD, query, most, clean_tags)
+        match_all = check_text(query, "A query").strip() == MATCH_ALL
+        max_records = self.settings.retrieval_k if limit is None and not match_all else parse_limit(limit)
+        return self._search(RECORD, query, max_records, self._clean_tags(() if tags is None else tags))
 
     asearch = awaited(search)
 
     def all(self, tags: Sequence[str] | None = None, limit: int | None = None) -> list[Record]:
-        """Return the records, in the order in which they were last written.
+        """Return records, in the order in which they were last written.
 
         Args:
             tags: Only records that have all of these tags. Default: any.
             limit: The maximum number of records, the newest ones. Default: all.
         """
         return self._list_newest(
-            "archival.all", RECORD, parse_limit(limit), [] if tags is None else self._clean_tags(tags)
+            "archival.all", RECORD, parse_limit(limit), self._clean_tags(() if tags is None else tags)
         )
 
     aall = awaited(all)  # noqa: A003 - the method
@@ -160,7 +152,7 @@ class ArchivalMemory(Layer):
         """Check content and tags, and remove secrets from them.
 
         Raises:
-            InvalidInput: One is wrong.
+            InvalidInput: The content or a tag is wrong.
         """
         return self._clean_content(content), self._clean_tags(tags)
 
@@ -168,10 +160,10 @@ class ArchivalMemory(Layer):
         return self._context.remove_secrets(check_text(content, "The content of a record"))
 
     def _clean_tags(self, tags: Any) -> list[str]:
-        """Check tags, and return each once, without secrets."""
-        remove_secrets, given = self._context.remove_secrets, parse_texts(tags, "Tags")
-        self._context.database.limits.check("tags", len(given), "The list of tags")
-        return list(dict.fromkeys(remove_secrets(check_name(each, "a tag")) for each in given))
+        """Check tags, and return them without duplicates and secrets."""
+        remove_secrets, names = self._context.remove_secrets, parse_texts(tags, "Tags")
+        self._context.database.limits.check("tags", len(names), "The list of tags")
+        return list(dict.fromkeys(remove_secrets(check_name(name, "a tag")) for name in names))
 
 
 def record_draft(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> VersionDraft:
@@ -181,23 +173,23 @@ def record_draft(key: str, content: str, tags: Sequence[str], now: int, **detail
         key: Its id.
         content: Its content.
         tags: Its tags.
-        now: The time it is written.
+        now: The time it is written, in microseconds since 1970.
         details: Its other fields, as JSON values.
     """
     extra = {"tags": list(tags), **details}
-    return VersionDraft(RECORD, key, encode_text(content), now, extra=extra, findable=True)
+    return VersionDraft(RECORD, key, memory_rows.encode_text(content), now, extra=extra, findable=True)
 
 
 def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, tags: Sequence[str]) -> str:
-    """Add a record to a change, or the next version of a visible record with its content.
+    """Add a record to a pending write, or a version of the record with this content.
 
-    Nothing is written if that adds nothing. A record of another thread is written to this thread as well, so that it
-    stays when the other thread is rewound. A more trusted source replaces that of the record.
+    Nothing is added if the visible record would not change. A record of another thread is written to this thread as
+    well, so that it stays when the other thread is rewound. A more trusted source replaces the source of the record.
 
     Args:
         tx: The transaction.
-        change: The change.
-        key: The id of a new record.
+        change: The pending write.
+        key: The id for a new record.
         content: The content of the record.
         tags: Its tags.
 
@@ -205,10 +197,9 @@ def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, ta
         The id of the record.
     """
     new = change.sign(record_draft(key, content, tags, change.now))
-    found = query.keys_with_content(
-        tx, **change.view.parameters(), kind=RECORD, hash=queries.digest(encode_text(content))
-    )
-    visible = memory_rows.load_named(tx, change.view, RECORD, [row["key"] for row in found]) if found else {}
+    digest = queries.digest(memory_rows.encode_text(content))
+    rows = query.keys_with_content(tx, **change.view.parameters(), kind=RECORD, hash=digest)
+    visible = memory_rows.load_named(tx, change.view, RECORD, [row["key"] for row in rows]) if rows else {}
     same = [version for version in visible.values() if version.text == content and version.label is None]
     if not same:
         change.drafts.append(new)
@@ -228,19 +219,19 @@ _COPIED_FIELDS = ("kind", "key", "body", "created_at", "label", "importance", "e
 
 
 def redraft(version: MemoryVersion, **changes: Any) -> VersionDraft:
-    """Return a draft of the next version of a row, with some columns changed."""
+    """Return a draft of the next version of a row, with changed columns."""
     columns = {name: getattr(version, name) for name in _COPIED_FIELDS}
     draft = VersionDraft(**columns, extra=version.extra or None, findable=version.kind != CORE)
     return draft._replace(**changes)
 
 
 def redraft_record(version: MemoryVersion, content: str | None, tags: Sequence[str] | None) -> VersionDraft:
-    """Return a draft of the next version of a record, with the content and tags given."""
+    """Return a draft of the next version of a record; None leaves a part unchanged."""
     extra = dict(version.extra)
     if tags is not None:
         extra["tags"] = list(tags)
-    body = version.body if content is None else encode_text(content)
-    if "words" in extra:  # a record that stands for events is found by their words, too
+    body = version.body if content is None else memory_rows.encode_text(content)
+    if "words" in extra:  # a consolidated record is also found by the words of its events
         texts = [text for _, _, text in extra.get("events", ())]
         extra["words"] = "\n".join([memory_rows.decode_text(body), *texts, *extra["tags"]])
     return redraft(version, body=body, extra=extra)
@@ -249,13 +240,14 @@ def redraft_record(version: MemoryVersion, content: str | None, tags: Sequence[s
 # -- core memory ---------------------------------------------------------------------------------------------------
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
-"""Keys of core memory that are never evicted."""
+"""The keys of core memory that are never evicted."""
 CORE_EVICTED = "CORE_EVICT"
-"""The tag of the records of values that left core memory to make room."""
+"""The tag of the records of evicted values."""
 MAX_IMPORTANCE = 5
+"""The highest importance of a value of core memory."""
 _MICROS = 1_000_000
 _LATEST_EXPIRY = to_micros(datetime.max.replace(tzinfo=UTC))
-"""The latest possible expiry."""
+"""The latest possible expiry, in microseconds since 1970."""
 
 
 class CoreValue(NamedTuple):
@@ -265,7 +257,7 @@ class CoreValue(NamedTuple):
         key: Its key.
         value: Its text.
         importance: From 1 to 5.
-        expires_at: The time it ends, in microseconds since 1970; None for never.
+        expires_at: The time it expires, in microseconds since 1970; None for never.
     """
 
     key: str
@@ -275,37 +267,37 @@ class CoreValue(NamedTuple):
 
 
 class CoreMemory(Layer):
-    """Core memory: keys and values; each method has an async twin, prefixed with `a`."""
+    """The core memory: keys and values; each method has an async twin, prefixed with `a`."""
 
     def get(self, keys: Sequence[str] | set[str] | None = None) -> dict[str, str]:
         """Return values by key.
 
         Args:
-            keys: The keys; missing ones are omitted. Default: all, in the order in which they were first set, those of
-                one write by name.
+            keys: The keys; missing ones are omitted. Default: all, in the order in which they were first set. Keys of
+                one write are sorted by name.
 
         Raises:
-            InvalidInput: The keys are no texts.
+            InvalidInput: The keys are not texts, or not valid.
         """
         wanted = None if keys is None else [self._clean_key(key) for key in parse_texts(keys, "Keys")]
 
-        def look(tx: Transaction, view: MemoryView) -> dict[str, str]:
+        def load(tx: Transaction, view: MemoryView) -> dict[str, str]:
             if wanted is None:
                 return {each.key: each.text for each in core_versions(tx, view)}
             visible = memory_rows.load_named(tx, view, CORE, wanted)
             return {key: visible[key].text for key in wanted if key in visible}
 
-        return self._context.read("core.get", look, keys=wanted)
+        return self._context.read("core.get", load, keys=wanted)
 
     aget = awaited(get)
 
     def entries(self) -> list[CoreEntry]:
-        """Return all values with importance and times, in the order keys were first set."""
+        """Return all values with importance and times, in the order the keys were first set."""
 
-        def look(tx: Transaction, view: MemoryView) -> list[CoreEntry]:
+        def load(tx: Transaction, view: MemoryView) -> list[CoreEntry]:
             return [layer.entry_of(each) for each in core_versions(tx, view)]
 
-        return self._context.read("core.read", look)
+        return self._context.read("core.read", load)
 
     aentries = awaited(entries)
 
@@ -317,20 +309,20 @@ class CoreMemory(Layer):
         Args:
             key: Its key: 1 to 500 characters, none of them a control character.
             value: Its text.
-            importance: From 1 to 5; the least important leaves first when room is needed. Default: 3.
-            ttl: Seconds from now until the value expires, or the time it expires (without a time zone: UTC). Default:
-                never.
+            importance: From 1 to 5. The least important values are evicted first. Default: 3.
+            ttl: The number of seconds until the value expires, or the time it expires (without a time zone: UTC).
+                Default: never.
 
         Raises:
             InvalidInput: An argument is wrong, or the value does not fit.
         """
-        setting = self._check_value(key, value, importance, ttl)
+        new = self._check_value(key, value, importance, ttl)
 
-        def make(tx: Transaction, change: PendingWrite) -> list[str]:
-            self._add_values(tx, change, [setting])
+        def add(tx: Transaction, change: PendingWrite) -> list[str]:
+            self._add_values(tx, change, [new])
             return change.evicted
 
-        self._context.write("core.set", make, outputs=lambda evicted: {"evicted": evicted}, entries=[setting])
+        self._context.write("core.set", add, outputs=lambda evicted: {"evicted": evicted}, entries=[new])
 
     aset = awaited(set, writes=True)  # noqa: A003 - the method
 
@@ -348,43 +340,41 @@ class CoreMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         if isinstance(importance, bool) or not isinstance(importance, int) or not 1 <= importance <= MAX_IMPORTANCE:
-            raise InvalidInput(
-                f"importance must be a whole number from 1 to {MAX_IMPORTANCE}, not {safe_repr(importance)}."
-            )
+            got = safe_repr(importance)
+            raise InvalidInput(f"importance must be a whole number from 1 to {MAX_IMPORTANCE}, not {got}.")
         clean_key, text = check_name(key, "a key of core memory"), check_text(value, "A value of core memory")
-        if self.settings.redact_secrets:  # a name can mark a secret, too: {"db_password": "x"}
+        if self.settings.redact_secrets:  # the key can show that the value is a secret: {"db_password": "x"}
             [(clean_key, text)] = redact_value({clean_key: text}).items()
         return CoreValue(clean_key, text, importance, self._expiry(ttl))
 
-    def _room_left(self, entries: Iterable[MemoryVersion], settings: Sequence[CoreValue]) -> int:
-        """Return the room left when only some values and the protected keys stay, in characters."""
-        protected = {each.key: each.text for each in entries if each.key in PROTECTED_KEYS}
-        return self.settings.core_max_chars - core_chars(
-            {**protected, **{each.key: each.value for each in settings}}.items()
-        )
+    def _room_left(self, entries: Iterable[MemoryVersion], new: Sequence[CoreValue]) -> int:
+        """Return the budget minus the size of new values and protected keys, in characters."""
+        remaining = {each.key: each.text for each in entries if each.key in PROTECTED_KEYS}
+        remaining |= {each.key: each.value for each in new}
+        return self.settings.core_max_chars - core_chars(remaining.items())
 
-    def _add_values(self, tx: Transaction, change: PendingWrite, settings: Sequence[CoreValue]) -> None:
-        """Add to a change the drafts that set some values, and that evict others for them.
+    def _add_values(self, tx: Transaction, change: PendingWrite, new: Sequence[CoreValue]) -> None:
+        """Set values in a pending write, and evict others if the budget requires it.
 
         Raises:
             InvalidInput: The values do not fit.
         """
         visible = {each.key: each for each in core_versions(tx, change.view)}
-        if self._room_left(visible.values(), settings) < 0:
+        if self._room_left(visible.values(), new) < 0:
             raise InvalidInput(
-                f"Core memory has no room for this: with protected keys and what is set with it, it needs more than "
+                "Core memory is too small: the new values and the protected keys need more than its "
                 f"{self.settings.core_max_chars:,} characters. Delete or shorten some, or raise core_max_chars."
             )
-        for each in settings:
+        for each in new:
             created_at = visible[each.key].created_at if each.key in visible else change.now
-            draft = VersionDraft(CORE, each.key, encode_text(each.value), created_at, importance=each.importance)
-            change.drafts.append(draft._replace(expires_at=each.expires_at))
-        new = {each.key: each.value for each in settings}
-        others = [each for each in visible.values() if each.key not in new]
-        self._evict(change, choose_evicted(others, self.settings.core_max_chars - core_chars(new.items()) - 1))
+            draft = VersionDraft(CORE, each.key, memory_rows.encode_text(each.value), created_at)
+            change.drafts.append(draft._replace(importance=each.importance, expires_at=each.expires_at))
+        texts = {each.key: each.value for each in new}
+        others = [each for each in visible.values() if each.key not in texts]
+        self._evict(change, choose_evicted(others, self.settings.core_max_chars - core_chars(texts.items()) - 1))
 
     def _evict(self, change: PendingWrite, entries: Iterable[MemoryVersion]) -> None:
-        """Add to a change the drafts that move values to archival memory."""
+        """Move values to archival memory in a pending write."""
         for each in entries:
             change.remove(CORE, each.key)
             change.evicted.append(each.key)
@@ -405,16 +395,16 @@ class CoreMemory(Layer):
         if isinstance(ttl, datetime):
             end = check_time(ttl, "ttl")
         elif isinstance(ttl, int | float) and not isinstance(ttl, bool):
-            # Infinity, NaN, and an int too large for a float are not below the bound.
+            # Infinity, NaN and very large integers fail this comparison.
             end = now + int(ttl * _MICROS) if abs(ttl) < _LATEST_EXPIRY / _MICROS else _LATEST_EXPIRY + 1
         else:
             raise InvalidInput(f"ttl must be a number of seconds or a datetime, not {safe_repr(ttl)}.")
         if not now < end <= _LATEST_EXPIRY:
-            is_local = isinstance(ttl, datetime) and ttl.tzinfo is None
-            note = ", which was read as UTC, since it has no time zone" if is_local else ""
+            is_naive = isinstance(ttl, datetime) and ttl.tzinfo is None
+            note = ", which was read as UTC, since it has no time zone" if is_naive else ""
             raise InvalidInput(
-                "ttl must end in the future and before the year 10000: give seconds from now, a later time, or None to "
-                f"keep it, not {ttl!s:.100}{note}."
+                f"ttl must end in the future and before the year 10000, got {ttl!s:.100}{note}. "
+                "Pass a number of seconds, a later time, or None for no expiry."
             )
         return end
 
@@ -426,33 +416,31 @@ def core_versions(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
 
 
 def value_chars(key: str, value: str) -> int:
-    """Return the characters that a value takes of the budget: its line and the line break."""
+    """Return the characters of the budget that a value takes: its line and the line break."""
     return len(f"{key}: {value}") + 1
 
 
 def core_chars(pairs: Iterable[tuple[str, str]]) -> int:
-    """Return the characters that values take of the budget; the last line has no break."""
+    """Return the characters of the budget that values take; the last line has no break."""
     return max(0, sum(value_chars(*each) for each in pairs) - 1)
 
 
 def choose_evicted(
     entries: Sequence[MemoryVersion], limit: int, among: Iterable[MemoryVersion] | None = None
 ) -> list[MemoryVersion]:
-    """Choose the values that leave core memory, so that the rest fits.
+    """Choose values of core memory to evict, so that the others fit.
 
-    The least important leave first, and of these the least recently written. Protected keys stay.
+    The least important are chosen first, and of these the least recently written. Protected keys are never chosen.
 
     Args:
         entries: All values of core memory.
-        limit: The characters that the rest may take.
-        among: The values that may leave. Default: all.
+        limit: The maximum size of the values that remain, in characters.
+        among: The candidates. Default: all values.
     """
     total = sum(value_chars(each.key, each.text) for each in entries) - 1
     chosen: list[MemoryVersion] = []
-    candidates = entries if among is None else among
-    for each in sorted(
-        candidates, key=lambda each: (each.importance or DEFAULT_IMPORTANCE, each.written_at, each.number)
-    ):
+    rows = entries if among is None else among
+    for each in sorted(rows, key=lambda row: (row.importance or DEFAULT_IMPORTANCE, row.written_at, row.number)):
         if total <= limit:
             break
         if each.key not in PROTECTED_KEYS:
@@ -466,13 +454,13 @@ def choose_evicted(
 RECALL_EVICTED = "RECALL_EVICT"
 """The tag of the record of an event that was evicted."""
 CONSOLIDATED = "RECALL_CONSOLIDATED"
-"""The tag of a record that stands for events."""
+"""The tag of a consolidated record."""
 AUTOMATIC = "AUTO_CONSOLIDATE"
-"""The tag of a record of an automatic consolidation."""
-MOST_EVENTS = 200
+"""The tag of a record that was consolidated automatically."""
+MAX_RECORD_EVENTS = 200
 """The maximum number of events of one record."""
-MOST_CHARS = 100_000
-"""The maximum size of these events in all, in bytes, unless one alone has more."""
+MAX_RECORD_BYTES = 100_000
+"""The maximum total size of the events of one record, in bytes. A larger event gets a record of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -480,10 +468,10 @@ class ConsolidationReport:
     """The result of a consolidation.
 
     Attributes:
-        level: The pressure that it responded to; None for a summary of old events without a level.
-        events: The number of events that became part of records.
-        records: The ids of these records.
-        evicted: The keys that left core memory.
+        level: The level of pressure; None for `summarize` and for an automatic consolidation.
+        events: The number of consolidated events.
+        records: The ids of the records that replace the events.
+        evicted: The keys that were evicted from core memory.
     """
 
     level: str | None = None
@@ -500,13 +488,13 @@ def consolidate(
     automatic: bool = False,
     name: str = "recall.consolidate",
 ) -> ConsolidationReport:
-    """Replace old events with records, as far as the events still exist.
+    """Replace old events with records. Skip a record if one of its events changed meanwhile.
 
     Args:
         context: The memory.
-        keep: The number of newest events that stay.
+        keep: The number of newest events that remain.
         kind: Only events of this kind. Default: all.
-        automatic: Whether it runs without a request. Default: False.
+        automatic: True if no user or model requested it. Default: False.
         name: The name of the step in a trace.
     """
     limit = context.settings.section_budgets.get("archival_snippet", layer.SNIPPET_CHARS)
@@ -515,32 +503,30 @@ def consolidate(
         for events in context.read(None, lambda tx, view: old_events(tx, _own_view(context, view), keep, kind)):
             full_text, hint = events_text(events), f"{len(events)} events of kind {events[0].label}, oldest first"
             text = context.compressor.compress(full_text, limit, hint)
-            no_help = text == truncate(full_text, limit)  # it fits as it is, there is no model, or it failed
-            texts.append((events, digest_events(events, limit) if no_help else text))
+            no_summary = text == truncate(full_text, limit)  # the text fits, there is no model, or the model failed
+            texts.append((events, digest_events(events, limit) if no_summary else text))
 
-        def make(tx: Transaction, change: PendingWrite) -> ConsolidationReport:
+        def replace(tx: Transaction, change: PendingWrite) -> ConsolidationReport:
             if context.compressor.model is not None:
                 change.writer = SourceNote("model")
-            visible = memory_rows.load_named(
-                tx, change.view, EVENT, [each.key for events, _ in texts for each in events]
-            )
-            numbers = {each.number for each in visible.values()}
-            intact = [each for each in texts if numbers.issuperset(event.number for event in each[0])]
-            records = [_replace_events(context, change, *each, automatic=automatic) for each in intact]
-            return ConsolidationReport(events=sum(len(events) for events, _ in intact), records=tuple(records))
+            keys = [each.key for events, _ in texts for each in events]
+            numbers = {each.number for each in memory_rows.load_named(tx, change.view, EVENT, keys).values()}
+            unchanged = [each for each in texts if numbers.issuperset(event.number for event in each[0])]
+            records = [_replace_events(context, change, *each, automatic=automatic) for each in unchanged]
+            return ConsolidationReport(events=sum(len(events) for events, _ in unchanged), records=tuple(records))
 
-        report = context.write(None, make) if texts else ConsolidationReport()
+        report = context.write(None, replace) if texts else ConsolidationReport()
         step.finish(lambda: asdict(report))
     return report
 
 
 def is_room_needed(tx: Transaction, context: LayerContext, change: PendingWrite, new: int) -> bool:
-    """Return whether old events must be consolidated once some more are added.
+    """Return whether old events must be consolidated because a write adds new ones.
 
     Args:
         tx: The transaction.
         context: The memory.
-        change: The change that adds events.
+        change: The pending write that adds events.
         new: The number of events that it adds.
     """
     limit = int(context.settings.recall_max_events * 1.5)
@@ -548,33 +534,33 @@ def is_room_needed(tx: Transaction, context: LayerContext, change: PendingWrite,
 
 
 def make_room(context: LayerContext) -> None:
-    """Consolidate old events: of a branch with a model in the background, else immediately."""
-    make = partial(consolidate, context, keep=context.settings.recall_max_events, automatic=True)
+    """Consolidate old events: for a branch with a model in the background, else immediately."""
+    run = partial(consolidate, context, keep=context.settings.recall_max_events, automatic=True)
     if context.compressor.model is not None and isinstance(context.point, BranchPosition):
         key = compaction_key((context.point.path, context.point.name), "layers")
-        context.database.background.start_once(key, make)
+        context.database.background.start_once(key, run)
     else:
-        make()
+        run()
 
 
 def _own_view(context: LayerContext, view: MemoryView) -> MemoryView:
-    """Return the view to summarize: a thread's own events, or all that a branch shows."""
+    """Return the view to summarize: a thread's own events, or all events of a branch."""
     return view if isinstance(context.point, BranchPosition) else view._replace(scope=None)
 
 
 def count_versions(tx: Transaction, view: MemoryView, kind: str) -> int:
-    """Count the rows of a kind that a view shows."""
+    """Count the visible rows of a kind."""
     [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.time)
     return int(row["total"])
 
 
 def old_events(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -> list[list[MemoryVersion]]:
-    """List the old events of a view by kind, in parts small enough for one record.
+    """List the old events of a view, grouped by kind, in parts small enough for one record.
 
     Args:
         tx: The transaction.
         view: The view.
-        keep: The number of newest events that are not old.
+        keep: The number of newest events to omit.
         kind: Only events of this kind. Default: all.
     """
     visible = memory_rows.load_current(tx, view, EVENT)
@@ -582,8 +568,8 @@ def old_events(tx: Transaction, view: MemoryView, keep: int, kind: str | None = 
     kinds: dict[str | None, list[list[MemoryVersion]]] = {}
     for each in matching[: max(0, len(matching) - keep)]:
         parts = kinds.setdefault(each.label, [[]])
-        chars = sum(len(event.body) for event in parts[-1])
-        if parts[-1] and (len(parts[-1]) >= MOST_EVENTS or chars + len(each.body) > MOST_CHARS):
+        size = sum(len(event.body) for event in parts[-1])
+        if parts[-1] and (len(parts[-1]) >= MAX_RECORD_EVENTS or size + len(each.body) > MAX_RECORD_BYTES):
             parts.append([])
         parts[-1].append(each)
     return [events for parts in kinds.values() for events in parts]
@@ -597,14 +583,14 @@ def events_heading(events: Sequence[MemoryVersion]) -> str:
 
 
 def events_text(events: Sequence[MemoryVersion]) -> str:
-    """Return the full text of events of one kind, a heading and a line for each."""
+    """Return the full text of events of one kind: a heading, and a line for each event."""
     return "\n".join([events_heading(events), *(f"- {_time_text(each)} {each.text}" for each in events)])
 
 
 def digest_events(events: Sequence[MemoryVersion], limit: int) -> str:
     """Summarize events without a model, within a limit.
 
-    The result is their full text, the beginning of each, or those of the first and the latest.
+    The result is their full text, the beginning of each event, or the beginnings of the first and the last events.
 
     Args:
         events: Events of one kind.
@@ -614,9 +600,9 @@ def digest_events(events: Sequence[MemoryVersion], limit: int) -> str:
         return text
     head = events_heading(events)
     space = limit - len(head)
-    most = min(200, max(40, space // len(events) - 1))
-    lines = [truncate(f"- {_time_text(each)} {' '.join(each.text.split())}", most) for each in events]
-    half = max(1, (space - 20) // (most + 1) // 2)
+    line_chars = min(200, max(40, space // len(events) - 1))
+    lines = [truncate(f"- {_time_text(each)} {' '.join(each.text.split())}", line_chars) for each in events]
+    half = max(1, (space - 20) // (line_chars + 1) // 2)
     if len(lines) > 2 * half and sum(len(each) + 1 for each in lines) > space:
         lines[half:-half] = [f"- … {len(lines) - 2 * half} more"]
     return truncate("\n".join([head, *lines]), limit)
@@ -631,9 +617,8 @@ def _replace_events(
     tags = [CONSOLIDATED, *markers, f"kind:{events[0].label}", f"event_count:{len(events)}"]
     words = "\n".join([text, *(each.text for each in events), *tags])
     event_rows = [[each.key, each.created_at, each.text] for each in events]
-    draft = memory_rows.inherit_source(
-        record_draft(key, text, tags, change.now, words=words, events=event_rows), *events
-    )
+    draft = record_draft(key, text, tags, change.now, words=words, events=event_rows)
+    draft = memory_rows.inherit_source(draft, *events)
     source, actor = change.writer
     change.drafts.append(draft if source is None else draft._replace(source=source, actor=actor))
     for each in events:
@@ -646,7 +631,7 @@ def _time_text(event: MemoryVersion) -> str:
 
 
 _EVENT_OUTPUTS = partial(format_result, kind="event_type")  # applications choose their own kinds
-"""The fields of events that a trace shows."""
+"""The fields of events in a trace."""
 
 
 class RecallMemory(Layer):
@@ -665,7 +650,7 @@ class RecallMemory(Layer):
         Args:
             kind: The kind of event.
             content: Its text.
-            at: The time it happened; without a time zone it is read as UTC. Default: now.
+            at: The time it happened (without a time zone: UTC). Default: now.
             event_type: An alias of `kind`.
 
         Returns:
@@ -676,13 +661,13 @@ class RecallMemory(Layer):
         """
         new = self._check_event(event_type if kind is None else kind, content, at)
 
-        def make(tx: Transaction, change: PendingWrite) -> bool:
+        def add(tx: Transaction, change: PendingWrite) -> bool:
             change.drafts.append(new)
             return is_room_needed(tx, self._context, change, 1)
 
         text = memory_rows.decode_text(new.body or b"")
         with self._context.step("recall.append", event_type=new.label, content=text) as step:
-            if self._context.write(None, make):
+            if self._context.write(None, add):
                 make_room(self._context)
             step.finish(lambda: {"event_id": new.key})
         return new.key
@@ -690,24 +675,24 @@ class RecallMemory(Layer):
     aappend = awaited(append, writes=True)
 
     def recent(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> list[Event]:
-        """Return the newest events, in the order they were appended, whatever their times.
+        """Return the newest events, in the order in which they were appended.
 
         Args:
-            limit: The maximum number; None for all. Default: `recall_max_events` of the settings (20).
+            limit: The maximum number of events; None for all. Default: `recall_max_events` of the settings (20).
             kind: Only events of this kind. Default: all.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
-        most = self.settings.recall_max_events if limit is ... else parse_limit(limit)
+        max_events = self.settings.recall_max_events if limit is ... else parse_limit(limit)
         label = None if kind is None else self._clean_kind(kind)
-        return self._list_newest("recall.recent", EVENT, most, label=label, outputs=_EVENT_OUTPUTS)
+        return self._list_newest("recall.recent", EVENT, max_events, label=label, outputs=_EVENT_OUTPUTS)
 
     arecent = awaited(recent)
 
     def get(self, event_id: str) -> Event | None:
         """Return an event by its id; None if it does not exist."""
-        return self._get_one(EVENT, check_name(event_id, "the id of an event"), layer.event_of, _EVENT_OUTPUTS)
+        return self._get_one(EVENT, check_name(event_id, "the id of an event"), layer.event_of, outputs=_EVENT_OUTPUTS)
 
     aget = awaited(get)
 
@@ -715,7 +700,7 @@ class RecallMemory(Layer):
         """Find events.
 
         Args:
-            query: Any text; "*" stands for every event, the newest first.
+            query: Any text. "*" returns all events, the newest first.
             limit: The maximum number of events; None for all. Default: 10.
 
         Returns:
@@ -732,32 +717,32 @@ class RecallMemory(Layer):
         """Move events to archival memory, each as a record with its text.
 
         Args:
-            ids: The ids of events; those that this memory does not show are ignored. Default: any.
+            ids: The ids of events; unknown ids are ignored. Default: any.
             kind: Only events of this kind. Default: any.
-            oldest: The maximum number, the oldest ones. Default: all that match.
+            oldest: The maximum number of events, the oldest first. Default: all that match.
 
         Returns:
             The number of events moved.
 
         Raises:
-            InvalidInput: No argument is given, or one is wrong.
+            InvalidInput: No argument is passed, or an argument is wrong.
         """
         if ids is None and kind is None and oldest is None:
-            raise InvalidInput("Say which events: give ids, a kind, or how many of the oldest.")
+            raise InvalidInput("evict() got no events to move. Pass ids, a kind, or the number of oldest events.")
         wanted = None if ids is None else set(parse_texts(ids, "Ids"))
         label = None if kind is None else self._clean_kind(kind)
-        most = parse_limit(oldest)
+        max_events = parse_limit(oldest)
 
-        def make(tx: Transaction, change: PendingWrite) -> int:
+        def archive(tx: Transaction, change: PendingWrite) -> int:
             visible = memory_rows.load_newest(tx, change.view, EVENT, limit=None, label=label)
-            evicted = [each for each in visible if wanted is None or each.key in wanted][:most]
+            evicted = [each for each in visible if wanted is None or each.key in wanted][:max_events]
             for each in evicted:
                 change.remove(EVENT, each.key)
                 change.drafts.append(self._archive_draft(each, change.now))
             return len(evicted)
 
-        given = None if wanted is None else sorted(wanted)
-        return self._context.write("recall.evict", make, event_ids=given, event_type=label, oldest=oldest)
+        event_ids = None if wanted is None else sorted(wanted)
+        return self._context.write("recall.evict", archive, event_ids=event_ids, event_type=label, oldest=oldest)
 
     aevict = awaited(evict, writes=True)
 
@@ -766,17 +751,17 @@ class RecallMemory(Layer):
 
         Args:
             kind: Only events of this kind. Default: all.
-            keep: The number of newest events that stay. Default: `recall_max_events` of the settings (20).
+            keep: The number of newest events that remain. Default: `recall_max_events` of the settings (20).
 
         Returns:
-            The number of events, and the ids of the records.
+            The report, with the number of consolidated events and the ids of the records.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         label = None if kind is None else self._clean_kind(kind)
-        keep_count = self.settings.recall_max_events if keep is ... else parse_limit(keep)
-        return consolidate(self._context, keep=keep_count, kind=label, name="recall.summarize")
+        count = self.settings.recall_max_events if keep is ... else parse_limit(keep)
+        return consolidate(self._context, keep=count, kind=label, name="recall.summarize")
 
     asummarize = awaited(summarize, writes=True)
 
@@ -788,10 +773,11 @@ class RecallMemory(Layer):
         """
         label = self._clean_kind(kind)
         if content is None:
-            raise InvalidInput('An event has a kind and a content: append("note", "Ana called."), for example.')
+            raise InvalidInput('An event needs a kind and a content, for example append("note", "Ana called.").')
         text = self._context.remove_secrets(check_text(content, "The content of an event"))
         time = self._context.now() if at is None else check_time(at, "The time of an event")
-        return VersionDraft(EVENT, self._context.database.new_id(), encode_text(text), time, label=label, findable=True)
+        key, body = self._context.database.new_id(), memory_rows.encode_text(text)
+        return VersionDraft(EVENT, key, body, time, label=label, findable=True)
 
     def _clean_kind(self, kind: str | None) -> str:
         return self._context.remove_secrets(check_name(kind, "a kind of event"))
@@ -799,7 +785,5 @@ class RecallMemory(Layer):
     def _archive_draft(self, version: MemoryVersion, now: int) -> VersionDraft:
         tags = [RECALL_EVICTED, f"kind:{version.label}", f"event:{version.key}"]
         event_rows = [[version.key, version.created_at, version.text]]
-        text = f"[{version.label}] {version.text}"
-        return memory_rows.inherit_source(
-            record_draft(self._context.database.new_id(), text, tags, now, events=event_rows), version
-        )
+        key, text = self._context.database.new_id(), f"[{version.label}] {version.text}"
+        return memory_rows.inherit_source(record_draft(key, text, tags, now, events=event_rows), version)

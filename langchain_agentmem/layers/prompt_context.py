@@ -1,4 +1,4 @@
-"""The part of a memory that goes into a prompt, as text and as data, and the final memory: everything it holds.
+"""The sections of a prompt that show a memory, as text and as data, and the final memory: an export of all entries.
 
     ## Core Memory
     **name**: Ada
@@ -9,13 +9,13 @@
     ## Retrieved Context
     - Guided scheduling beats dynamic by 12 %.
 
-Every line of a value but its first is indented further than a heading or an entry can be, and control sequences are
-removed from it, so no value can pass for a section or an entry. The order of the lines changes only with their
-content, so that a provider's cache of the prompt lives as long as possible. Only the function that shortens a record
-may ask a model; everything else here is pure.
+A value cannot imitate a section or an entry: control sequences are removed from it, and all its lines after the first
+are indented further than headings and entries. The order of the lines changes only with their content, so that a
+provider can reuse as much of its prompt cache as possible. Only the function that shortens a record may call a model;
+everything else here is pure.
 
-The final memory of the same memory is the same bytes. Values may hold anything: in its text, they form no heading,
-list, link or tag of their own.
+The final memory of an unchanged memory is always the same bytes. In its text, a value cannot form a heading, list, link
+or tag of its own.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ from langchain_agentmem.search.memory_search import Explanation, origin_of
 
 HEADINGS: Mapping[str, str] = {CORE: "## Core Memory", RECALL: "## Recent Events", ARCHIVAL: "## Retrieved Context"}
 PROMPT_EVENTS = 5
-"""The number of newest events that a prompt shows."""
+"""The maximum number of events in a prompt."""
 EVENT_CHARS = 200
-"""The characters of an event that a prompt shows."""
+"""The maximum number of characters of an event in a prompt."""
 
 _LINE_INDENT, _ITEM_INDENT = "\n" + " " * 4, "\n" + " " * 6
-_LABEL_SIGNS = re.compile(r"[*\\\]]")
+_LABEL_SPECIAL = re.compile(r"[*\\\]]")
 _BLOCK_START = re.compile(r"\A(\d{0,9})([#>`~]|[-+*=_.)](?=[\s=*_-]|\Z))")
 
 T = TypeVar("T")
-Cutter = Callable[[str, int, str], str]
-"""A function that shortens a text to a number of characters, given a short description of it."""
+Shortener = Callable[[str, int, str], str]
+"""A function that shortens a text to a number of characters. Its third argument describes the text."""
 
 
 class PromptPassage(NamedTuple):
-    """A passage that was found for a query and is no record.
+    """A passage that was found for a query and is not a record.
 
     Attributes:
         id: Its id.
         content: Its text.
         created_at: The time it was written.
-        label: The label in its line, such as the speaker and the day.
+        label: The label at the start of its line, such as the speaker and the day.
         tags: Its tags.
         kind: Its kind, such as "event".
-        score: The relevance to the query; None if unknown.
+        score: Its relevance to the query; None if unknown.
         why: The explanation of the score.
-        place: Its place among passages of the same time.
-        row: See `Recollection`.
+        place: Its position among passages of the same time.
+        row: The kind in the index and the row, as in `Recollection.row`.
     """
 
     id: str
@@ -86,13 +86,13 @@ AnyRecord: TypeAlias = "Record | PromptPassage"
 
 
 class PromptSection(NamedTuple):
-    """The sections of a prompt, with the values, events and records that they show.
+    """The sections of a prompt, with the values, events and records in them.
 
     Attributes:
         sections: The sections that are not empty, each with its heading: "core", "recall", "archival", in this order.
-        core: The values shown, in the order of the section.
-        events: The events shown, oldest first.
-        records: The records shown, in the order of the section.
+        core: The values in the prompt, in the order of the section.
+        events: The events in the prompt, oldest first.
+        records: The records in the prompt, in the order of the section.
     """
 
     sections: dict[str, str]
@@ -102,7 +102,7 @@ class PromptSection(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The sections, one after the other; "" if there are none."""
+        """The sections, separated by empty lines; "" if there are none."""
         return "\n\n".join(self.sections.values())
 
 
@@ -113,7 +113,7 @@ class PromptMaterial(NamedTuple):
         core: Core memory, in any order.
         events: The events, oldest first.
         records: The records and passages found, the best first.
-        chronological: Whether those that fit are shown oldest first.
+        chronological: True to sort the records that fit by time, oldest first.
     """
 
     core: Sequence[CoreEntry] = ()
@@ -125,9 +125,9 @@ class PromptMaterial(NamedTuple):
     def data(self) -> dict[str, Any]:
         """The material as data.
 
-        "core" holds values by key, in the order of a prompt; "recall" events with "id", "type", "content" and
-        "timestamp" (seconds since 1970), oldest first; "archival" records with "id", "content", "tags", "timestamp"
-        and, if a search returned one, "score", in their order.
+        "core": values by key, in the order of a prompt. "recall": events with "id", "type", "content" and "timestamp"
+        (seconds since 1970), oldest first. "archival": records in their order, with "id", "content", "tags",
+        "timestamp" and, for the results of a search, "score".
         """
         return {
             "core": {each.key: each.value for each in sort_core(self.core)},
@@ -152,48 +152,46 @@ def record_data(record: AnyRecord) -> dict[str, Any]:
 def compose(
     material: PromptMaterial,
     budget: Budget | None = None,
-    shorten: Cutter | None = None,
+    shorten: Shortener | None = None,
     counter: TokenCounter | None = None,
 ) -> PromptSection:
-    """Compose the sections of a prompt, as much as a budget allows.
+    """Compose the sections of a prompt within a budget.
 
     Args:
-        material: The material. Only its newest five events are shown.
-        budget: The room for the lines of the prompt. Default: unlimited.
-        shorten: The function that shortens records beyond their limit. Default: they are cut.
-        counter: The counter of tokens.
+        material: The material. Only its newest five events are used.
+        budget: The budget for the lines of the prompt. Default: unlimited.
+        shorten: The function that shortens records that exceed their limit. Default: they are cut at the limit.
+        counter: The counter of tokens, for a budget in tokens.
     """
     budget = budget or Budget()
     measure = Measure(budget, counter)
     filler = _BudgetFiller(budget, measure)
 
-    def worth_of(entry: CoreEntry) -> tuple[Any, ...]:
-        return entry.key in PROTECTED_KEYS, entry.importance, entry.updated_at
-
     entries = sort_core(material.core)
-    core = filler.fill(CORE, entries, list(map(_core_line, entries)), list(map(worth_of, entries)))
+    priorities = [(each.key in PROTECTED_KEYS, each.importance, each.updated_at) for each in entries]
+    core = filler.fill(CORE, entries, list(map(_core_line, entries)), priorities)
     events = material.events[-PROMPT_EVENTS:]
-    shown_events = filler.fill(RECALL, events, list(map(_event_line, events)), range(len(events)))
+    events = filler.fill(RECALL, events, list(map(_event_line, events)), range(len(events)))
     record_lines: list[tuple[AnyRecord, str]] = []
     room = filler.room(ARCHIVAL)
     for record in material.records:
         if room is not None and measure.size("\n".join(line for _, line in record_lines)) >= room:
-            break  # records that are not shown need not be shortened
-        most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
+            break  # do not shorten records that do not fit
+        limit = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
         text = record.content
-        if measure.size(text) > most and shorten is not None:
-            text = shorten(text, measure.characters(most), "archival snippet")
-        record_lines.append((record, _record_line(record, measure.cut(text, most))))
-    ranks = list(range(len(record_lines)))
+        if measure.size(text) > limit and shorten is not None:
+            text = shorten(text, measure.characters(limit), "archival snippet")
+        record_lines.append((record, _record_line(record, measure.cut(text, limit))))
+    ranked = list(enumerate(record_lines))
     if material.chronological:
-        ranks.sort(key=lambda rank: (record_lines[rank][0].created_at, getattr(record_lines[rank][0], "place", 0)))
-    records, lines = [record_lines[rank][0] for rank in ranks], [record_lines[rank][1] for rank in ranks]
-    shown_records = filler.fill(ARCHIVAL, records, lines, [-rank for rank in ranks])
-    return PromptSection(filler.sections, core, shown_events, shown_records)
+        ranked.sort(key=lambda each: (each[1][0].created_at, getattr(each[1][0], "place", 0)))
+    lines = [line for _, (_, line) in ranked]
+    records = filler.fill(ARCHIVAL, [record for _, (record, _) in ranked], lines, [-rank for rank, _ in ranked])
+    return PromptSection(filler.sections, core, events, records)
 
 
 class _BudgetFiller:
-    """A filler of a budget, one section after the other."""
+    """A writer of prompt sections, one after the other, within a budget."""
 
     def __init__(self, budget: Budget, measure: Measure) -> None:
         self._budget = budget
@@ -201,39 +199,39 @@ class _BudgetFiller:
         self.sections: dict[str, str] = {}
 
     def room(self, name: str) -> int | None:
-        """Return the room that a section has; None if unlimited."""
-        own, total = getattr(self._budget, name), self._budget.total
-        if total is not None:
+        """Return the remaining budget of a section; None if unlimited."""
+        limits: list[int | None] = [getattr(self._budget, name)]
+        if self._budget.total is not None:
             used = "\n\n".join([*self.sections.values(), ""])
-            total = max(0, total - self._measure.size(used))
-        return total if own is None else own if total is None else min(own, total)
+            limits.append(max(0, self._budget.total - self._measure.size(used)))
+        return min((limit for limit in limits if limit is not None), default=None)
 
-    def fill(self, name: str, things: Sequence[T], lines: Sequence[str], worth: Sequence[Any]) -> list[T]:
-        """Write a section with the most valuable lines that fit; return the things they show.
+    def fill(self, name: str, items: Sequence[T], lines: Sequence[str], priorities: Sequence[Any]) -> list[T]:
+        """Write a section with the lines of highest priority that fit. Return their items.
 
         Args:
             name: The name of the section.
-            things: The things to show, in the order of the section.
-            lines: The line of each.
-            worth: The value of each. Of equals, the last is the most valuable.
+            items: The items, in the order of the section.
+            lines: The line of each item.
+            priorities: The priority of each item. Of equal priorities, the last item is preferred.
         """
-        best = sorted(range(len(lines)), key=lambda index: (worth[index], index), reverse=True)
+        ranking = sorted(range(len(lines)), key=lambda index: (priorities[index], index), reverse=True)
         room, count = self.room(name), len(lines)
 
         def text_of(count: int) -> str:
-            return _format_section(name, [lines[index] for index in sorted(best[:count])])
+            return _format_section(name, [lines[index] for index in sorted(ranking[:count])])
 
         if room is not None:
             sizes = range(len(lines) + 1)
             count = bisect_right(sizes, room, lo=1, key=lambda count: self._measure.size(text_of(count))) - 1
         text = text_of(count)
-        if lines and not count and room is not None:  # cut the only line, if more than the heading fits
+        if lines and not count and room is not None:  # no line fits: cut the first of the ranking
             count, text = 1, self._measure.cut(text_of(1), room)
             if len(text) <= len(_format_section(name, [CUT_MARKER])):
                 text = ""
         if text:
             self.sections[name] = text
-        return [things[index] for index in sorted(best[:count])] if text else []
+        return [items[index] for index in sorted(ranking[:count])] if text else []
 
 
 def _format_section(name: str, lines: Sequence[str]) -> str:
@@ -241,15 +239,15 @@ def _format_section(name: str, lines: Sequence[str]) -> str:
 
 
 def sort_core(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
-    """Sort core memory as it is shown: in the order in which its keys were first set."""
+    """Sort core memory by the time at which its keys were first set."""
     return sorted(entries, key=lambda each: (each.created_at, each.key))
 
 
 def _core_line(entry: CoreEntry) -> str:
     origin = origin_of(entry)
-    # The origin is shown if neither a person nor the agent vouches for the value.
-    doubt = f" ({_escape_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
-    return f"**{_escape_label(entry.key)}**{doubt}: {_indent(sanitize_text(entry.value), _LINE_INDENT)}"
+    # The line names the origin of a value that a tool or an import set, but not that of a person or the agent.
+    marker = f" ({_escape_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
+    return f"**{_escape_label(entry.key)}**{marker}: {_indent(sanitize_text(entry.value), _LINE_INDENT)}"
 
 
 def _event_line(event: Event) -> str:
@@ -268,63 +266,64 @@ def _record_line(record: AnyRecord, text: str) -> str:
         origin = origin_of(record)
         label = f"record, {record.updated_at:%Y-%m-%d}, {origin}" if origin else ""
     value = _indent(sanitize_text(text), _ITEM_INDENT)
-    # Without a label before it, a text could begin a heading or a list of its own.
+    # Without a label, the text begins the line: escape characters that would start a Markdown block.
     return f"- {_bracket(label)} {value}" if label else "- " + _BLOCK_START.sub(r"\g<1>\\\g<2>", value)
 
 
 def _escape_label(text: str) -> str:
-    """Escape a key or a kind for its line, so that nothing in it ends it early."""
-    return _LABEL_SIGNS.sub(r"\\\g<0>", sanitize_line(text))
+    """Escape a key or a kind, so that nothing in it ends its label."""
+    return _LABEL_SPECIAL.sub(r"\\\g<0>", sanitize_line(text))
 
 
 def _bracket(text: str) -> str:
-    """Put a label in brackets, so that the result is no special token of a model."""
+    """Put a label in brackets. The result is never a special token of a model."""
     label = _escape_label(text)
     return f"[{label}]" if sanitize_text(f"[{label}]") == f"[{label}]" else f"[\\{label}]"
 
 
 def _indent(text: str, indent: str) -> str:
-    """Indent the further lines of a text deeper than any heading or entry."""
+    """Indent all lines of a text after the first."""
     return re.sub(r"[ \t]*\n", indent, text).strip()
 
 
-_FINAL_SIGNS = re.compile(r"[\\`*_\[\]<>|~#]")
+_MARKDOWN_SPECIAL = re.compile(r"[\\`*_\[\]<>|~#]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Sequence[AnyRecord]) -> dict[str, Any]:
-    """Return everything that a memory holds, as data. Times are seconds since 1970.
+    """Return all entries of a memory as data. Times are seconds since 1970.
 
     Args:
-        core: Core memory.
-        events: Every event.
-        records: Every record.
+        core: All values of core memory.
+        events: All events.
+        records: All records.
 
     Returns:
-        "core": values by key; "recall": events with "id", "type", "content" and "timestamp"; "archival_summary": the
-        number of records ("count"), the number for each tag ("tags"), and the beginning of each record ("records");
-        "resources_used": each resource with its "uses"; "experiment_timeline": all of it in the order of time.
+        "core": values by key. "recall": events with "id", "type", "content" and "timestamp". "archival_summary": the
+        number of records ("count"), the number of records for each tag ("tags"), and the beginning of each record
+        ("records"). "resources_used": each resource with its "uses". "experiment_timeline": events, records and uses of
+        resources, in the order of time.
     """
     events = sorted(events, key=lambda each: (each.created_at, each.id))
     records = sorted(records, key=lambda each: (each.created_at, each.id))
-    record_uses = [(each, use_of(each.content, each.tags, each.created_at)) for each in records]
-    uses = [use for _, use in record_uses if use is not None]
-    written = [each for each, use in record_uses if use is None]
-    tags = Counter(tag for each in written for tag in each.tags)
+    uses_by_id = {each.id: use_of(each.content, each.tags, each.created_at) for each in records}
+    uses = [use for use in uses_by_id.values() if use is not None]
+    records = [each for each in records if uses_by_id[each.id] is None]
+    tags = Counter(tag for each in records for tag in each.tags)
     return {
         "core": {each.key: each.value for each in sort_core(core)},
         "recall": [event_data(each) for each in events],
         "archival_summary": {
-            "count": len(written),
+            "count": len(records),
             "tags": {tag: tags[tag] for tag in sorted(tags, key=lambda tag: (-tags[tag], tag))},
             "records": [
                 {"id": each.id, "tags": list(each.tags), "timestamp": each.created_at.timestamp()}
                 | {"excerpt": _excerpt(each.content, 500)}
-                for each in written
+                for each in records
             ],
         },
         "resources_used": _group_uses(uses),
-        "experiment_timeline": _timeline(events, written, uses),
+        "experiment_timeline": _timeline(events, records, uses),
     }
 
 
@@ -335,9 +334,7 @@ def final_markdown(final: Mapping[str, Any]) -> str:
         final: The result of `final_memory`.
     """
     summary = final["archival_summary"]
-    records = [
-        _format_item(_format_head(each, ", ".join(each["tags"])), each["excerpt"]) for each in summary["records"]
-    ]
+    records = [_format_item(_format_head(row, ", ".join(row["tags"])), row["excerpt"]) for row in summary["records"]]
     if records:
         tags = ", ".join(f"{_escape(tag)} ({count})" for tag, count in summary["tags"].items())
         records = [f"{summary['count']} records.", *(["", f"Tags: {tags}."] if tags else []), "", *records]
@@ -346,11 +343,9 @@ def final_markdown(final: Mapping[str, Any]) -> str:
         "Events": [_format_item(_format_head(each, each["type"]), each["content"]) for each in final["recall"]],
         "Archival Summary": records,
         "Resources Used": [
-            _format_item(
-                f"**{_escape(each['resource_id'])}**, {_format_head(use, use['usage_type'])}", use["context"] or ""
-            )
-            for each in final["resources_used"]
-            for use in each["uses"]
+            _format_item(f"**{_escape(row['resource_id'])}**, {_format_head(use, use['usage_type'])}", use["context"])
+            for row in final["resources_used"]
+            for use in row["uses"]
         ],
         "Experiment Timeline": [
             _format_item(_format_head(each, ": ".join(filter(None, (each["layer"], each["type"])))), each["summary"])
@@ -366,23 +361,23 @@ def final_markdown(final: Mapping[str, Any]) -> str:
 def write_final(
     final: Mapping[str, Any], output_dir: str | os.PathLike[str], markdown_name: str, json_name: str
 ) -> tuple[Path, Path]:
-    """Write the final memory to two files, each whole or not at all.
+    """Write the final memory to a Markdown file and a JSON file, each atomically.
 
     Args:
         final: The result of `final_memory`.
-        output_dir: The folder, which is created if it is missing. Files of these names are replaced.
-        markdown_name: The name of the file for the text.
-        json_name: The name of the file for the data.
+        output_dir: The folder, which is created if it is missing. Existing files are replaced.
+        markdown_name: The name of the Markdown file.
+        json_name: The name of the JSON file.
 
     Returns:
-        The paths of the text and of the data.
+        The paths of the Markdown file and of the JSON file.
 
     Raises:
         InvalidInput: The two names are equal, or the files cannot be written.
     """
     folder = check_path(output_dir)
     if markdown_name == json_name:
-        raise InvalidInput(f"The text and the data of the final memory cannot both be called {safe_repr(json_name)}.")
+        raise InvalidInput(f"The two files of the final memory need different names, not {safe_repr(json_name)} twice.")
     markdown_path, json_path = folder / markdown_name, folder / json_name
     with write_atomically(markdown_path, make_folder=True) as text, write_atomically(json_path) as data:
         text.write(final_markdown(final))
@@ -393,20 +388,18 @@ def write_final(
 
 
 def _group_uses(uses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    uses_by_id: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for use in uses:
-        uses_by_id.setdefault(use["resource_id"], []).append({key: use[key] for key in use if key != "resource_id"})
-    return [{"resource_id": name, "uses": uses_by_id[name]} for name in sorted(uses_by_id)]
+        groups.setdefault(use["resource_id"], []).append({key: use[key] for key in use if key != "resource_id"})
+    return [{"resource_id": name, "uses": groups[name]} for name in sorted(groups)]
 
 
-def _timeline(
-    events: Sequence[Event], records: Sequence[AnyRecord], uses: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _timeline(events: Sequence[Event], records: Sequence[AnyRecord], uses: Sequence[Any]) -> list[dict[str, Any]]:
     entries = [(each.created_at.timestamp(), "recall", each.kind, each.content) for each in events]
     entries += [(each.created_at.timestamp(), "archival", ", ".join(each.tags), each.content) for each in records]
     for use in uses:
         text = ": ".join(filter(None, (use["resource_id"], use["context"])))
-        entries += [(use["timestamp"], "resource", use["usage_type"], text)]
+        entries.append((use["timestamp"], "resource", use["usage_type"], text))
     entries.sort(key=lambda each: each[0])
     return [
         {"timestamp": time, "layer": layer, "type": kind, "summary": _excerpt(text, 200)}
@@ -414,13 +407,13 @@ def _timeline(
     ]
 
 
-def _excerpt(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _excerpt(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
-def _format_item(head: str, text: str) -> str:
-    """Format a list item: its text after its head, or several lines as a fenced block."""
-    text = sanitize_text(text).strip("\n")
+def _format_item(head: str, text: str | None) -> str:
+    """Format a list item: a head and its text, with several lines in a fenced block."""
+    text = sanitize_text(text or "").strip("\n")
     if "\n" not in text:
         return f"- {head}: {_escape(text.strip())}" if text.strip() else f"- {head}"
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
@@ -435,5 +428,5 @@ def _format_head(entry: Mapping[str, Any], kind: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return a text on one line, with all Markdown escaped."""
-    return _FINAL_SIGNS.sub(r"\\\g<0>", sanitize_line(text))
+    """Return a text on one line, with its Markdown characters escaped."""
+    return _MARKDOWN_SPECIAL.sub(r"\\\g<0>", sanitize_line(text))

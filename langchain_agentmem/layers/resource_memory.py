@@ -1,12 +1,12 @@
-r"""Resource memory: the resources that an agent was given, and its uses of them.
+r"""Resource memory: the files and repositories available to an agent, and its uses of them.
 
-    layers.resources.load("resources.yaml")          # snapshots of all items in the file
+    layers.resources.load("resources.yaml")          # stores a snapshot of each item in the file
     layers.resources.items()                         # the remembered items
     layers.resources.track_usage("template:baseline:local:data:baseline", "read", "as a starting point")
-    layers.resources.used()
+    layers.resources.uses()
 
-Each item is one record of archival memory, tagged so that a search finds it by id, class, name, source and path. An
-index of all items, and the digest of the last snapshot, are kept in core memory. Each use is recorded.
+Each item is one record of archival memory. Its tags are its id, class, name, source and path. Core memory contains an
+index of all items and the digest of the last snapshot. Each use is a record, too.
 
 A resource file is YAML or JSON:
 
@@ -19,22 +19,22 @@ A resource file is YAML or JSON:
     items:
       - {name: baseline, class: template, source: local, resource: data, path: baseline, include_files: [main.c]}
 
-An item may name its source directly (`{class: github, repo: example/solver}`, `{class: local_data, path: notes.md}`),
-and a source that no item names is an item itself. The file is checked before anything is read; unknown keys are
+An item may contain its source (`{class: github, repo: example/solver}`, `{class: local_data, path: notes.md}`). A
+source to which no item refers is itself an item. The file is checked before any resource is read. Unknown keys are
 ignored.
 
-A snapshot has a digest that shows whether the resources changed, and the beginning of each of them:
+A snapshot contains a digest, which changes if the resources change, and the beginning of each resource:
 
     {"digest": "sha256:…", "resource_file_sha": "…", "config_normalized": {…}, "items": [
         {"id": "template:baseline:local:data:baseline", "class": "local_data", "fetch_status": "available",
          "path": "/workspace/input/data/baseline", "tree_summary": "main.c\nMakefile", "content_excerpt": "File: …"}]}
 
-Nothing is fetched: an item on GitHub or Hugging Face is "pending"; clone it and name it under `local` to have it read.
-Nothing outside of the workspace is read: each path is resolved first, links included, and checked. A link in a folder
-is listed and not followed. Folders that only tools write (`.git`, `node_modules`) are left out. Secrets are removed
-before a text is cut, since half a secret is not recognized; files that usually hold secrets are listed and not shown.
-A digest depends on the names and contents of files, and not on the place of the workspace, the times of files, or the
-order of entries.
+Nothing is downloaded: an item on GitHub or Hugging Face is "pending". To include its content, clone it and add it under
+`local`. Nothing outside of the workspace is read: each path is resolved, including links, and checked first. Links in a
+folder are listed, but not followed. Folders that only tools write (`.git`, `node_modules`) are skipped. Secrets are
+removed before a text is cut, since half a secret is not recognized. Files that usually contain secrets are listed
+without content. The digest depends on the names and contents of files. It does not depend on the location of the
+workspace, the times of files, or the order of entries.
 """
 
 from __future__ import annotations
@@ -68,38 +68,39 @@ from langchain_agentmem.storage import Transaction
 EntryT = TypeVar("EntryT", bound=BaseModel)
 
 MAX_FILE_BYTES = 500_000
-"""The most bytes of a resource file."""
+"""The maximum size of a resource file, in bytes."""
 ITEM_CHARS = 6_000
-"""The most characters of an item that are kept in memory."""
+"""The maximum number of characters of an item in memory."""
 CLASS_OF_SOURCE = {"local": "local_data", "github": "github", "huggingface": "huggingface"}
 """The class of an item in a snapshot, by its source."""
 
 _TABLES = load_data_table("layers/resource_tables.yaml")
 _SOURCE_OF_CLASS = {**{each: each for each in CLASS_OF_SOURCE}, "local_data": "local"}
-_LONGEST_ID = 480
-"""The longest id of an item, which has to fit into a tag."""
+_MAX_ID_CHARS = 480
+"""The maximum length of the id of an item, which must fit into a tag."""
 _IGNORED_NAMES = frozenset(_TABLES["ignored"].split())
 _SECRET_FILES, _SECRET_SUFFIXES = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
 _TEXT_NAMES, _TEXT_SUFFIXES = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
-_MOST_ENTRIES = 2_000
+_MAX_ENTRIES = 2_000
+"""The number of paths after which a folder is not listed further."""
 _TREE_CHARS = 2_000
+"""The maximum length of the tree of a folder."""
 
-Line: TypeAlias = Annotated[
-    str, StringConstraints(strip_whitespace=True, max_length=1_000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
-]
+_ONE_LINE = StringConstraints(strip_whitespace=True, max_length=1_000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
+Line: TypeAlias = Annotated[str, _ONE_LINE]
 
 
 class ResourceSource(BaseModel):
-    """A place that items come from.
+    """A source of items: a local folder or a repository.
 
     Attributes:
         name: The name by which items refer to it; empty for the workspace.
-        host_path: A local folder, relative to the resource file or absolute.
-        mount_path: The path by which the agent sees it; empty for no other path. The `dest` of repositories.
-        repo: The repository: its address or `owner/name`.
+        host_path: A local folder, absolute or relative to the resource file.
+        mount_path: The path at which the agent sees the source, or the `dest` of a repository; empty for the same path.
+        repo: The repository: its URL or `owner/name`.
         ref: The commit, tag, branch or revision; empty for the newest.
         use: The `as` or `type` in the file: "library", "data", "model", "dataset", or empty.
-        read_only: Whether the agent may only read it. Default: True.
+        read_only: True if the agent may only read it. Default: True.
     """
 
     model_config = ConfigDict(strict=True, frozen=True)
@@ -120,19 +121,19 @@ class ResourceItem(BaseModel):
 
     Attributes:
         name: Its name.
-        kind: Its class; empty if the file names only the source.
+        kind: Its class in the file, such as "template"; empty if that is only a kind of source.
         source: The kind of its source.
         resource: The name of its source, or its repository.
-        repo: The repository, of an item that names no source.
-        ref: The commit, tag, branch or revision of that.
-        path: Its path there; "." for all of the source.
+        repo: The repository of an item without a named source.
+        ref: The commit, tag, branch or revision of that repository.
+        path: Its path in the source; "." for the whole source.
         notes: The notes in the file.
-        include_files: The files that are shown; empty for a choice.
-        include_tree: Whether its files are listed.
-        include_content: Whether the beginnings of its files are shown.
-        max_files: The most files that are shown.
-        max_chars: The most characters of each; 0 for all that fit into the item.
-        max_total_chars: The most characters of all together; 0 for `ITEM_CHARS`.
+        include_files: The files to excerpt; empty for an automatic choice.
+        include_tree: True to list its files.
+        include_content: True to excerpt its files.
+        max_files: The maximum number of files to excerpt; 0 for all of `include_files`, or none of an automatic choice.
+        max_chars: The maximum number of characters of each file; 0 for no limit.
+        max_total_chars: The maximum total number of characters; 0 for `ITEM_CHARS`.
     """
 
     model_config = ConfigDict(strict=True, frozen=True)
@@ -157,8 +158,10 @@ class ResourceItem(BaseModel):
 
 Sources: TypeAlias = dict[tuple[str, str], ResourceSource]
 """The sources of a resource file, by kind and name."""
-Items: TypeAlias = dict[str, tuple[ResourceItem, ResourceSource]]
-"""Its items, each with its source, by their ids `class:name:source:resource:path`."""
+Item: TypeAlias = tuple[ResourceItem, ResourceSource]
+"""An item of a resource file, with its source."""
+Items: TypeAlias = dict[str, Item]
+"""The items of a resource file, by their ids `class:name:source:resource:path`."""
 
 
 def build_resource_snapshot(
@@ -166,21 +169,20 @@ def build_resource_snapshot(
     config: Mapping[str, Any] | None = None,
     resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
 ) -> dict[str, Any]:
-    """Take a snapshot of the resources that a file names.
+    """Build a snapshot of the resources in a resource file.
 
     Args:
         resource_file: A YAML or JSON file, see `resource_memory.py`.
         config: "workspace_root", the folder outside of which nothing is read (default: that of the resource file), and
             "redact_secrets" (default: True). Other keys are ignored.
-        resolve_paths: Whether local paths are read. If not, every item is "pending", with its path as written.
+        resolve_paths: True to read local paths. If False, every item is "pending", with its path as written.
             Default: True.
 
     Returns:
-        "digest", "resource_file_sha", "config_normalized" and "items", as the original has them. An item has "id",
-        "class" (local_data, github, huggingface), "fetch_status" (pending, available, failed), "path", "tree_summary"
-        and "content_excerpt", and also "name", "kind" (its class in the file), "notes", "digest" and "reason" (the
-        reason why it is not available, or incomplete). An item that cannot be read, or is outside of the workspace,
-        has failed.
+        "digest", "resource_file_sha", "config_normalized" and "items", as in the original. An item has "id", "class"
+        (local_data, github, huggingface), "fetch_status" (pending, available, failed), "path", "tree_summary" and
+        "content_excerpt". It also has "name", "kind" (its class in the file), "notes", "digest" and "reason": why it is
+        unavailable or incomplete. The status of an item that is unreadable or outside of the workspace is "failed".
 
     Raises:
         InvalidInput: The resource file or the config is wrong.
@@ -233,7 +235,7 @@ def _read_resource_file(file: Path) -> tuple[bytes, Mapping[str, Any]]:
     if isinstance(content, list):
         content = {"items": content}
     if not isinstance(content, Mapping):
-        raise InvalidInput(f"{label} must hold an object with local, github, huggingface, items.")
+        raise InvalidInput(f"{label} must be an object with the keys local, github, huggingface and items.")
     return data, content
 
 
@@ -241,7 +243,7 @@ def _parse_resources(content: Mapping[str, Any]) -> tuple[Sources, Items]:
     """Check the content of a resource file.
 
     Raises:
-        InvalidInput: It holds a wrong entry, which is named.
+        InvalidInput: An entry is wrong.
     """
     sources: Sources = {}
     for kind in CLASS_OF_SOURCE:
@@ -249,21 +251,21 @@ def _parse_resources(content: Mapping[str, Any]) -> tuple[Sources, Items]:
             source = _validate(ResourceSource, entry, where)
             for field in ("name", "host_path" if kind == "local" else "repo"):
                 if not getattr(source, field):
-                    raise InvalidInput(f"{where} of the resource file has no {field}.")
+                    raise InvalidInput(f"{where} of the resource file has no {field}. Add it.")
             _add_unique(sources, (kind, source.name), source)
     items: Items = {}
     for where, entry in _list_entries(content, "items" if "items" in content else "resources"):
         _add_unique(items, *_parse_item(entry, sources, where))
-    named = {(item.source, item.resource) for item, _ in items.values()}
+    referenced = {(item.source, item.resource) for item, _ in items.values()}
     for (kind, name), source in sources.items():
-        if (kind, name) not in named:
+        if (kind, name) not in referenced:
             implied = {"source": kind, "resource": name, "class": _TABLES["kinds_of_use"].get(source.use, "")}
             _add_unique(items, *_parse_item(implied, sources, name))
     return dict(sorted(sources.items())), dict(sorted(items.items()))
 
 
 def _list_entries(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[Any, Any]]]:
-    """Return the entries of a list, each with its place and without its nulls and empty texts."""
+    """Return the entries of a list with their positions, without nulls and empty texts."""
     entries = check_value(list[dict[Any, Any]] | None, content.get(key), key) or ()
     return [
         (f"{key}[{number}]", {name: value for name, value in entry.items() if value not in (None, "")})
@@ -271,10 +273,10 @@ def _list_entries(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[
     ]
 
 
-def _add_unique(found: dict[Any, Any], key: Any, value: Any) -> None:
-    if key in found:
-        raise InvalidInput(f"Two entries of the resource file are called {safe_repr(key)}.")
-    found[key] = value
+def _add_unique(entries: dict[Any, Any], key: Any, value: Any) -> None:
+    if key in entries:
+        raise InvalidInput(f"Two entries of the resource file have the name {safe_repr(key)}. Rename one.")
+    entries[key] = value
 
 
 def _validate(kind: type[EntryT], entry: Mapping[str, Any], where: str) -> EntryT:
@@ -284,34 +286,32 @@ def _validate(kind: type[EntryT], entry: Mapping[str, Any], where: str) -> Entry
         raise InvalidInput(f"{where} of the resource file is wrong: {describe_fault(error)}") from error
 
 
-def _parse_item(
-    entry: Mapping[str, Any], sources: Sources, where: str
-) -> tuple[str, tuple[ResourceItem, ResourceSource]]:
+def _parse_item(entry: Mapping[str, Any], sources: Sources, where: str) -> tuple[str, Item]:
     """Return the id of an item, and the item with its source."""
     class_name = str(entry.get("class", ""))
     limits = _TABLES["limits"].get("" if class_name in _SOURCE_OF_CLASS else class_name, {})
     item = _validate(ResourceItem, {"include_content": "include_files" in entry, **limits, **entry}, where)
     source_kind = _SOURCE_OF_CLASS.get(item.source or item.kind)
     if item.resource:
-        found = [key for key in sources if key[1] == item.resource and source_kind in (None, key[0])]
-        if len(found) != 1:
+        matches = [key for key in sources if key[1] == item.resource and source_kind in (None, key[0])]
+        if len(matches) != 1:
             raise InvalidInput(
-                f"{where} is of the resource {safe_repr(item.resource)}, and there is {'several' if found else 'no'} "
-                f"{source_kind or 'such'} one with that name in the file. Give its name and source, or repo or repo_id."
+                f"{where} needs one resource {safe_repr(item.resource)}, but the file has {len(matches)} "
+                f"{source_kind or 'local or remote'} resources of that name. Correct resource and source, or add repo."
             )
-        source_kind, source = found[0][0], sources[found[0]]
+        source_kind, source = matches[0][0], sources[matches[0]]
     else:
         source_kind = source_kind or ("huggingface" if "repo_id" in entry else "github" if item.repo else "local")
         if source_kind != "local" and not item.repo:
-            raise InvalidInput(f"{where} names neither a resource nor a repository.")
+            raise InvalidInput(f"{where} has neither a resource nor a repository. Add resource, repo or repo_id.")
         source = ResourceSource(repo=item.repo, ref=item.ref)
     origin, path = source.name or source.repo, item.path or "."
     if not item.path and not origin:
-        raise InvalidInput(f"{where} of the resource file has no path.")
+        raise InvalidInput(f"{where} of the resource file has no path. Add it.")
     name = item.name or (origin if path == "." else path).rstrip("/").rpartition("/")[2]
     key = f"{item.kind or CLASS_OF_SOURCE[source_kind]}:{name}:{source_kind}:{origin}:{path}"
-    if len(key) > _LONGEST_ID:
-        raise InvalidInput(f"The id {safe_repr(key)} has more than {_LONGEST_ID} characters. Shorten its name.")
+    if len(key) > _MAX_ID_CHARS:
+        raise InvalidInput(f"The id {safe_repr(key)} has more than {_MAX_ID_CHARS} characters. Shorten the name.")
     kind = "" if item.kind in _SOURCE_OF_CLASS else item.kind
     resolved = {"name": name, "kind": kind, "source": source_kind, "resource": origin, "path": path}
     return key, (item.model_copy(update=resolved), source)
@@ -323,7 +323,7 @@ def _parse_item(
 def _snapshot_item(
     key: str, item: ResourceItem, source: ResourceSource, folder: Path, root: Path | None, clean: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Take the snapshot of one item."""
+    """Build the snapshot of one item."""
     path, status = item.path, "pending"
     tree, excerpt, reason, digest_input = "", "", "", None
     if root is not None and item.source == "local":
@@ -353,11 +353,11 @@ def _digest(value: Any) -> str:
 
 
 def path_below(path: str, mount: str) -> PurePosixPath:
-    """Return the rest of a path below a mount, or the path if it is not below it.
+    """Return a path relative to a mount, or the path itself if it is not below the mount.
 
     Args:
-        path: `/workspace/data/a.txt`.
-        mount: `/workspace`; `/workspace2` is not below it. "" for none.
+        path: The path, such as `/workspace/data/a.txt`.
+        mount: The mount, such as `/workspace`; "" for none. `/workspace2` is not below `/workspace`.
     """
     full = PurePosixPath(path)
     return full.relative_to(mount) if mount and full.is_relative_to(mount) else full
@@ -366,32 +366,32 @@ def path_below(path: str, mount: str) -> PurePosixPath:
 def _read_item(
     item: ResourceItem, root: Path, path: Path, clean: Callable[[str], str]
 ) -> tuple[str, str, str, dict[str, Any]]:
-    """Return the tree, content, read error and digest input of a local item.
+    """Return the tree, the excerpts, the first read error and the digest input of an item.
 
     Raises:
-        OSError: The item cannot be read, or is outside of the workspace.
+        OSError: The item does not exist, cannot be read, or is outside of the workspace.
     """
     path = _resolve_within(root, path)
-    most = item.max_total_chars or ITEM_CHARS
+    max_chars = item.max_total_chars or ITEM_CHARS
     if path.is_file():
-        piece, stamp = _excerpt_file(path.name, path, item.max_chars, clean)
-        return "", truncate(piece, most) if item.include_content else "", "", {"file": stamp}
+        excerpt, fingerprint = _excerpt_file(path.name, path, item.max_chars, clean)
+        return "", truncate(excerpt, max_chars) if item.include_content else "", "", {"file": fingerprint}
     if not path.is_dir():
         raise OSError("There is no file or folder at this path.")
     entries = _list_folder(path)
-    pieces: list[str] = []
-    stamps: dict[str, list[Any] | None] = {}
+    excerpts: list[str] = []
+    fingerprints: dict[str, list[Any] | None] = {}
     reason = ""
     for name, file in _choose_files(item, entries, root, path) if item.include_content else ():
         try:
-            piece, stamps[name] = _excerpt_file(name, file, item.max_chars, clean)
+            excerpt, fingerprints[name] = _excerpt_file(name, file, item.max_chars, clean)
         except OSError as error:
-            piece, stamps[name] = f"File: {name} (not readable)", None
+            excerpt, fingerprints[name] = f"File: {name} (not readable)", None
             reason = reason or f"{name}: {_error_reason(error)}"
-        pieces.append(piece)
+        excerpts.append(excerpt)
     tree = _format_tree(entries) if item.include_tree else ""
-    digest_input = {"tree": [(_printable(each), *more) for each, *more in entries[:_MOST_ENTRIES]], "files": stamps}
-    return tree, truncate("\n\n".join(pieces), most), reason, digest_input
+    paths = [(_printable(each), *more) for each, *more in entries[:_MAX_ENTRIES]]
+    return tree, truncate("\n\n".join(excerpts), max_chars), reason, {"tree": paths, "files": fingerprints}
 
 
 def _error_reason(error: OSError) -> str:
@@ -399,10 +399,10 @@ def _error_reason(error: OSError) -> str:
 
 
 def _resolve_within(root: Path, path: Path) -> Path:
-    """Resolve a path, links included.
+    """Resolve a path, including links.
 
     Raises:
-        OSError: It is outside of the workspace.
+        OSError: The path is outside of the workspace.
     """
     resolved = Path(os.path.realpath(path))
     if not resolved.is_relative_to(root):
@@ -411,24 +411,25 @@ def _resolve_within(root: Path, path: Path) -> Path:
 
 
 def _list_folder(root: Path) -> list[tuple[str, str, int]]:
-    """List paths, marks and file sizes of a folder and its subfolders; follow no links.
+    """List a folder and its subfolders as paths, type marks and file sizes.
 
-    More paths than `_MOST_ENTRIES` mean that the listing is incomplete.
+    A mark is "" for a file, "/" for a folder, "@" for a link, which is not followed, and "?" otherwise. A result of
+    more than `_MAX_ENTRIES` paths is incomplete.
     """
     entries: list[tuple[str, str, int]] = []
-    next(root.iterdir(), None)  # raises if it cannot be read
+    next(root.iterdir(), None)  # raises if the folder cannot be read
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in sorted(folders) if name not in _IGNORED_NAMES]
         for path in (Path(folder, name) for name in (*folders, *files) if name not in _IGNORED_NAMES):
             kind = "@" if path.is_symlink() else "/" if path.is_dir() else "" if path.is_file() else "?"
             entries.append((path.relative_to(root).as_posix(), kind, 0 if kind else path.lstat().st_size))
-        if len(entries) > _MOST_ENTRIES:
+        if len(entries) > _MAX_ENTRIES:
             break
     return sorted(entries, key=lambda entry: entry[0].split("/"))
 
 
 def _format_tree(entries: Sequence[tuple[str, str, int]]) -> str:
-    """Format a folder as lines of paths; folders end with a slash, links with an at sign."""
+    """Format a folder as lines of paths. Folders end with a slash, links with an at sign."""
     lines = [_printable(path) + mark for path, mark, _ in entries[:200]]
     while sum(len(line) + 1 for line in lines) > _TREE_CHARS:
         lines.pop()
@@ -438,12 +439,11 @@ def _format_tree(entries: Sequence[tuple[str, str, int]]) -> str:
 def _choose_files(
     item: ResourceItem, entries: Sequence[tuple[str, str, int]], root: Path, folder: Path
 ) -> list[tuple[str, Path]]:
-    """Return the files to excerpt: those the item names, else the most informative."""
+    """Return the files to excerpt: `include_files` of the item, else the most informative."""
     if item.include_files:
         paths = [Path(each) for each in dict.fromkeys(item.include_files)]
-        return [(_printable(each.as_posix()), _resolve_within(root, folder / each)) for each in paths][
-            : item.max_files or None
-        ]
+        files = [(_printable(each.as_posix()), _resolve_within(root, folder / each)) for each in paths]
+        return files[: item.max_files or None]
     texts = []
     for path, mark, _ in entries:
         name = path.rpartition("/")[2].lower()
@@ -452,8 +452,10 @@ def _choose_files(
     return [(_printable(path), folder / path) for *_, path in sorted(texts)[: item.max_files]]
 
 
-def _excerpt_file(name: str, path: Path, most: int, clean: Callable[[str], str]) -> tuple[str, list[Any]]:
-    """Return the beginning of a file, and its size and digest, which detect changes.
+def _excerpt_file(name: str, path: Path, max_chars: int, clean: Callable[[str], str]) -> tuple[str, list[Any]]:
+    """Return the beginning of a file, and a fingerprint of it: its size and digest.
+
+    At most 8 MiB are hashed, and at most 256 KiB are excerpted.
 
     Raises:
         OSError: The file cannot be read.
@@ -462,14 +464,14 @@ def _excerpt_file(name: str, path: Path, most: int, clean: Callable[[str], str])
         raise OSError("There is no file at this path.")
     with path.open("rb") as file:
         data, size = file.read(1 << 23), os.fstat(file.fileno()).st_size
-    stamp, header = [size, hashlib.sha256(data).hexdigest()], f"File: {name} ({size} bytes"
+    fingerprint, header = [size, hashlib.sha256(data).hexdigest()], f"File: {name} ({size} bytes"
     if _is_secret_name(name.rpartition("/")[2].lower()):
-        return f"{header}, not shown)", stamp
+        return f"{header}, not shown)", fingerprint
     text = data[: 1 << 18].decode("utf-8-sig", "replace")
-    if "\0" in text or text.count("\ufffd") * 20 > len(text):
-        return f"{header}, binary)", stamp
-    text = clean(text.rstrip("\ufffd"))  # the last character may be cut; half a secret is not recognized
-    return f"{header})\n{truncate(text, most) if most else text}", stamp
+    if "\0" in text or text.count("\ufffd") * 20 > len(text):  # more than 5 % is not UTF-8
+        return f"{header}, binary)", fingerprint
+    text = clean(text.rstrip("\ufffd"))  # the last character may be incomplete; redact before cutting
+    return f"{header})\n{truncate(text, max_chars) if max_chars else text}", fingerprint
 
 
 def _is_secret_name(name: str) -> bool:
@@ -477,28 +479,28 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _printable(path: str) -> str:
-    """Format a path as text in which every character can be seen."""
+    """Escape the characters of a path that are not printable."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in path)
 
 
 # -- the memory of resources -------------------------------------------------------------------------------------
 
 RESOURCE_INDEX, RESOURCE_DIGEST = "RESOURCE_INDEX", "resource_digest"
-"""The keys of core memory."""
+"""The keys of core memory for the index and the digest."""
 RESOURCE_ITEM, RESOURCE_PENDING, RESOURCE_USED = "RESOURCE_ITEM", "RESOURCE_PENDING", "RESOURCE_USED"
-"""The tags of archival memory."""
-_LABEL = "resource"
-_IMPORTANCE = 5
+"""The tags of the records of items, unavailable items, and uses."""
+_ITEM_LABEL = "resource"
+_INDEX_IMPORTANCE = 5
 
 
 class ResourceUse(Options):
-    """A use of a resource, which a record of archival memory holds as JSON.
+    """A use of a resource, stored as JSON in a record of archival memory.
 
     Attributes:
         resource_id: The id of the resource.
         usage_type: "read", "reference" or "include".
         context: The purpose; None if unknown.
-        timestamp: Seconds since 1970; None for the time of the record.
+        timestamp: The time in seconds since 1970; None for the time of the record.
     """
 
     resource_id: str = Field(pattern=r"\S")
@@ -508,12 +510,12 @@ class ResourceUse(Options):
 
 
 def use_of(content: str, tags: Sequence[str], at: datetime) -> dict[str, Any] | None:
-    """Return the use of a resource that a record holds; None if it holds none.
+    """Return the use of a resource in a record; None if the record contains none.
 
     Args:
-        content: Its content.
-        tags: Its tags.
-        at: The time it was written, which is the time of a use that names none.
+        content: The content of the record.
+        tags: The tags of the record.
+        at: The time the record was written, the default time of the use.
     """
     if RESOURCE_USED not in tags:
         return None
@@ -528,7 +530,7 @@ class ResourceMemory(Layer):
     """The resources of a layered memory; each method has an async twin, prefixed with `a`.
 
     Args:
-        ground: The context of the memory.
+        context: The context that the layers share.
         core: Its core memory.
         archival: Its archival memory.
     """
@@ -544,10 +546,10 @@ class ResourceMemory(Layer):
         config: Mapping[str, Any] | None = None,
         resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
     ) -> dict[str, Any]:
-        """Take a snapshot of the items that a file names, and remember it.
+        """Build a snapshot of the items in a resource file, and store them.
 
-        All items are remembered, or none is. Items that the same file no longer names are forgotten; unchanged items
-        stay as they are.
+        Either all items are stored, or none. Items that are no longer in the file are deleted. Unchanged items are not
+        written again.
 
         Args:
             resource_file: As for `build_resource_snapshot`.
@@ -555,10 +557,10 @@ class ResourceMemory(Layer):
             resolve_paths: As for `build_resource_snapshot`.
 
         Returns:
-            The snapshot. Of each item at most 6,000 characters are remembered.
+            The snapshot. At most 6,000 characters of each item are stored.
 
         Raises:
-            InvalidInput: The file or an argument is wrong, or core memory has no room for the index.
+            InvalidInput: The file or an argument is wrong, or the index does not fit into core memory.
         """
         options = check_value(Mapping[Any, Any] | None, config, "config") or {}
         options = {"redact_secrets": self.settings.redact_secrets, **options}
@@ -570,26 +572,26 @@ class ResourceMemory(Layer):
         for item in items:
             item["content_excerpt"] = truncate(item["content_excerpt"], ITEM_CHARS)
 
-        def make(tx: Transaction, change: PendingWrite) -> None:
-            known_items = {each.extra["resource"]["id"]: each for each in _item_versions(tx, change.view)}
-            named = {item["id"] for item in items}
-            others = []
-            for key, old in known_items.items():
-                if old.extra["resource"]["file"] != name and key not in named:
-                    others.append(old.extra["resource"])
-                elif key not in named:
+        def store(tx: Transaction, change: PendingWrite) -> None:
+            old_items = {each.extra["resource"]["id"]: each for each in _item_versions(tx, change.view)}
+            new_ids = {item["id"] for item in items}
+            other_files = []
+            for item_id, old in old_items.items():
+                if old.extra["resource"]["file"] != name and item_id not in new_ids:
+                    other_files.append(old.extra["resource"])
+                elif item_id not in new_ids:
                     change.remove(RECORD, old.key)
             for item in items:
-                known = known_items.get(item["id"])
-                if known is None or known.extra["resource"] != item:
-                    key = self._context.database.new_id() if known is None else known.key
+                old_item = old_items.get(item["id"])
+                if old_item is None or old_item.extra["resource"] != item:
+                    key = self._context.database.new_id() if old_item is None else old_item.key
                     body = truncate(_item_body(item), ITEM_CHARS)
                     draft = record_draft(key, body, _item_tags(item), change.now, resource=item)
-                    change.drafts.append(draft._replace(label=_LABEL))
-            self._write_index(tx, change, snapshot["digest"], [*items, *others])
+                    change.drafts.append(draft._replace(label=_ITEM_LABEL))
+            self._write_index(tx, change, snapshot["digest"], [*items, *other_files])
 
         outputs = {"resource_ids": [item["id"] for item in items], "digest": snapshot["digest"]}
-        self._context.write("resources.load", make, file=name, outputs=lambda _: outputs)
+        self._context.write("resources.load", store, file=name, outputs=lambda _: outputs)
         return snapshot
 
     aload = awaited(load, writes=True)
@@ -618,20 +620,20 @@ class ResourceMemory(Layer):
     atrack_usage = awaited(track_usage, writes=True)
 
     def items(self) -> list[dict[str, Any]]:
-        """Return the remembered items in the form of snapshots, ordered by id."""
+        """Return the stored items in the form of snapshots, sorted by id."""
 
-        def look(tx: Transaction, view: MemoryView) -> list[dict[str, Any]]:
+        def load(tx: Transaction, view: MemoryView) -> list[dict[str, Any]]:
             items = [dict(each.extra["resource"]) for each in _item_versions(tx, view)]
             for item in items:
                 del item["file"]
             return sorted(items, key=lambda item: str(item["id"]))
 
-        return self._context.read("resources.items", look)
+        return self._context.read("resources.items", load)
 
     aitems = awaited(items)
 
     def uses(self) -> list[dict[str, Any]]:
-        """Return uses, oldest first: "resource_id", "usage_type", "context", "timestamp"."""
+        """Return uses, oldest first, with "resource_id", "usage_type", "context", "timestamp"."""
         records = self._archival.all([RESOURCE_USED])
         return [use for each in records if (use := use_of(each.content, each.tags, each.created_at))]
 
@@ -641,23 +643,21 @@ class ResourceMemory(Layer):
         """Write an index of all items to core memory."""
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
-        index_value, digest_value = (
-            CoreValue(RESOURCE_INDEX, "", _IMPORTANCE),
-            CoreValue(RESOURCE_DIGEST, digest, _IMPORTANCE),
-        )
-        room = self._core._room_left(core_versions(tx, change.view), [index_value, digest_value])
-        most = max(0, min(room, 1_000, self.settings.core_max_chars // 2))
-        self._core._add_values(tx, change, [index_value._replace(value=truncate(index, most)), digest_value])
+        new = [CoreValue(RESOURCE_INDEX, "", _INDEX_IMPORTANCE), CoreValue(RESOURCE_DIGEST, digest, _INDEX_IMPORTANCE)]
+        room = self._core._room_left(core_versions(tx, change.view), new)
+        limit = max(0, min(room, 1_000, self.settings.core_max_chars // 2))
+        new[0] = new[0]._replace(value=truncate(index, limit))
+        self._core._add_values(tx, change, new)
 
 
 def _item_versions(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
-    return memory_rows.load_newest(tx, view, RECORD, limit=None, label=_LABEL)
+    return memory_rows.load_newest(tx, view, RECORD, limit=None, label=_ITEM_LABEL)
 
 
 def _item_tags(item: Mapping[str, Any]) -> list[str]:
     kind = item["kind"] or item["class"]
-    named = {"id": item["id"], "class": kind, "name": item["name"], "source": item["class"], "path": item["path"]}
-    tags = [RESOURCE_ITEM, *(f"resource_{name}:{value}" for name, value in named.items())]
+    fields = {"id": item["id"], "class": kind, "name": item["name"], "source": item["class"], "path": item["path"]}
+    tags = [RESOURCE_ITEM, *(f"resource_{name}:{value}" for name, value in fields.items())]
     tags.append(f"resource:{kind}:{item['name']}")
     return tags if item["fetch_status"] == "available" else [*tags, RESOURCE_PENDING]
 

@@ -2,19 +2,19 @@
 
 A `Message` is the value that this package stores. It is converted in three directions, and back:
 
-* to LangChain and back, `to_langchain` and `from_langchain`, losing nothing in either direction;
-* to a provider, `Message.to_llm_dict` and `Message.to_api_format`, and back with ``Message(**d)`` or
+* to LangChain with `to_langchain`, and back with `from_langchain`, without loss;
+* to a provider with `Message.to_llm_dict` or `Message.to_api_format`, and back with ``Message(**d)`` or
   `Message.from_response_dict`;
-* to the bytes that are stored, `encode_body` and `decode_body`: one message is stored once.
+* to the stored bytes with `encode_body`, and back with `decode_body`.
 
-It may import `base` alone. Begin with `message.py`; `role_rounds.py` has posts, rounds and conversations between roles,
-`history_repair.py` has the parts of a history and repairs it to what every provider accepts.
+The folder imports only `base`. Begin with `message.py`. `role_rounds.py` has posts, rounds and conversations between
+roles. `history_repair.py` has the parts of a history, and repairs it to a form that every provider accepts.
 
-`Message` has the fields of MARSYS's messages and is the only form that is stored. `encode_body` writes JSON without the
-id, so equal messages share one body. Keys keep their order, since prompts may depend on it; the log compares bodies
-without it. Fields that only LangChain has are kept under `langchain`; fields that LangChain lacks travel in
-`additional_kwargs["agentmem"]`. Both conversions are the identity, by property test. NULs and lone surrogates
-survive: bodies are bytes, encoded with `surrogatepass`.
+`Message` has the fields of MARSYS's messages and is the only stored form. `encode_body` writes JSON without the id, so
+equal messages share one body. Keys keep their order, since prompts may depend on it; the log ignores it in
+comparisons. `langchain` has the fields that only LangChain has. `additional_kwargs["agentmem"]` has the fields that
+LangChain lacks. Property tests check that both conversions are the identity. NULs and lone surrogates survive: bodies
+are bytes, encoded with `surrogatepass`.
 """
 
 from langchain_agentmem.base.lazy_imports import lazy_exports

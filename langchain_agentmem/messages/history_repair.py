@@ -1,14 +1,20 @@
-"""The parts of a history, and a history as every provider accepts it.
+"""The parts of a history, and its repair to a form that every provider accepts.
 
-    system messages | first instruction | summary | body … | the request at hand | protected tail
+    system messages | first instruction | summary | body … | current request | protected tail
 
-Providers refuse a result without its call, a call without its result, a system message in the middle, an empty message,
-a conversation that no user begins, two turns of the assistant in a row, a user right after a result, and ids of calls
-that are too long or have unsupported characters. `repair_messages` fixes all this in a copy, loses no text, and keeps
-the order otherwise. Results move to their calls, and a missing result is replaced by a placeholder. A result without a
-call becomes a user message, and short filler messages restore the alternation of roles. A refused id is replaced by
-one derived from it, the same each time. A call that could not be parsed becomes a call whose argument is the raw text,
-since not every client sends it otherwise.
+Providers refuse:
+
+- a tool result without its call, or a call without its result;
+- a system message in the middle, or an empty message;
+- a conversation that does not begin with a user message;
+- two consecutive turns of the assistant, or a user message right after a result;
+- ids of calls that are too long or have unsupported characters.
+
+`repair_messages` fixes all this in a copy, and loses no text. System messages move to the beginning, and results to
+their calls; the order of all others stays. A placeholder replaces a missing result. A result without a call becomes a
+user message. Short filler messages restore the alternation of roles. A refused id is replaced by its hash, so that
+repeated repairs result in the same id. A call that could not be parsed becomes a call whose argument is the raw text,
+since some clients do not send unparsed calls.
 
 Content that only some providers support stays as it is, since a history does not know its provider. To move a
 conversation from Anthropic to another provider, remove `redacted_thinking` from it.
@@ -34,15 +40,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
-from langchain_agentmem.base.encoding import (
-    CALL_TYPES,
-    IMAGE_TYPES,
-    REASONING_TYPES,
-    TEXT_TYPES,
-    block_type,
-    is_image,
-    replace_surrogates,
-)
+from langchain_agentmem.base import encoding
 from langchain_agentmem.base.fencing import fence_text
 from langchain_agentmem.messages.message_marks import (
     ALTERED,
@@ -80,12 +78,12 @@ def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
         return []
     calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
     if not calls and isinstance(message.content, list):
-        calls = [block for block in message.content if block_type(block) in _CALL_BLOCKS]
+        calls = [block for block in message.content if encoding.block_type(block) in _CALL_BLOCKS]
     return calls
 
 
 class MessageGroup(NamedTuple):
-    """A range of messages that stay or leave together: one, or calls with their results.
+    """A range of messages that are kept or removed together: one, or calls with their results.
 
     Attributes:
         start: The index of the first message.
@@ -97,37 +95,40 @@ class MessageGroup(NamedTuple):
 
 
 def group_messages(messages: Sequence[BaseMessage], start: int, stop: int) -> list[MessageGroup]:
-    """Split a valid history into groups at the places where no call is open.
+    """Split a valid history into groups: calls with their results, or single messages.
 
     Args:
-        messages: A history in which results stand behind their calls.
+        messages: A history in which results follow their calls.
         start: The first index.
         stop: The index after the last.
     """
-    cuts = [place for place in range(start, stop) if place == start or not isinstance(messages[place], ToolMessage)]
-    return [MessageGroup(*pair) for pair in pairwise([*cuts, stop])] if start < stop else []
+    starts = [index for index in range(start, stop) if index == start or not isinstance(messages[index], ToolMessage)]
+    return [MessageGroup(*pair) for pair in pairwise([*starts, stop])] if start < stop else []
 
 
 def tail_start(messages: Sequence[BaseMessage], grace: int) -> int:
-    """Return the index of the protected tail, which is the `grace`-th last assistant message.
+    """Return the start of the protected tail, the `grace`-th last assistant message.
 
-    With fewer assistant messages, the tail begins at the first of them. Without any, it begins at the last user
-    message, so that a tail always exists. Without a user message too, it begins at the last message with its results.
+    With fewer assistant messages, the tail begins at the first one. Without any, it begins at the last user message, so
+    that a tail always exists. Without a user message too, it begins at the last message that is not a tool result.
 
     Args:
         messages: The history.
-        grace: How many assistant messages are protected. 0 protects the last user message and what follows it.
+        grace: The number of protected assistant messages. 0 protects the last user message and all after it.
     """
-    assistants = [place for place, each in enumerate(messages) if isinstance(each, AIMessage) and not is_filler(each)]
+    assistants = [index for index, each in enumerate(messages) if isinstance(each, AIMessage) and not is_filler(each)]
     if grace and assistants:
         return assistants[-grace] if grace <= len(assistants) else assistants[0]
-    users = [place for place, message in enumerate(messages) if is_from_user(message)]
-    others = [place for place, message in enumerate(messages) if role_of(message) != "tool"]
+    users = [index for index, message in enumerate(messages) if is_from_user(message)]
+    others = [index for index, message in enumerate(messages) if role_of(message) != "tool"]
     return (users or others or [max(0, len(messages) - 1)])[-1]
 
 
 def is_from_user(message: BaseMessage) -> bool:
-    """Return whether a user said a message: no summary, memory, filler or result in that role."""
+    """Return whether a user wrote a message.
+
+    A summary, memory, filler or result in the role of a user is not from the user.
+    """
     mark = message.additional_kwargs.get(GENERATED_MARK)
     if role_of(message) != "user" or mark in (FILLER, RESULT):
         return False
@@ -139,10 +140,10 @@ class HistoryShape(NamedTuple):
 
     Attributes:
         systems: The number of system messages at the beginning.
-        opening: The filler message that makes a user begin, if any.
-        first: The first message that a user said, if it is to stay.
-        summary: The summary of earlier messages.
-        request: The last message that a user said, if it is before the tail.
+        opening: The filler message in the role of a user at the beginning, or None.
+        first: The first message before the tail that a user wrote, or None if there is none or it may be dropped.
+        summary: The summary of earlier messages, or None.
+        request: The last message that a user wrote, or None if there is none, or if it is in the tail or is `first`.
         tail: The beginning of the protected tail.
     """
 
@@ -154,24 +155,24 @@ class HistoryShape(NamedTuple):
     tail: int
 
     @property
-    def pinned(self) -> frozenset[int]:
+    def pinned_indexes(self) -> frozenset[int]:
         """The indexes before the tail whose messages always stay."""
-        places = (place for place in (self.opening, self.first, self.summary, self.request) if place is not None)
-        return frozenset({*range(self.systems), *places})
+        indexes = (index for index in (self.opening, self.first, self.summary, self.request) if index is not None)
+        return frozenset({*range(self.systems), *indexes})
 
 
 def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = True) -> HistoryShape:
     """Find the parts of a valid history.
 
     Args:
-        messages: The history: system messages first, results behind their calls.
+        messages: The history: system messages first, and results after their calls.
         grace: See `tail_start`.
-        keep_first: Whether the first message that a user said stays.
+        keep_first: True to keep the first message that a user wrote.
     """
-    systems = next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
+    systems = next((index for index, each in enumerate(messages) if role_of(each) != "system"), len(messages))
     tail = max(systems, tail_start(messages, grace))
-    users = [place for place in range(systems, len(messages)) if is_from_user(messages[place])]
-    summary = next((place for place in range(systems, tail) if summary_in(messages[place]) is not None), None)
+    users = [index for index in range(systems, len(messages)) if is_from_user(messages[index])]
+    summary = next((index for index in range(systems, tail) if summary_in(messages[index]) is not None), None)
     first = users[0] if keep_first and users and users[0] < tail else None
     request = users[-1] if users and users[-1] < tail and users[-1] != first else None
     opening_mark = messages[systems].additional_kwargs.get(GENERATED_MARK) if systems < len(messages) else None
@@ -179,32 +180,34 @@ def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = 
 
 
 def droppable_groups(messages: Sequence[BaseMessage], shape: HistoryShape) -> list[MessageGroup]:
-    """Return the groups that are neither pinned nor in the tail, oldest first: they may leave."""
-    return [each for each in group_messages(messages, shape.systems, shape.tail) if each.start not in shape.pinned]
+    """Return the groups that may be removed, oldest first: neither pinned nor in the tail."""
+    return [
+        each for each in group_messages(messages, shape.systems, shape.tail) if each.start not in shape.pinned_indexes
+    ]
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}
-_KINDS: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
+_BY_ROLE: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
 _SENT_FIELDS = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
 _FILLER_MARK = {GENERATED_MARK: FILLER}
 
 
 def valid_length(messages: Sequence[BaseMessage], start: int = 0) -> int:
-    """Return the length of the leading part that needs no repair and has no open call.
+    """Return the length of the leading part that needs no repair and lacks no result.
 
-    The check is fast enough to run every turn.
+    The check is fast enough for every turn.
 
     Args:
         messages: The history.
-        start: The result of an earlier call, from which to go on. Default: 0.
+        start: The result of an earlier call, from which to continue. Default: 0.
     """
     valid = start
     previous_role = role_of(messages[start - 1]) if start else "system"
     open_ids: set[str] = set()
-    for place in range(start, len(messages)):
-        message = messages[place]
+    for index in range(start, len(messages)):
+        message = messages[index]
         role = role_of(message)
         if open_ids:
             fits = role == "tool" and getattr(message, "tool_call_id", None) in open_ids
@@ -220,7 +223,7 @@ def valid_length(messages: Sequence[BaseMessage], start: int = 0) -> int:
             open_ids = {call["id"] for call in calls_of(message)}
         previous_role = role
         if not open_ids and role != "system":  # system messages alone are no history
-            valid = place + 1
+            valid = index + 1
     return valid
 
 
@@ -232,7 +235,7 @@ def repair_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """
     if valid_length(messages) == len(messages):
         return _make_ids_unique(messages)
-    cleaned = [each for message in _move_images(messages) if (each := _clean_message(message)) is not None]
+    cleaned = [each for message in _copy_images(messages) if (each := _clean_message(message)) is not None]
     systems = [each for each in cleaned if role_of(each) == "system"]
     others = [each for each in cleaned if role_of(each) != "system"]
     body = _pair_results(others)
@@ -241,8 +244,11 @@ def repair_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return _make_ids_unique(systems + _insert_fillers(body))
 
 
-def _move_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    """Yield messages, with images of the assistant in user messages: only users may send them."""
+def _copy_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
+    """Yield messages, and copies of the assistant's images as user messages.
+
+    Providers accept images only from users.
+    """
     previous_role, key = "", None
     images: list[Any] = []
     for message in [*messages, None]:
@@ -264,39 +270,37 @@ def _insert_fillers(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     turns: list[BaseMessage] = []
     for message in messages:
         if turns and _REFUSED_AFTER.get(role_of(turns[-1])) == role_of(message):
-            filler_fields = {"id": message.id and f"{message.id}:before", "additional_kwargs": _FILLER_MARK}
+            fields = {"id": message.id and f"{message.id}:before", "additional_kwargs": _FILLER_MARK}
             is_user = role_of(message) == "user"
-            turns.append(
-                AIMessage(NO_ANSWER, **filler_fields) if is_user else HumanMessage(CONTINUATION, **filler_fields)
-            )
+            turns.append(AIMessage(NO_ANSWER, **fields) if is_user else HumanMessage(CONTINUATION, **fields))
         turns.append(message)
     return turns
 
 
 def _make_ids_unique(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Give a call with an id of an earlier call a new id, in its results too.
+    """Assign a new id to each call with the id of an earlier call, also in its results.
 
     Some models restart the numbers of their calls each turn. Anthropic refuses a repeated id.
 
     Args:
-        messages: A history in which results stand behind their calls.
+        messages: A history in which results follow their calls.
     """
-    named = [call["id"] for message in messages if isinstance(message, AIMessage) for call in calls_of(message)]
-    if len({*named}) == len(named):
+    call_ids = [call["id"] for message in messages if isinstance(message, AIMessage) for call in calls_of(message)]
+    if len({*call_ids}) == len(call_ids):
         return list(messages)
     seen: set[str] = set()
     renamed: dict[str, str] = {}
-    distinct: list[BaseMessage] = []
+    altered: list[BaseMessage] = []
     for message in messages:
         if isinstance(message, ToolMessage):
             new = renamed.get(message.tool_call_id)
-            distinct.append(message if new is None else alter_message(message, tool_call_id=new))
+            altered.append(message if new is None else alter_message(message, tool_call_id=new))
             continue
         calls = [call["id"] for call in calls_of(message)]
         renamed = {call: _unused_id(call, seen) for call in calls if call in seen}
         seen.update(renamed.get(call, call) for call in calls)
-        distinct.append(_rename_calls(message, renamed) if renamed and isinstance(message, AIMessage) else message)
-    return distinct
+        altered.append(_rename_calls(message, renamed) if renamed and isinstance(message, AIMessage) else message)
+    return altered
 
 
 def _unused_id(call: str, seen: set[str]) -> str:
@@ -340,36 +344,36 @@ def _rename_block(block: Any, names: Mapping[Any, str]) -> Any:
 
 def _pair_results(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Put each result right after its call, and add a placeholder for each missing result."""
-    answers = _match_results(messages)
-    matched = {place for each in answers.values() for place in each.values()}
+    results = _match_results(messages)
+    matched = {index for each in results.values() for index in each.values()}
     paired: list[BaseMessage] = []
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if role_of(message) == "tool":
-            if place not in matched:
+            if index not in matched:
                 paired.append(_quote_result(message))
             continue
         paired.append(message)
-        own = answers.get(place, {})
-        paired += [messages[answer] for answer in sorted(own.values())]
-        paired += [_missing_result(message, call) for call in calls_of(message) if call["id"] not in own]
+        by_call = results.get(index, {})
+        paired += [messages[result] for result in sorted(by_call.values())]
+        paired += [_missing_result(message, call) for call in calls_of(message) if call["id"] not in by_call]
     return paired
 
 
 def _match_results(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
-    """Map each message with calls to the indexes of its results, by the ids of the calls.
+    """Map the index of each message with calls to the indexes of its results, by call id.
 
     Later turns may reuse ids. A result answers the last call of its id that has no result yet.
     """
     open_calls: dict[str, int] = {}
-    answers: dict[int, dict[str, int]] = {}
-    for place, message in enumerate(messages):
+    results: dict[int, dict[str, int]] = {}
+    for index, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             caller = open_calls.pop(message.tool_call_id, None)
             if caller is not None:
-                answers.setdefault(caller, {})[message.tool_call_id] = place
+                results.setdefault(caller, {})[message.tool_call_id] = index
         else:
-            open_calls.update((call["id"], place) for call in calls_of(message))
-    return answers
+            open_calls.update((call["id"], index) for call in calls_of(message))
+    return results
 
 
 def _missing_result(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
@@ -379,27 +383,27 @@ def _missing_result(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
 
 
 def drop_placeholders(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Remove placeholder results at the end of a repaired history: results may still come."""
-    last = next((place for place in range(len(messages) - 1, -1, -1) if role_of(messages[place]) != "tool"), 0)
+    """Remove placeholder results at the end of a repaired history: results may still arrive."""
+    last = next((index for index in range(len(messages) - 1, -1, -1) if role_of(messages[index]) != "tool"), 0)
     return [
         each
-        for place, each in enumerate(messages)
-        if place <= last or each.content != NO_RESULT or GENERATED_MARK not in each.additional_kwargs
+        for index, each in enumerate(messages)
+        if index <= last or each.content != NO_RESULT or GENERATED_MARK not in each.additional_kwargs
     ]
 
 
 def _quote_result(message: BaseMessage) -> HumanMessage:
-    """Turn a result without a call into a user message that quotes it."""
+    """Convert a result without a call to a user message that quotes it."""
     name = {"name": message.name} if message.name else {}
     content: Any = fence_text("tool_result", message.text, **name)
     if isinstance(message.content, list):
-        images = [block for block in message.content if block_type(block) in IMAGE_TYPES]
+        images = [block for block in message.content if encoding.block_type(block) in encoding.IMAGE_TYPES]
         content = [{"type": "text", "text": content}, *images] if images else content
     return HumanMessage(content=content, id=message.id, additional_kwargs={GENERATED_MARK: RESULT})
 
 
 def _clean_message(message: BaseMessage) -> BaseMessage | None:
-    """Return a message without content that a provider refuses; None when nothing is left."""
+    """Return a message without content that providers refuse; None if nothing is left."""
     if isinstance(message, RemoveMessage):
         return None
     if isinstance(message, ChatMessage) and role_of(message) != "tool":
@@ -426,14 +430,16 @@ def _clean_message(message: BaseMessage) -> BaseMessage | None:
 def make_encodable(message: M) -> M:
     """Return a message without lone surrogates, which clients cannot encode.
 
-    A message without any is returned itself.
+    If the message has none, return the message itself.
     """
     sent = {name: value for name, value in message.__dict__.items() if value and name in _SENT_FIELDS}
-    changes = {name: clean for name, value in sent.items() if (clean := replace_surrogates(value)) is not value}
+    changes = {
+        name: clean for name, value in sent.items() if (clean := encoding.replace_surrogates(value)) is not value
+    }
     if kwargs := message.additional_kwargs:
-        internal = {name: value for name, value in kwargs.items() if name.startswith("agentmem")}  # no client sends it
+        internal = {name: value for name, value in kwargs.items() if name.startswith("agentmem")}  # never sent
         others = {name: value for name, value in kwargs.items() if name not in internal}
-        if (clean := replace_surrogates(others)) is not others:
+        if (clean := encoding.replace_surrogates(others)) is not others:
             changes["additional_kwargs"] = clean | internal
     return alter_message(message, **changes) if changes else message
 
@@ -441,28 +447,27 @@ def make_encodable(message: M) -> M:
 def _convert_chat(message: ChatMessage) -> BaseMessage:
     """Convert a `ChatMessage` to the class of its role; other roles become users of that name."""
     role, kwargs = role_of(message), {GENERATED_MARK: ALTERED, **message.additional_kwargs}
-    name = message.name or (None if role in (*_KINDS, "user") else role)
-    return _KINDS.get(role, HumanMessage)(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)
+    name = message.name or (None if role in (*_BY_ROLE, "user") else role)
+    return _BY_ROLE.get(role, HumanMessage)(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)
 
 
 def has_no_content(message: BaseMessage) -> bool:
-    """Return whether repair removes a message, since it has no content that providers accept."""
+    """Return whether a message has no content that providers accept.
+
+    `repair_messages` removes such a message.
+    """
     return _clean_message(message) is None
 
 
 def _is_empty(message: BaseMessage) -> bool:
     """Return whether a message has neither content nor calls; reasoning does not count."""
-    content = message.content
-    has_text = (
-        content.strip()
-        if isinstance(content, str)
-        else any(block_type(block) not in REASONING_TYPES for block in content)
-    )
-    return not has_text and not calls_of(message)
+    if isinstance(content := message.content, str):
+        return not content.strip() and not calls_of(message)
+    return all(encoding.block_type(block) in encoding.REASONING_TYPES for block in content) and not calls_of(message)
 
 
 def _call_changes(message: AIMessage) -> dict[str, Any]:
-    """Return the changes after which every client sends all calls, each with an id and a name."""
+    """Return the changes of fields that every client needs to send all calls with id and name."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
     all_calls = [*message.tool_calls]
     all_calls += [  # the raw text becomes the argument
@@ -495,32 +500,32 @@ def _call_changes(message: AIMessage) -> dict[str, Any]:
 def _match_call_block(block: Any, calls: dict[str, ToolCall]) -> Any:
     """Return a block with the id and name of its call, and remove that call from `calls`.
 
-    A block of another type is returned itself. None if no call of its id is left.
+    Return a block of another type unchanged, and None if no call of this id is left.
     """
     if not _is_call(block):
         return block
     call = calls.pop(_call_id(block) or "", None)
-    if call is None or block_type(block) == "invalid_tool_call":
+    if call is None or encoding.block_type(block) == "invalid_tool_call":
         return None
     key = "call_id" if block.get("call_id") else "id"
     return block | {"name": call["name"], key: call["id"]}
 
 
 def _clean_block(block: Any, role: str) -> Any:
-    """Return a block as a provider accepts it in this role, or None to remove it."""
+    """Return a block that providers accept in this role, or None to remove the block."""
     if isinstance(block, str):
         return block if block.strip() else None
-    if block_type(block) in TEXT_TYPES and not str(block.get("text") or "").strip():
+    if encoding.block_type(block) in encoding.TEXT_TYPES and not str(block.get("text") or "").strip():
         return None
-    # OpenAI keeps the image of a call that has an id only.
-    is_reference = block_type(block) == "image_generation_call" and not generated_image(block)
-    if role not in ("user", "tool") and is_image(block) and not is_reference:
+    # A call with an id and no image data refers to an image that OpenAI stores.
+    is_reference = encoding.block_type(block) == "image_generation_call" and not generated_image(block)
+    if role not in ("user", "tool") and encoding.is_image(block) and not is_reference:
         return {"type": "text", "text": "[An image was here.]"}
     return block
 
 
 def _is_call(block: Any) -> bool:
-    return block_type(block) in CALL_TYPES
+    return encoding.block_type(block) in encoding.CALL_TYPES
 
 
 def _call_id(block: Mapping[str, Any]) -> str | None:

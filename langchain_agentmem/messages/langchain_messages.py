@@ -1,15 +1,15 @@
 """Lossless conversion between LangChain's messages and `Message`, in both directions.
 
-Common fields are copied. Fields that only LangChain has (metadata, artifacts, the class of a chunk) are kept in
-`Message.langchain`, only where they differ from LangChain's default. Fields that only `Message` has are kept under
-the one key ``"agentmem"`` of ``additional_kwargs``, and are removed from there on the way back. That note also
-records the values that LangChain received instead, so that a change made in LangChain is kept.
+Common fields are copied. `Message.langchain` has the fields that only LangChain has (metadata, artifacts, the class of
+a chunk), if they differ from LangChain's default. Fields that only `Message` has are stored in a note, under the key
+``"agentmem"`` of ``additional_kwargs``, and removed from there on the way back. The note also has fingerprints of the
+values that LangChain received instead, so that changes made in LangChain are kept.
 
 LangChain's constructors rewrite their arguments: they parse calls, fill in chunks, turn numbers into text. A message
-must come back unchanged, so it is made as a copy of an empty one, without validation.
+must be restored unchanged, so it is made as a copy of an empty one, without validation.
 
-LangChain keeps the arguments of a tool call as a dictionary, and unparsable calls in a second list. `ToolCallMsg`
-keeps the text.
+LangChain stores the arguments of a tool call as a dictionary, and unparsable calls in a second list. `ToolCallMsg`
+stores the text.
 """
 
 from __future__ import annotations
@@ -29,26 +29,22 @@ from langchain_agentmem.messages import provider_content
 from langchain_agentmem.messages.message import LANGCHAIN_ROLES, STORED_FIELDS, Message, ToolCallMsg
 
 
-def calls_from_langchain(
-    tool_calls: list[dict[str, Any]], invalid_tool_calls: list[dict[str, Any]]
-) -> tuple[list[ToolCallMsg], bool]:
+def calls_from_langchain(valid: list[dict[str, Any]], invalid: list[dict[str, Any]]) -> tuple[list[ToolCallMsg], bool]:
     """Convert LangChain's tool calls to `ToolCallMsg`.
 
     Args:
-        tool_calls: ``{"name", "args": dictionary, "id", "type": "tool_call"}``.
-        invalid_tool_calls: ``{"name", "args": text, "id", "error", "type": "invalid_tool_call"}``.
+        valid: ``{"name", "args": dictionary, "id", "type": "tool_call"}``.
+        invalid: ``{"name", "args": text, "id", "error", "type": "invalid_tool_call"}``.
 
     Returns:
         The calls, valid ones first, and whether `calls_to_langchain` returns exactly the arguments.
     """
-    plain = is_plain(tool_calls) and is_plain(invalid_tool_calls)
+    plain = is_plain(valid) and is_plain(invalid)
     calls = [
-        ToolCallMsg(
-            id=call.get("id") or "", name=call.get("name") or "", arguments=_arguments_text(call.get("args"), plain)
-        )
-        for call in (*tool_calls, *invalid_tool_calls)
+        ToolCallMsg(id=call.get("id") or "", name=call.get("name") or "", arguments=_args_text(call.get("args"), plain))
+        for call in (*valid, *invalid)
     ]
-    return calls, plain and calls_to_langchain(calls) == (tool_calls, invalid_tool_calls)
+    return calls, plain and calls_to_langchain(calls) == (valid, invalid)
 
 
 def calls_to_langchain(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -72,11 +68,11 @@ def calls_to_langchain(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any
     return valid, invalid
 
 
-def _arguments_text(args: Any, plain: bool) -> str:  # noqa: FBT001
-    """Write arguments as JSON text, approximately where JSON cannot hold them exactly.
+def _args_text(args: Any, plain: bool) -> str:  # noqa: FBT001
+    """Write arguments as JSON text; approximately, if JSON cannot express them exactly.
 
-    LangChain's own arguments are kept next to the text. Its keys are sorted, as those of tagged dictionaries are in a
-    body, so that arguments that were stored and read result in the same text again.
+    LangChain's own arguments are stored next to an approximate text. The keys of the text are sorted, as in tagged
+    dictionaries of a body, so that arguments that were stored and read result in the same text again.
     """
     if isinstance(args, str):
         return args
@@ -92,7 +88,7 @@ _dump_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """Read the arguments of a call; None when they are not a JSON object."""
+    """Read the arguments of a call; return None if they are not a JSON object."""
     try:
         value = parse_json(text)
     except (ValueError, RecursionError):
@@ -101,9 +97,9 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 NOTE_KEY = "agentmem"
-"""The key of ``additional_kwargs`` under which our own fields travel."""
+"""The key of ``additional_kwargs`` for the fields that LangChain lacks."""
 
-_OPENAI_ROLE = "__openai_role__"  # by which LangChain marks a developer message among system messages
+_OPENAI_ROLE = "__openai_role__"  # LangChain's mark of a developer message, which is a system message
 
 
 _COMMON_FIELDS = frozenset(
@@ -117,7 +113,7 @@ class _MessageClass:
     def __init__(self, role: str | None, empty: BaseMessage) -> None:
         self.type_name = empty.type
         self.role = role  # the role of its messages; None if each message has a role field
-        self.empty = empty  # what copies are made of
+        self.empty = empty  # the message to copy
         self.own_fields = {name: value for name, value in empty.__dict__.items() if name not in _COMMON_FIELDS}
 
 
@@ -150,23 +146,21 @@ def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Messag
     """Convert a LangChain message to a `Message`.
 
     Args:
-        message: Any message. `to_langchain` restores one of a user's own class as LangChain's nearest class, its own
-            fields as extra fields.
-        new_id: The id for a message that has none. Default: a random UUID.
+        message: Any message. `to_langchain` restores a message of a user's own class as LangChain's nearest class, with
+            its own fields as extra fields.
+        new_id: The id for a message without one. Default: a random UUID.
 
     Returns:
-        A message under the same id; a new id when it had none. Invalid tool calls follow the valid ones in
-        ``tool_calls``.
+        The message, with the same or the new id. Invalid tool calls follow the valid ones in ``tool_calls``.
 
     Raises:
-        MessageError: It is not a LangChain message, or a field was set to something no message can hold.
+        MessageError: It is not a LangChain message, or a field was set to a value that no message can have.
     """
     kind = _CLASSES.get(type(message)) or _nearest_class(message)
     extra = message.model_extra
     if type(message) not in _CLASSES:
-        extra = {name: message.__dict__[name] for name in sorted(message.__dict__.keys() - kind.empty.__dict__)} | (
-            extra or {}
-        )
+        names = sorted(message.__dict__.keys() - kind.empty.__dict__)
+        extra = {name: message.__dict__[name] for name in names} | (extra or {})
     try:
         return _message_from(message.__dict__, kind, extra, new_id)
     except RecursionError:
@@ -178,16 +172,16 @@ def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = 
 
     Args:
         message: Any message.
-        part_of: Returns each image as a part of the content, such as `image_part`, which reads files. Default None:
-            only images with an http, https or data URL are put there.
+        part_of: The function that returns an image as a part of the content, such as `image_part`, which reads files.
+            Default: None, which adds only images with an http, https or data URL.
 
     Returns:
-        The class it came from, or the class of its role: `HumanMessage`, `AIMessage`, `SystemMessage`,
+        A message of its original class, or of the class of its role: `HumanMessage`, `AIMessage`, `SystemMessage`,
         `ToolMessage`, `FunctionMessage`, else `ChatMessage`. Tool calls whose arguments are not a JSON object
         are its ``invalid_tool_calls``.
 
     Raises:
-        MessageError: ``part_of`` cannot read an image, or something is nested too deeply.
+        MessageError: ``part_of`` cannot read an image, or a value is nested too deeply.
     """
     kind = _class_for(message)
     try:
@@ -205,8 +199,8 @@ def load_images(message: BaseMessage) -> BaseMessage:
     """Read the images of a message that `to_langchain` made.
 
     Args:
-        message: A LangChain message. A message without images known by path or URL is returned itself, and so is one
-            whose content was changed.
+        message: A LangChain message. It is returned itself if it has no images known by path or URL, or if its content
+            was changed.
     """
     if not has_images(message):
         return message
@@ -215,7 +209,7 @@ def load_images(message: BaseMessage) -> BaseMessage:
 
 
 def has_images(message: BaseMessage) -> bool:
-    """Return whether `to_langchain` made a message from one that has images."""
+    """Return whether `to_langchain` made this message from a `Message` with images."""
     note = message.additional_kwargs.get(NOTE_KEY)
     return isinstance(note, dict) and "images" in (note.get("fields") or ())
 
@@ -226,7 +220,7 @@ def _nearest_class(message: Any) -> _MessageClass:
         raise MessageError(f"Expected a LangChain message, not {type(message).__name__}.")
     if kinds := [_CLASSES[parent] for parent in type(message).__mro__ if parent in _CLASSES]:
         return kinds[0]
-    raise MessageError(f"{type(message).__name__} is none of LangChain's kinds of message.")
+    raise MessageError(f"{type(message).__name__} is not a subclass of a LangChain message class.")
 
 
 def _message_from(
@@ -294,7 +288,7 @@ def _class_for(message: Message) -> _MessageClass:
 
 
 def _is_exact(message: Message) -> bool:
-    """Return True if LangChain surely has a field for all of a message; False means unknown."""
+    """Return True if LangChain has a field for each field of a message; False means unknown."""
     return (
         type(message.content) is str
         and message.role in ("user", "assistant", "system")
@@ -341,11 +335,8 @@ def _langchain_fields(
 
 
 def _content_with_images(content: Any, images: list[str], part_of: provider_content.PartOf | None) -> str | list[Any]:
-    parts = [
-        (part_of or provider_content.image_url_part)(image)
-        for image in images
-        if part_of or provider_content.is_remote(image)
-    ]
+    convert = part_of or provider_content.image_url_part
+    parts = [convert(image) for image in images if part_of or provider_content.is_remote(image)]
     if isinstance(content, list):
         return [*_copy_containers(content), *parts]
     text = "" if content is None else content if isinstance(content, str) else provider_content.json_text(content)
@@ -360,7 +351,7 @@ def _make_note(message: Message, converted: Message) -> dict[str, Any] | None:
     if not lost:
         return None
     if "langchain" not in lost and NOTE_KEY in (message.langchain or _NO_FIELDS).get("additional_kwargs", _NO_FIELDS):
-        lost.append("langchain")  # our note replaces a user's own note of this name, which must be restored too
+        lost.append("langchain")  # our note replaces a user's value under this key, which must be restored too
     fields: dict[str, Any] = {}
     fingerprints: dict[str, str] = {}
     for name in lost:
@@ -375,15 +366,19 @@ def _make_note(message: Message, converted: Message) -> dict[str, Any] | None:
 
 
 def _apply_note(note: dict[str, Any], values: dict[str, Any]) -> None:
-    """Restore the fields of a note, except those that were changed in LangChain since."""
+    """Restore the fields of a note, except those changed in LangChain since then."""
     fields, fingerprints = note["fields"], note["shown"]
     for name in STORED_FIELDS:
         value = values.get(name)
         if name == "created_at" and isinstance(value, str):
             value = datetime.fromisoformat(value)
-        # A changed content holds the images that are left.
-        is_left = name == "images" and "content" in fingerprints and values["content"] != fields["content"]
-        if name in fields and not is_left and (name not in fingerprints or _fingerprint(value) == fingerprints[name]):
+        # A changed content contains the remaining images.
+        is_in_content = name == "images" and "content" in fingerprints and values["content"] != fields["content"]
+        if (
+            name in fields
+            and not is_in_content
+            and (name not in fingerprints or _fingerprint(value) == fingerprints[name])
+        ):
             values[name] = fields[name]
 
 

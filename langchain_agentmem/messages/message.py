@@ -1,8 +1,8 @@
-"""The message of one speaker, as this package stores it.
+"""A message of a conversation, and its stored form.
 
-A `Message` is made of its fields, or of a provider's reply. `encode_body` returns the bytes that are stored for it, and
-`decode_body` reads them. A body does not include the id: two messages that differ only in their ids share one body,
-which is stored once. Dictionaries inside keep the order of their keys, since a prompt may depend on it.
+A `Message` is made from its fields or from a provider's reply. `encode_body` returns the bytes that are stored for it,
+and `decode_body` reads them. A body does not include the id: two messages that differ only in their ids share one body,
+which is stored once. Dictionaries keep the order of their keys, since a prompt may depend on it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
@@ -32,7 +32,7 @@ def _reply_fields(reply: Any) -> dict[str, Any]:
     """Return the fields of a message that are set in a reply, an object or a dictionary.
 
     Raises:
-        MessageError: It holds none.
+        MessageError: The reply has none of these fields.
     """
     found = _present_fields(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
     found |= _present_fields(reply, ("tool_calls", "agent_calls"))
@@ -70,12 +70,12 @@ class ToolCallMsg:
     """A request to call a tool.
 
     Attributes:
-        id: The id that the tool's answer refers to. May be empty when the model gave none.
-        call_id: A second id that some providers keep. Default: the same as ``id``.
-        type: Default ``"function"``.
+        id: The id that the tool's result refers to. Empty if the model sent none.
+        call_id: A second id that some providers use. Default: the same as ``id``.
+        type: The type of the tool. Default: ``"function"``.
         name: The tool's name.
-        arguments: The arguments as JSON text, exactly as the model wrote them. A dictionary is accepted and
-            becomes JSON text. Default ``"{}"``.
+        arguments: The arguments as JSON text, exactly as the model wrote them. A dictionary is converted to JSON text.
+            Default: ``"{}"``.
     """
 
     id: str
@@ -95,11 +95,11 @@ class ToolCallMsg:
     def to_dict(self) -> dict[str, Any]:
         """Return OpenAI's form: ``{"id", "type", "function": {"name", "arguments"}}``.
 
-        ``call_id`` is added only where it differs from ``id``.
+        ``call_id`` is added only if it differs from ``id``.
         """
-        second = {"call_id": self.call_id} if self.call_id != self.id else {}
+        second_id = {"call_id": self.call_id} if self.call_id != self.id else {}
         function = {"name": self.name, "arguments": self.arguments}
-        return {"id": self.id, "type": self.type, "function": function, **second}
+        return {"id": self.id, "type": self.type, "function": function, **second_id}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -110,13 +110,13 @@ class ToolCallMsg:
                 "arguments"}``, or LangChain's ``{"name", "args", "id", "type": "tool_call"}``.
 
         Raises:
-            MessageError: It is none of these.
+            MessageError: The data has none of these forms.
         """
         if not isinstance(data, Mapping):
             raise MessageError(f"A tool call must be a dictionary, not {type(data).__name__}.")
         inner = data.get("function")
-        named = inner if isinstance(inner, Mapping) else data
-        name = named.get("name")
+        function = inner if isinstance(inner, Mapping) else data
+        name = function.get("name")
         if name is None:
             raise MessageError(f"A tool call needs a 'name'; this one has only {sorted(map(str, data))}.")
         kind = data.get("type")
@@ -124,7 +124,7 @@ class ToolCallMsg:
             "id": data.get("call_id") if data.get("id") is None else data["id"],
             "call_id": data.get("call_id"),
             "type": None if kind in ("tool_call", "invalid_tool_call") else kind,
-            "arguments": named.get("arguments", named.get("args")),
+            "arguments": function.get("arguments", function.get("args")),
         }
         given = {field: value for field, value in given.items() if value is not None}
         return cls(**{"id": "", **given, "name": name})
@@ -150,10 +150,10 @@ class AgentCallMsg:
         return hash(self.agent_name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"agent_name", "request"}``; values that JSON lacks are tagged.
+        """Return ``{"agent_name", "request"}``; values of types that JSON lacks get a type tag.
 
         Raises:
-            InvalidInput: The request holds an object that cannot be kept as JSON.
+            InvalidInput: The request contains an object that cannot be stored as JSON.
         """
         return {"agent_name": self.agent_name, "request": encoding.to_plain(self.request)}
 
@@ -172,19 +172,15 @@ class AgentCallMsg:
 ROLE_SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
 """The source of a message, by its role."""
 RECALL_TOOLS = frozenset({"recall_dropped", "expand"})
-"""The tools by which a model searches for content that left its context."""
+"""The tools with which a model searches for content that was dropped from its context."""
 OWN_TOOLS = RECALL_TOOLS | {
     *("mem_core_set", "mem_core_get", "mem_core_del", "mem_archival_write", "mem_archival_update", "mem_archival_get"),
     *("mem_archival_search", "mem_recall_append", "mem_recall_search", "mem_recall_evict", "mem_recall_summarize"),
     *("mem_node_fork", "mem_node_write", "mem_node_read", "consolidate", "fact_add", "fact_search", "fact_history"),
 }
-"""All tools of `AgentMemory.tools`. Their results only repeat memory or confirm its change."""
+"""All tools of `AgentMemory.tools`. Their results only repeat memory or confirm a change of it."""
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 """The roles of messages, by LangChain's name for their type."""
-
-
-def _fresh_id() -> str:
-    return str(uuid4())
 
 
 Content: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
@@ -216,18 +212,18 @@ class Message:
     """One message of a conversation. Frozen; lists are copied, and an empty list becomes None.
 
     Attributes:
-        role: Who speaks: ``"system"``, ``"user"``, ``"assistant"``, ``"tool"``, or any other name.
+        role: The role of the speaker: ``"system"``, ``"user"``, ``"assistant"``, ``"tool"``, or any other name.
         content: Text, a list of texts and blocks, a dictionary (structured content), or None. Default None.
-        message_id: Default: a random UUID as text.
+        message_id: The id. Default: a random UUID as text.
         name: The name of the speaker or of the tool. Default None.
         tool_calls: The tools to call; dictionaries are accepted, see `ToolCallMsg.from_dict`. Default None.
         agent_calls: The agents to call; dictionaries are accepted. Default None.
         structured_data: Structured data of the message. Default None.
         images: Paths and URLs of images. Files are read when the message is sent to a provider. Default None.
-        tool_call_id: The call that a tool message answers. Default None. Content of the form
-            ``{"tool_call_id", "output"}`` may hold it instead.
+        tool_call_id: The id of the call that a tool message answers. Default None. Content of the form
+            ``{"tool_call_id", "output"}`` may contain it instead.
         reasoning_details: A model's reasoning in the provider's own form. Default None.
-        created_at: When it was said. Without a time zone, UTC; ISO text is accepted. Default None: not known.
+        created_at: The time of the message. A time without a zone is UTC; ISO text is accepted. Default None: unknown.
         langchain: The fields that only LangChain has, see `from_langchain`. Default None.
 
     Raises:
@@ -236,7 +232,7 @@ class Message:
 
     role: str
     content: str | dict[str, Any] | list[str | dict[str, Any]] | None = None
-    message_id: str = field(default_factory=_fresh_id)
+    message_id: str = ""
     name: str | None = None
     tool_calls: list[ToolCallMsg] | None = None
     agent_calls: list[AgentCallMsg] | None = None
@@ -252,7 +248,7 @@ class Message:
         if not isinstance(role, str) or not role:
             raise MessageError(f"A message needs a role such as 'user' or 'assistant', not {safe_repr(role)}.")
         if not self.message_id:
-            object.__setattr__(self, "message_id", _fresh_id())
+            object.__setattr__(self, "message_id", str(uuid4()))
         content = self.content
         if type(content) is not str and content is not None:
             object.__setattr__(self, "content", _check_content(content))
@@ -272,24 +268,24 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The readable text: text, texts of blocks, captions; neither reasoning nor calls."""
+        """The readable text: text, texts of blocks and captions, without reasoning and calls."""
         return self.content if isinstance(self.content, str) else provider_content.readable_text(self.content)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole message as a JSON-able dictionary, without fields that are None.
 
         Raises:
-            MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
+            MessageError: A value cannot be stored as JSON. The error names its place and its type.
         """
         return {"message_id": self.message_id, **stored_fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, tagged: bool = True) -> Self:
-        """Build the message from the result of `to_dict`, possibly after a passage through JSON.
+        """Build the message from the result of `to_dict`, also after a round trip as JSON.
 
         Args:
-            data: The dictionary. Keys that this version does not know are refused.
-            tagged: False when it is known to hold no tags, which is quicker. Default True.
+            data: The dictionary. Unknown keys are refused.
+            tagged: False to skip the conversion of type tags, which is faster if there are none. Default: True.
 
         Raises:
             MessageError: A field is unknown, damaged, or has a wrong type.
@@ -310,19 +306,19 @@ class Message:
             return cls(**fields)
         except TypeError as error:
             check_fields(fields, [each.name for each in dataclasses.fields(cls)])
-            raise MessageError(f"This does not describe a message: {error}") from error
+            raise MessageError(f"These fields do not form a message: {error}") from error
 
     def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
-        """Return the message as a model reads it. ``Message(**d)`` accepts the result.
+        """Return the message in the form for a provider. ``Message(**d)`` accepts the result.
 
         Args:
-            include_id: Add ``message_id``. Default False.
-            part_of: Returns each of `images` as a part of the content. Default: files are read, into data URLs.
+            include_id: True to add ``message_id``. Default: False.
+            part_of: The function that returns an image as a part of the content. Default: `image_part`, which reads
+                files into data URLs.
 
         Returns:
-            ``role`` and ``content``, and, where they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
-            ``reasoning_details``. Structured content is JSON text, and image files are data URLs. Agent calls
-            stay inside.
+            ``role`` and ``content``, and, if they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
+            ``reasoning_details``. Structured content is JSON text. Agent calls are left out.
 
         Raises:
             MessageError: An image file cannot be read.
@@ -333,10 +329,8 @@ class Message:
             content, call_id = provider_content.unwrap_result(content, call_id)
         if content is None and self.structured_data is not None:
             content = self.structured_data
-        if self.tool_calls and isinstance(content, list):
-            content = [
-                block for block in content if encoding.block_type(block) not in encoding.CALL_TYPES
-            ]  # they have a field
+        if self.tool_calls and isinstance(content, list):  # calls have their own field
+            content = [block for block in content if encoding.block_type(block) not in encoding.CALL_TYPES]
         is_empty = content is None and not self.images and self.tool_calls
         optional: dict[str, Any] = {
             "name": self.name,
@@ -354,7 +348,7 @@ class Message:
     def to_api_format(self) -> dict[str, Any]:
         """Return the message in the strict form of the OpenAI chat API.
 
-        Like `to_llm_dict`, without reasoning and second ids, with a name that the API accepts.
+        The result is like that of `to_llm_dict`, but without reasoning and ``call_id``, and with a valid name.
 
         Raises:
             MessageError: An image file cannot be read.
@@ -387,14 +381,14 @@ class Message:
         """Build a message from the message of a provider's reply, an object or a dictionary.
 
         Args:
-            response: Anything with ``role``, ``content``, ``tool_calls``, ``reasoning_details``, ``thinking``
-                and ``metadata``, as attributes or as keys; a missing one is None.
-            default_role: The role when the reply has none. Default ``"assistant"``.
-            default_name: The name when the reply has none. Default None.
-            message_id: Default: a new id.
+            response: An object or a dictionary with ``role``, ``content``, ``tool_calls``, ``reasoning_details``,
+                ``thinking`` and ``metadata``, as attributes or as keys. Each of them may be missing.
+            default_role: The role if the reply has none. Default: ``"assistant"``.
+            default_name: The name if the reply has none. Default: None.
+            message_id: The id. Default: a new id.
 
         Raises:
-            MessageError: It holds no message, or a part of it has a type that no message can have.
+            MessageError: The reply has no message, or a field has a type that no message can have.
         """
         found = _reply_fields(response)
         found["role"] = found.get("role") or default_role
@@ -407,10 +401,10 @@ class Message:
 
 
 def check_fields(given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse names that are no fields of a message.
+    """Check that names are fields of a message.
 
     Raises:
-        MessageError: A name is none of the known ones.
+        MessageError: A name is not among the known ones.
     """
     if unknown := [name for name in given if name not in known]:
         raise MessageError(f"A message has no {safe_repr(unknown[0])}; it has {', '.join(known)}.")
@@ -427,10 +421,10 @@ def stored_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
 
     Args:
         message: The message.
-        copied: Copy nested values, so that changes to the result do not change the message. Default True.
+        copied: True to copy nested values, so that changes to the result do not change the message. Default: True.
 
     Raises:
-        MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
+        MessageError: A value cannot be stored as JSON. The error names its place and its type.
     """
     data: dict[str, Any] = {}
     for name, value in zip(STORED_FIELDS, _stored_values(message), strict=True):
@@ -456,13 +450,13 @@ def parse_time(value: Any) -> datetime:
     """Read a time.
 
     Args:
-        value: A datetime, or ISO 8601 text. ``Z`` is UTC, and so is a time without a zone.
+        value: A datetime, or ISO 8601 text. ``Z`` and a time without a zone mean UTC.
 
     Returns:
         A datetime with a fixed offset.
 
     Raises:
-        MessageError: It is neither.
+        MessageError: The value is neither.
     """
     try:
         moment = datetime.fromisoformat(value.isoformat() if isinstance(value, datetime) else value)
@@ -512,12 +506,15 @@ _NORMALIZERS = (
 
 
 def column_role(name: str) -> str | None:
-    """Return a role as its column stores it; LangChain's names for roles are accepted."""
+    """Return a role as the text of its database column; accept LangChain's names of roles."""
     return escape_name(LANGCHAIN_ROLES.get(name, name))
 
 
 def escape_name(text: str | None) -> str | None:
-    """Escape the characters of a name that text columns refuse; the message keeps the name."""
+    """Escape the characters of a name that text columns refuse.
+
+    The body of the message has the original name.
+    """
     if text is None or text.isprintable():
         return text
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
@@ -527,7 +524,7 @@ _TAGGED = f'"{encoding.TAG}"'.encode()
 
 
 def encode_body(message: Message) -> bytes:
-    """Write a message, without its id, as bytes.
+    """Encode a message without its id as bytes.
 
     Args:
         message: Any message.
@@ -536,21 +533,21 @@ def encode_body(message: Message) -> bytes:
         JSON in UTF-8: `Message.to_dict` without ``message_id``, keys in their order.
 
     Raises:
-        MessageError: Something inside cannot be kept as JSON, such as an object in an artifact. The message
-            names the place, the type and the remedy.
+        MessageError: A value cannot be stored as JSON, such as an object in an artifact. The error names its place,
+            its type and the remedy.
     """
     return encoding.write_plain(stored_fields(message, copied=False))
 
 
 def decode_body(body: bytes, message_id: str) -> Message:
-    """Read a message.
+    """Decode a message from its stored bytes.
 
     Args:
         body: The result of `encode_body`.
         message_id: The message's id.
 
     Returns:
-        A message equal to the one that was written, of the same types throughout.
+        A message that is equal to the written one, with values of the same types.
 
     Raises:
         DatabaseUnreadable: The bytes are damaged.
@@ -566,26 +563,24 @@ def decode_body(body: bytes, message_id: str) -> Message:
         raise DatabaseUnreadable(f"{subject} is damaged; verify() tells more. {error}") from error
 
 
-def is_same_body(one: bytes, other: bytes) -> bool:
+def is_same_body(body: bytes, other: bytes) -> bool:
     """Return whether two bodies are equal, regardless of the order of keys in dictionaries.
 
     Args:
-        one: A result of `encode_body`.
-        other: Another one.
+        body: A result of `encode_body`.
+        other: Another result of `encode_body`.
     """
-    if one == other:
-        return True
-    first, second = encoding.read_plain(one), encoding.read_plain(other)
-    return encoding.encode(first) == encoding.encode(second)
+    return body == other or encoding.encode(encoding.read_plain(body)) == encoding.encode(encoding.read_plain(other))
 
 
 def body_text(body: bytes, *, with_calls: bool = False) -> str:
-    """Read only `Message.text`, or the query of a round, without making the message.
+    """Return `Message.text` of a stored message, or the query of a stored round.
+
+    In most cases, this does not build the `Message`, and so is faster than `decode_body`.
 
     Args:
         body: The result of `encode_body`.
-        with_calls: Whether to add the arguments of calls, as the search index does, see `searchable_text`. Default
-            False.
+        with_calls: True to add the arguments of calls, as for the search index, see `search_text`. Default: False.
 
     Raises:
         DatabaseUnreadable: The bytes are damaged.
@@ -598,14 +593,14 @@ def body_text(body: bytes, *, with_calls: bool = False) -> str:
                 if isinstance(calls, list) and all(isinstance(call, dict) for call in calls):
                     return _add_arguments(text, map(encoding.parse_call, calls))
     message = decode_body(body, "")
-    return searchable_text(message) if with_calls else message.text
+    return search_text(message) if with_calls else message.text
 
 
-def searchable_text(message: Message) -> str:
+def search_text(message: Message) -> str:
     """Return the searchable text of a message: its text and the arguments of its calls.
 
-    Calls are read from blocks if `tool_calls` has none. Queries to `RECALL_TOOLS` tools are left out: a search would
-    find the query instead of the result.
+    Calls are read from blocks if `tool_calls` is empty. Calls of `RECALL_TOOLS` are left out, so that a search does not
+    find earlier search queries.
     """
     calls = [(call.name, call.arguments) for call in message.tool_calls or ()]
     if not calls and isinstance(message.content, list):
@@ -632,14 +627,14 @@ def _argument_values(arguments: Any) -> str:
 
 
 def message_time(message: Message) -> datetime | None:
-    """Return the time that a message itself contains.
+    """Return the time in the fields of a message, or None.
 
     Args:
         message: The message, with ``created_at``, or with LangChain's ``additional_kwargs["created_at"]``: a datetime
             or ISO 8601 text.
 
     Returns:
-        A datetime with an offset; a time without one is taken as UTC. None when the message has no time.
+        A datetime with an offset (UTC if the value has none), or None if the message has no time.
 
     Raises:
         MessageError: The value is not a time.

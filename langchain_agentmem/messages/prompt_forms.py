@@ -33,29 +33,28 @@ from langchain_agentmem.messages.message_marks import (
 
 
 class PromptTexts(NamedTuple):
-    """The texts of memory that go into a prompt.
+    """The texts of memory to insert into a prompt.
 
     Attributes:
         core: Core memory; "" for none.
-        recalled: The memory recalled for each visible question, by the ids of these messages; under None for the last
-            one, if its id is unknown.
+        recalled: The memory recalled for each visible question, by the ids of the questions. None is the key for the
+            last question, if its id is unknown.
     """
 
     core: str = ""
     recalled: Mapping[str | None, str] = MappingProxyType({})
 
     def blocks(self) -> list[str]:
-        """Return the texts of the messages that bring this memory."""
-        return [memory_block("core", self.core)] * bool(self.core) + [
-            memory_block("recalled", each) for each in self.recalled.values()
-        ]
+        """Return the texts of the messages with this memory."""
+        recalled = [memory_block("recalled", each) for each in self.recalled.values()]
+        return [memory_block("core", self.core), *recalled] if self.core else recalled
 
 
 class MemoryRunnable(Runnable[Any, Any]):
-    """A Runnable that works with memory; LangChain does not trace it if traces hide content.
+    """A Runnable that uses memory; LangChain does not trace it if traces hide content.
 
     Attributes:
-        _writes: Whether a call writes to the database, as for `awaited`: calls that read do not wait for writers.
+        _writes: True if a call writes to the database, as for `awaited`: calls that only read do not wait for writers.
     """
 
     _database: Any
@@ -77,7 +76,7 @@ class MemoryRunnable(Runnable[Any, Any]):
             return self._run(input, complete)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Async version of `invoke`."""
+        """Run `invoke` asynchronously."""
         del kwargs
         config = check_config(config)
         if self._database.tracing.shows_content:
@@ -110,7 +109,7 @@ def insert_memory(messages: Sequence[BaseMessage], memory: PromptTexts, role: Ro
     Args:
         messages: A context. It is not changed.
         memory: The texts to insert.
-        role: The role of core memory. Recalled memory is always in the user's. Default: "user".
+        role: The role of core memory. Recalled memory always has the user's role. Default: "user".
     """
     others = insert_texts(messages, "recalled", memory.recalled)
     others = [message for message in others if not is_injected(message, "core")]
@@ -125,7 +124,7 @@ def insert_texts(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str
     Args:
         messages: A context. It is not changed.
         part: The part of memory.
-        texts: By the ids of the messages that follow them; None is the last message that a user said.
+        texts: The texts, by the ids of the messages that follow them. None is the key for the last user message.
     """
     others = [make_encodable(message) for message in messages if not is_injected(message, part)]
     start, last_user = _system_end(others), last_user_index(others)
@@ -136,7 +135,7 @@ def insert_texts(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str
         if key in places:
             place = max(start, _insertion_index(others, places[key]))
             while part == "recalled" and place > start and is_injected(others[place - 1], "experiences"):
-                place -= 1  # one order, regardless of which part is inserted first
+                place -= 1  # the same order, regardless of which part is inserted first
             inserted.setdefault(place, []).append(memory_message(part, text, before=key))
     return [each for place in range(len(others) + 1) for each in (*inserted.get(place, ()), *others[place : place + 1])]
 
@@ -162,7 +161,7 @@ def append_block(system: SystemMessage | None, part: Part, text: str) -> SystemM
 
 
 def last_user_index(messages: Sequence[BaseMessage]) -> int | None:
-    """Return the index of the last message that a user said, or None."""
+    """Return the index of the last message that a user wrote, or None."""
     places = range(len(messages) - 1, -1, -1)
     return next((place for place in places if is_from_user(messages[place])), None)
 
@@ -171,7 +170,7 @@ def question_of(query: Callable[[Any], str] | None, given: Any, messages: Sequen
     """Return the question that a prompt is about.
 
     Args:
-        query: Returns the question from `given`. None for the last message that a user said.
+        query: The function that returns the question from `given`. None for the last message that a user wrote.
         given: The input of the prompt.
         messages: Its messages.
 
@@ -197,7 +196,7 @@ def _insertion_index(messages: Sequence[BaseMessage], place: int) -> int:
 
 
 READ_KEY = "__pregel_read"
-"""The key of a task's config under which LangGraph puts the function that reads the state's channels."""
+"""The key of a task's config for LangGraph's function that reads the channels of the state."""
 HISTORY_KEY, CONTEXT_KEY = "messages", "llm_input_messages"
 """The keys of a state: its messages, and the messages that its model receives."""
 
@@ -210,8 +209,8 @@ class PromptForm(NamedTuple):
 
     Attributes:
         messages: Its messages, or messages made from its texts.
-        fill: Takes a function that inserts into messages, and the same memory as a text, "" for none. Returns the
-            input with the memory; for a node of a graph, the update of its state.
+        fill: The function that returns the input with memory, or, for a node of a graph, the update of its state. Its
+            arguments are a function that inserts memory into messages, and the memory as text ("" for none).
     """
 
     messages: list[BaseMessage]
@@ -225,7 +224,7 @@ def read_form(given: Any, config: RunnableConfig, key: str, *, shared: bool = Fa
         given: A text, messages, a prompt, a dictionary, or the state of a graph.
         config: The run's config.
         key: The key for the text in a dictionary without messages.
-        shared: Whether a state also receives the text under this key, if it has the key. Default: False.
+        shared: True to add the text under this key to a state too, if the state has the key. Default: False.
 
     Raises:
         InvalidInput: The input is of another type, or the state of the graph has none of the keys.
@@ -253,7 +252,7 @@ def _read_mapping(given: Any, config: RunnableConfig, key: str, *, shared: bool)
                 return PromptForm(_question_messages(given), lambda _, text: state_update([(key, text)]))
             return PromptForm(_question_messages(given), lambda _, text: {**given, key: text})
         raise InvalidInput(
-            f"Memory cannot be put into this: {safe_repr(given)}. Give a text, messages, a prompt, a dictionary, or a "
+            f"Memory cannot be put into this: {safe_repr(given)}. Pass a text, messages, a prompt, a dictionary, or a "
             f"state that has a list of messages under '{HISTORY_KEY}'."
         )
     messages = convert_messages(found)
@@ -274,22 +273,19 @@ def _read_mapping(given: Any, config: RunnableConfig, key: str, *, shared: bool)
 
 
 def _context_in(given: Any, history: list[BaseMessage]) -> list[BaseMessage]:
-    """Return the context that an earlier node made of this history, else the history itself.
+    """Return the context that an earlier node, such as a compaction, made of a history.
 
-    Such a node is a compaction, for example.
+    Return the history itself if there is none.
     """
     found = given.get(CONTEXT_KEY) if isinstance(given, Mapping) else getattr(given, CONTEXT_KEY, None)
     if isinstance(found, str) or not isinstance(found, Sequence) or not found or not history:
         return history
     context = convert_messages(found)
     if context[-1] != history[-1] and not (context[-1].id == history[-1].id and is_from_compaction(context[-1])):
-        return history  # the context is of the turn before
-    known_ids = {each.id for each in history}
-    return (
-        context
-        if all(each.id in known_ids or is_from_compaction(each) or is_injected(each) for each in context)
-        else history
-    )
+        return history  # the context is of the previous turn
+    ids = {each.id for each in history}
+    is_current = all(each.id in ids or is_from_compaction(each) or is_injected(each) for each in context)
+    return context if is_current else history
 
 
 def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:
@@ -307,7 +303,7 @@ def history_in(state: Any) -> Any:
 
 
 def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
-    """Return the given keys that the state of the running graph has; None if no graph runs.
+    """Return the wanted keys that the state of the running graph has; None if no graph runs.
 
     LangGraph silently drops keys that its schema does not name.
 
@@ -332,7 +328,7 @@ def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
 
 def state_update(values: list[tuple[str, Any]]) -> Any:
     """Return the update of a graph's state that a node returns."""
-    from langgraph.types import Command  # noqa: PLC0415 - a running graph has loaded it
+    from langgraph.types import Command  # noqa: PLC0415 - loaded by the running graph
 
     # In this form, stream_mode="messages" does not treat the messages of the context as new ones.
     return Command(update=values)

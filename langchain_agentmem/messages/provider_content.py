@@ -1,7 +1,7 @@
-"""The content of a message as providers expect it, in the form of the OpenAI chat API, which most gateways read.
+"""The content of a message as providers expect it: in the form of the OpenAI chat API.
 
-A message keeps the path or the URL of an image. A file is read only when the message is sent to a provider. Its media
-type is detected from its first bytes, and from its name only if they are unknown. `image_part` raises an error for an
+A message stores the path or the URL of an image. A file is read only when the message is sent to a provider. Its media
+type is detected from its first bytes, or from its name if the bytes are unknown. `image_part` raises an error for an
 image that cannot be read; `part_or_placeholder`, for the messages of a conversation, returns a placeholder instead.
 """
 
@@ -30,10 +30,10 @@ from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 
 MAX_IMAGE_BYTES = 20 * 2**20
-"""The maximum size of a file that is read; no provider takes a larger image."""
+"""The maximum size of an image file in bytes. No provider accepts a larger image."""
 
 PartOf: TypeAlias = Callable[[str], dict[str, Any]]
-"""Returns an image, given its path or URL, as a part of a message's content."""
+"""A function that returns an image, given its path or URL, as a part of a message's content."""
 
 _failures = FirstFailures(logging.getLogger(__name__))
 
@@ -67,9 +67,9 @@ def image_part(image: str) -> dict[str, Any]:
         path = _local_path(image)
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
-            raise ValueError("it is no file")  # noqa: TRY301 - reported like the system's errors
+            raise ValueError("it is not a file")  # noqa: TRY301 - reported like the system's errors
         if info.st_size > MAX_IMAGE_BYTES:
-            raise ValueError(f"it has {info.st_size:,} bytes, and {MAX_IMAGE_BYTES:,} are the most")  # noqa: TRY301
+            raise ValueError(f"it has {info.st_size:,} bytes; the maximum is {MAX_IMAGE_BYTES:,}")  # noqa: TRY301
         return image_url_part(_data_url(str(path), info.st_mtime_ns, info.st_size))
     except (OSError, RuntimeError, ValueError) as error:  # pathlib raises RuntimeError for an unknown home
         raise MessageError(
@@ -78,7 +78,7 @@ def image_part(image: str) -> dict[str, Any]:
 
 
 def image_url_part(image: str) -> dict[str, Any]:
-    """Return an image as a part with its name, unread, from which its cost can be counted."""
+    """Return an image as a part with its path or URL, without reading it."""
     return {"type": "image_url", "image_url": {"url": image}}
 
 
@@ -96,13 +96,13 @@ def part_or_placeholder(image: str) -> dict[str, Any]:
 
 
 def standard_image_part(block: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Turn an image block of LangChain or Anthropic into an ``image_url`` part.
+    """Convert an image block of LangChain or Anthropic to an ``image_url`` part.
 
     Args:
         block: A block whose type is ``"image"``.
 
     Returns:
-        The part, or None when the block has neither a URL nor data.
+        The part, or None if the block has neither a URL nor data.
     """
     source = block.get("source")
     if isinstance(source, Mapping):  # Anthropic: {"source": {"type": "base64", "media_type": …, "data": …}}
@@ -136,10 +136,10 @@ def media_type(data: bytes, name: str = "") -> str:
 
     Args:
         data: At least its first 12 bytes.
-        name: Its name, whose extension decides when the bytes do not. Default: unknown.
+        name: Its name. The extension is used if the bytes are unknown. Default: unknown.
 
     Returns:
-        A media type, ``"application/octet-stream"`` when it is unknown.
+        A media type; ``"application/octet-stream"`` if it is unknown.
     """
     for signature, kind in _SIGNATURES:
         if data.startswith(signature):
@@ -174,7 +174,7 @@ def json_text(value: Any, *, sort_keys: bool = False) -> str:
     Values that this form cannot express are tagged, see `langchain_agentmem.base.encoding`.
 
     Raises:
-        MessageError: Something inside is an object that cannot be written.
+        MessageError: The value contains an object that cannot be written.
     """
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_default, sort_keys=sort_keys)
@@ -202,7 +202,7 @@ def convert_content(content: Any, images: list[str] | None, part_of: PartOf = im
     Args:
         content: The content of a message: text, a dictionary, a list of texts and blocks, or None.
         images: Paths and URLs of its images.
-        part_of: Returns each image as a part. Default: `image_part`.
+        part_of: The function that returns an image as a part. Default: `image_part`.
 
     Returns:
         Text, or parts. A dictionary becomes JSON text. Blocks that are unknown here stay as they are.
@@ -221,15 +221,15 @@ def convert_content(content: Any, images: list[str] | None, part_of: PartOf = im
 
 
 def unwrap_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | None]:
-    """Take a tool's result out of its envelope.
+    """Extract a tool's result from its envelope.
 
     Args:
-        content: The content of a tool message, maybe ``{"tool_call_id", "output"}``, a dictionary or JSON
-            text.
-        tool_call_id: The message's own field, which decides when the two differ.
+        content: The content of a tool message. An envelope is ``{"tool_call_id", "output"}``, as a dictionary or as
+            JSON text.
+        tool_call_id: The field of the message. If the two ids differ, the content is no envelope.
 
     Returns:
-        The content for the provider, and the call's id. Without an envelope, both as they were.
+        The content for the provider, and the id of the call. Without an envelope, both are unchanged.
     """
     envelope = content
     if isinstance(content, str) and content.lstrip()[:1] == "{" and '"tool_call_id"' in content:
@@ -240,7 +240,7 @@ def unwrap_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | No
     inner = envelope.get("tool_call_id")
     if not isinstance(inner, str) or tool_call_id not in (None, inner):
         return content, tool_call_id
-    if set(envelope) != {"tool_call_id", "output"}:  # it has more than an output: keep all of it
+    if set(envelope) != {"tool_call_id", "output"}:  # it has other keys: keep all of it
         return content, inner
     output = envelope["output"]
     return output if isinstance(output, str) else json_text(output), inner
@@ -253,18 +253,14 @@ def readable_text(content: Any) -> str:
         content: Text, a dictionary, a list of texts and blocks, or None.
 
     Returns:
-        The text, the texts of blocks, the captions of images, and the texts inside a dictionary, one a line.
-        Neither reasoning, nor calls, nor encoded data.
+        The text, the texts of blocks, the captions of images, and the texts in a dictionary, one per line. Reasoning,
+        calls and encoded data are left out.
     """
     if isinstance(content, str):
         return content
-    lines: list[str] = []
     if isinstance(content, list):
-        for block in content:
-            lines.extend(_block_lines(block))
-    elif isinstance(content, dict):
-        lines.extend(_value_lines(content))
-    return "\n".join(lines)
+        return "\n".join(line for block in content for line in _block_lines(block))
+    return "\n".join(_value_lines(content)) if isinstance(content, dict) else ""
 
 
 def _content_part(block: Any) -> Any:
@@ -291,7 +287,7 @@ def _block_lines(block: Any) -> list[str]:
         return []
     text = block.get("text")
     lines = [text] if isinstance(text, str) and (kind is None or kind in TEXT_TYPES) else []
-    if kind == "tool_result":  # a provider's own form of a tool's answer holds content again
+    if kind == "tool_result":  # a provider's own form of a tool result, with content inside
         return [readable_text(block.get("content"))]
     lines.extend(block[key] for key in ("caption", "alt", "title") if isinstance(block.get(key), str))
     return [line for line in lines if line]
@@ -300,8 +296,7 @@ def _block_lines(block: Any) -> list[str]:
 def _value_lines(value: Any, depth: int = 32) -> list[str]:
     if isinstance(value, str):
         return [] if not value or value[:5].lower() == "data:" else [value]
-    if depth and isinstance(value, Mapping):
-        return [line for item in value.values() for line in _value_lines(item, depth - 1)]
-    if depth and isinstance(value, list | tuple):
-        return [line for item in value for line in _value_lines(item, depth - 1)]
-    return []
+    if not depth or not isinstance(value, Mapping | list | tuple):
+        return []
+    items = value.values() if isinstance(value, Mapping) else value
+    return [line for item in items for line in _value_lines(item, depth - 1)]

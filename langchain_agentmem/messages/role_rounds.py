@@ -2,14 +2,14 @@
 
 A `Conversation` is a list of `Round`s, one for each user query. A round is a list of `Post`s that roles send
 to each other, and a post may carry `Attachment`s: a plan, a thought, the result of an execution. A
-`SharedMemoryEntry` travels as an attachment and is seen by every role. `MessageContent` is the thought and the next
-action of an agent. `Retention` limits how long messages are kept.
+`SharedMemoryEntry` is stored as an attachment and visible to every role. `MessageContent` is the thought and the next
+action of an agent. `Retention` limits the messages that are kept.
 
-All of them are values: frozen, compared by content, free of clocks and storage. Each converts to a dictionary, to
-JSON or to YAML and back without loss, ids included. Dictionaries written by older systems load too: missing ids are
-made, and attachments whose type no longer exists are dropped.
+All of them are values: frozen, compared by content, independent of clocks and storage. Each converts to a dictionary,
+to JSON or to YAML and back without loss, ids included. Dictionaries of older systems load too: missing ids are
+created, and attachments whose type no longer exists are dropped.
 
-Reading is strict about types: malformed data raises an error that names it. Users import these names from
+Reading is strict about types: malformed data raises an error that names the problem. Users import these names from
 `langchain_agentmem.model`.
 """
 
@@ -61,7 +61,7 @@ class Portable:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary of JSON's own types, its keys in the order of the fields."""
+        """Return a dictionary of JSON types, with the keys in the order of the fields."""
         raise NotImplementedError
 
     @classmethod
@@ -75,7 +75,7 @@ class Portable:
             The value. None only for an attachment of a type that no longer exists.
 
         Raises:
-            InvalidInput: The data is not a mapping, or has a wrong type inside.
+            InvalidInput: The data is not a mapping, or a value in it has a wrong type.
         """
         raise NotImplementedError
 
@@ -102,7 +102,7 @@ class Portable:
 
     def to_yaml(self) -> str:
         """Write the value as YAML text."""
-        import yaml  # noqa: PLC0415 - only those who write YAML pay for it
+        import yaml  # noqa: PLC0415 - loaded on use
 
         data = self.to_dict()
         text = str(yaml.safe_dump(data, allow_unicode=True, sort_keys=False))
@@ -141,34 +141,34 @@ def check_dict(cls: type, data: Any, *required: str) -> dict[str, Any]:
 def json_copy(value: Any) -> Any:
     """Copy a value through JSON: tuples become lists, and attachment types their names."""
     try:
-        copy = json.loads(text := json.dumps(value, allow_nan=False, default=_name_of_type))
+        copy = json.loads(text := json.dumps(value, allow_nan=False, default=_encode_type))
         if json.dumps(copy) != text:
-            raise ValueError("two keys of one dictionary are the same text")  # noqa: TRY301 - handled as json's errors
+            raise ValueError("two keys of one dictionary are the same text")  # noqa: TRY301 - converted below
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"This must be JSON-able: {error}") from error
+        raise InvalidInput(f"The value must be JSON-able: {error}") from error
     return copy
 
 
-def _name_of_type(value: Any) -> str:
+def _encode_type(value: Any) -> str:
     if isinstance(value, AttachmentType):
         return value.value
-    raise TypeError(f"{type(value).__name__} {safe_repr(value, 60)} is not")
+    raise TypeError(f"{type(value).__name__} {safe_repr(value, 60)} is not JSON-able")
 
 
 class PortableModel(Options, Portable):
-    """A value whose dictionary has its fields."""
+    """A value that converts to a dictionary of its fields."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary of JSON's own types, its keys in the order of the fields."""
+        """Return a dictionary of JSON types, with the keys in the order of the fields."""
         data: dict[str, Any] = json_copy(self.model_dump())
         return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build the value from a dictionary of `to_dict` or an older system; ignore unknown keys.
+        """Build the value from the result of `to_dict` or an older system; ignore unknown keys.
 
         Raises:
-            InvalidInput: Something is missing or has a wrong type.
+            InvalidInput: A field is missing or has a wrong type.
         """
         given = check_dict(cls, data)
         try:
@@ -181,10 +181,10 @@ class IdentifiedModel(PortableModel):
     """A value with an id.
 
     Attributes:
-        id: Default: a new id.
+        id: The id. Default: a new id.
     """
 
-    _prefix: ClassVar[str]  # of its ids
+    _prefix: ClassVar[str]  # the first part of new ids, see `new_id`
 
     id: str = Field(default="", validate_default=True)
 
@@ -195,18 +195,18 @@ class IdentifiedModel(PortableModel):
 
 
 def _tuple_validator(kind: type[IdentifiedModel]) -> BeforeValidator:
-    """Make a validator from any iterable of values or dictionaries to a tuple of values.
+    """Make a validator that converts an iterable of values or dictionaries to a tuple.
 
     Attachments of types that no longer exist are dropped.
     """
 
-    def read(given: Any) -> Any:
+    def to_tuple(given: Any) -> Any:
         if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
             return given
         values = ((each, kind.from_dict(each) if isinstance(each, Mapping) else each) for each in given)
         return tuple(value for each, value in values if value is not None or each is None)
 
-    return BeforeValidator(read)
+    return BeforeValidator(to_tuple)
 
 
 RoundState = Literal["created", "finished", "failed"]
@@ -243,7 +243,7 @@ class AttachmentType(Enum):
 def _parse_type(given: Any) -> AttachmentType:
     kind = given if isinstance(given, AttachmentType) else AttachmentType.__members__.get(str(given))
     if kind is None:
-        raise InvalidInput(f"There is no attachment type {safe_repr(given)}. See AttachmentType.")
+        raise InvalidInput(f"Unknown attachment type {safe_repr(given)}. See AttachmentType.")
     return kind
 
 
@@ -252,9 +252,9 @@ class SharedMemoryEntry(IdentifiedModel):
 
     Attributes:
         type: Its type: ``"plan"``, ``"experience_sub_path"``, or any name of your own.
-        scope: ``"round"``: seen while its round is the last one. ``"conversation"``: seen from then on.
-        content: The text shared.
-        id: Default: a new id.
+        scope: ``"round"``: valid only while its round is the last one. ``"conversation"``: always valid.
+        content: The shared text.
+        id: The id. Default: a new id.
     """
 
     _prefix = "sme"
@@ -277,7 +277,7 @@ class Attachment(IdentifiedModel):
         content: Its text.
         extra: Additional JSON-able data. A `SharedMemoryEntry` when the type is ``shared_memory_entry``.
             Default None.
-        id: Default: a new id.
+        id: The id. Default: a new id.
     """
 
     _prefix = "atta"
@@ -315,15 +315,14 @@ class Attachment(IdentifiedModel):
         """Build an attachment.
 
         Args:
-            data: A missing id is made. Content that is None becomes empty, and a list of texts (older
-                artifact paths) becomes lines.
+            data: The dictionary. A missing id is created. Content that is None becomes empty, and a list of texts
+                (older artifact paths) becomes lines.
 
         Returns:
-            The attachment, or None when its type has been removed (``init_plan``, ``python``, …) or is
-            unknown.
+            The attachment, or None if its type was removed (``init_plan``, ``python``, …) or is unknown.
 
         Raises:
-            InvalidInput: Something is missing or has a wrong type.
+            InvalidInput: A field is missing or has a wrong type.
         """
         given = check_dict(cls, data, "type")
         if isinstance(given["type"], str) and given["type"] not in AttachmentType.__members__:
@@ -339,10 +338,10 @@ class Post(IdentifiedModel):
 
     Attributes:
         message: Its text. Default empty.
-        send_from: The role that speaks.
-        send_to: The role spoken to. Default ``"Unknown"``.
+        send_from: The role that sends the post.
+        send_to: The role that receives it. Default ``"Unknown"``.
         attachment_list: Its attachments, as a tuple; any iterable is accepted. Default empty.
-        id: Default: a new id.
+        id: The id. Default: a new id.
     """
 
     _prefix = "post"
@@ -366,11 +365,11 @@ class Post(IdentifiedModel):
         return cls(send_from=send_from, send_to=send_to, id="" if id is None else id, **given)
 
     def get_attachment(self, type: AttachmentType) -> tuple[Attachment, ...]:  # noqa: A002
-        """Return the attachments of one type, in their order."""
+        """Return the attachments of one type, in order."""
         return tuple(attachment for attachment in self.attachment_list if attachment.type is type)
 
     def with_attachment(self, *attachments: Attachment) -> Self:
-        """Return a copy with the same id that has these attachments too."""
+        """Return a copy with the same id and these attachments at its end."""
         return self.replace(attachment_list=(*self.attachment_list, *attachments))
 
 
@@ -381,7 +380,7 @@ class Round(IdentifiedModel):
         user_query: The user's question.
         state: ``"created"``, ``"finished"`` or ``"failed"``. Default ``"created"``.
         post_list: The posts in order, as a tuple; any iterable is accepted. Default empty.
-        id: Default: a new id.
+        id: The id. Default: a new id.
     """
 
     _prefix = "round"
@@ -398,8 +397,8 @@ class Round(IdentifiedModel):
         state: RoundState = "created",
         post_list: Iterable[Post] = (),
     ) -> Self:
-        """Begin a round, with a new id unless one is given."""
-        posts: Any = post_list  # they are settled as a tuple
+        """Make a round, with a new id unless one is given."""
+        posts: Any = post_list  # validated as a tuple
         return cls(user_query=user_query, state=state, post_list=posts, id="" if id is None else id)
 
     def with_post(self, *posts: Post) -> Self:
@@ -412,8 +411,8 @@ class Conversation(IdentifiedModel):
 
     Attributes:
         rounds: The rounds in order, as a tuple; any iterable is accepted. Default empty.
-        enabled: False for an example that is kept but not used. Default True.
-        id: Default: a new id.
+        enabled: False for an example that is stored but not used. Default True.
+        id: The id. Default: a new id.
     """
 
     _prefix = "conv"
@@ -436,7 +435,7 @@ class MessageContent(PortableModel):
     Attributes:
         thought: Its reasoning. Default None.
         next_action: "call_tool", "invoke_agent" or "final_response". Default None.
-        action_input: The input of the action, JSON-able. Default None.
+        action_input: The JSON-able input of the action. Default None.
 
     Raises:
         InvalidInput: A field has a wrong type, or the action is unknown.
@@ -452,11 +451,11 @@ class MessageContent(PortableModel):
 
 
 class Retention(Options):
-    """A limit on the messages that are kept. Without a limit, all are kept for ever.
+    """A limit on the messages that are kept. Default: no limit.
 
     Attributes:
-        keep_last: Keep this many of the newest, at least 1. Default None: no limit.
-        max_age: Keep messages younger than this. Default None: no limit.
+        keep_last: The number of newest messages to keep, at least 1. Default None: no limit.
+        max_age: The maximum age of messages, greater than 0. Default None: no limit.
     """
 
     keep_last: int | None = Field(default=None, ge=1)
@@ -464,5 +463,5 @@ class Retention(Options):
 
     @property
     def is_off(self) -> bool:
-        """True when everything is kept."""
+        """True if there is no limit."""
         return self.keep_last is None and self.max_age is None

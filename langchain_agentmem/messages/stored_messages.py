@@ -1,8 +1,8 @@
 """Fast conversion of LangChain messages to stored bodies and back.
 
-A checkpoint of a long chat holds thousands of messages, so reading one must take only a microsecond or two. The usual
-shapes are read directly from the stored bytes. All others are read through `Message`, which has the same result but is
-slower. A message that would not be restored exactly has no body, and the caller stores it in another way.
+A checkpoint of a long chat has thousands of messages, so reading a message must take only a microsecond or two. The
+usual shapes are read directly from the stored bytes. All others are read through `Message`, which has the same result
+but is slower. A message that would not be restored exactly has no body, and the caller stores it in another way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from langchain_agentmem.base.encoding import TAG
 from langchain_agentmem.messages.langchain_messages import EXACT_CLASSES, from_langchain, json_object, to_langchain
 from langchain_agentmem.messages.message import decode_body, encode_body
 
-_TAGGED = f'"{TAG}"'.encode()
+_TAG_BYTES = f'"{TAG}"'.encode()
 
 _EMPTY: dict[str, BaseMessage] = {
     "user": HumanMessage(content=""),
@@ -27,13 +27,14 @@ _EMPTY: dict[str, BaseMessage] = {
     "system": SystemMessage(content=""),
     "tool": ToolMessage(content="", tool_call_id=""),
 }
-_CONTAINERS = {
-    type(empty): tuple(
-        tuple(name for name, value in empty.__dict__.items() if type(value) is kind) for kind in (dict, list)
-    )
-    for empty in _EMPTY.values()
-}
-_SET_FIELDS = {type(empty): set(empty.__dict__) for empty in _EMPTY.values()}
+
+
+def _fields_of_type(message: BaseMessage, kind: type) -> tuple[str, ...]:
+    return tuple(name for name, value in message.__dict__.items() if type(value) is kind)
+
+
+_CONTAINERS = {type(each): (_fields_of_type(each, dict), _fields_of_type(each, list)) for each in _EMPTY.values()}
+_FIELD_NAMES = {type(empty): set(empty.__dict__) for empty in _EMPTY.values()}
 _CONTAINER_NAMES = {name for names in _CONTAINERS.values() for name in (*names[0], *names[1])}
 _SCALARS = {str, int, float, bool, bytes, type(None)}
 _set = object.__setattr__
@@ -47,13 +48,13 @@ _FIELDS = {"content", "role", "name", "langchain", "tool_calls", "tool_call_id"}
 
 
 class MessagePrototype:
-    """A message to make copies of.
+    """A message from which copies are made.
 
     Attributes:
         body: The bytes that are stored for it.
-        fields: Its fields. A message with exactly these fields equals this message, if it is `flat`.
-        flat: Whether it holds only text and empty containers, so that equal fields are the same fields.
-        given: The names of the fields that pydantic regards as set: all of them. The copies share this set.
+        fields: Its fields. If `flat`, a message is equal if its fields are equal.
+        flat: True if all fields are texts, None or empty containers, so that equal fields have equal types.
+        given: The value of `__pydantic_fields_set__`: the names of all fields. The copies share this set.
     """
 
     __slots__ = ("_kind", "body", "fields", "flat", "given")
@@ -62,11 +63,11 @@ class MessagePrototype:
         self.body = body
         self.fields = fields
         self.flat = flat
-        self.given = _SET_FIELDS[kind]
+        self.given = _FIELD_NAMES[kind]
         self._kind = kind
 
     def copy(self) -> BaseMessage:
-        """Return a new message with its own containers."""
+        """Return a new message, with containers of its own."""
         kind = self._kind
         fields = self.fields.copy()
         if self.flat:
@@ -76,7 +77,7 @@ class MessagePrototype:
             for name in lists:
                 fields[name] = []
         else:
-            fields = _copy_containers(fields)
+            fields = _copy_lists_and_dicts(fields)
         message = kind.__new__(kind)  # as pydantic's model_construct does, without looking for defaults
         _set(message, "__dict__", fields)
         _set(message, "__pydantic_fields_set__", self.given)
@@ -86,14 +87,14 @@ class MessagePrototype:
 
 
 def body_of(message: BaseMessage) -> tuple[bytes, MessagePrototype | None] | None:
-    """Write a message as the body that a conversation would store for it.
+    """Encode a message as the body that a conversation would store for it.
 
     Args:
         message: Any message.
 
     Returns:
         The body, and the result of `prototype_of` for it. None for a message that would not be restored exactly: one
-        of a user's own class, or one that holds objects or enums.
+        of a user's own class, or one that contains objects or enums.
     """
     if type(message) not in EXACT_CLASSES:
         return None
@@ -103,7 +104,7 @@ def body_of(message: BaseMessage) -> tuple[bytes, MessagePrototype | None] | Non
         same = (prototype.copy() if prototype else message_of(body, message.id)) == message
         if same and not (prototype and prototype.flat):
             same = not (_has_enums(message.__dict__) or _has_enums(message.__pydantic_extra__))
-    except Exception:  # noqa: BLE001 - a caller put values into it that no message can hold
+    except Exception:  # noqa: BLE001 - it has values that cannot be stored
         return None
     return (body, prototype) if same else None
 
@@ -123,12 +124,10 @@ def prototype_of(body: bytes, message_id: str | None) -> MessagePrototype | None
     empty = _EMPTY.get(role) if type(role) is str else None
     if empty is None or (type(content) is not str and (type(content) is not list or _has_lost_integers(content))):
         return None
-    fields = empty.__dict__.copy()
-    fields["content"] = content
-    fields["id"] = message_id
+    fields = {**empty.__dict__, "content": content, "id": message_id}
     if len(stored) == 2 and role != "tool":  # noqa: PLR2004 - content and role
         return MessagePrototype(type(empty), fields, body, flat=type(content) is str)
-    if not _fill(fields, stored, str(role)):
+    if not _fill_fields(fields, stored, str(role)):
         return None
     return MessagePrototype(type(empty), fields, body, flat=_is_flat(fields))
 
@@ -152,8 +151,11 @@ def message_of(body: bytes, message_id: str | None) -> BaseMessage:
 
 
 def _untagged_fields(body: bytes) -> dict[str, Any]:
-    """Return the fields of a body without tags; empty if it must be read through `Message`."""
-    if _TAGGED in body:
+    """Return the fields of a body.
+
+    The result is empty if the body has type tags or must be read through `Message`.
+    """
+    if _TAG_BYTES in body:
         return {}
     try:
         stored = orjson.loads(body)
@@ -162,40 +164,41 @@ def _untagged_fields(body: bytes) -> dict[str, Any]:
     return stored if type(stored) is dict else {}
 
 
-def _fill(own: dict[str, Any], fields: dict[str, Any], role: str) -> bool:
-    """Set the fields next to the content; False if the body must be read through `Message`."""
-    langchain = fields.get("langchain", {})
-    if not fields.keys() <= _FIELDS or not langchain.keys() <= _LANGCHAIN_FIELDS[role] or _has_lost_integers(langchain):
+def _fill_fields(fields: dict[str, Any], stored: dict[str, Any], role: str) -> bool:
+    """Set all fields but the content; return False if the body must be read through `Message`."""
+    langchain = stored.get("langchain", {})
+    if not stored.keys() <= _FIELDS or not langchain.keys() <= _LANGCHAIN_FIELDS[role] or _has_lost_integers(langchain):
         return False
     if "agentmem" in langchain.get("additional_kwargs", {}):
         return False
-    own["name"] = fields.get("name")
-    own.update(langchain)
+    fields["name"] = stored.get("name")
+    fields.update(langchain)
     if role == "tool":
-        if type(own["content"]) is str and '"tool_call_id"' in own["content"]:  # it may be an envelope
+        if type(fields["content"]) is str and '"tool_call_id"' in fields["content"]:  # may be a wrapped tool result
             return False
-        own["tool_call_id"] = fields.get("tool_call_id") or ""
-    elif "tool_call_id" in fields:
+        fields["tool_call_id"] = stored.get("tool_call_id") or ""
+    elif "tool_call_id" in stored:
         return False
-    return "tool_calls" not in fields or (role == "assistant" and _put_calls(own, fields["tool_calls"]))
+    return "tool_calls" not in stored or (role == "assistant" and _set_tool_calls(fields, stored["tool_calls"]))
 
 
-def _put_calls(own: dict[str, Any], calls: list[dict[str, Any]]) -> bool:
-    own["tool_calls"] = []
+def _set_tool_calls(fields: dict[str, Any], calls: list[dict[str, Any]]) -> bool:
+    """Set the field "tool_calls"; return False if the body must be read through `Message`."""
+    fields["tool_calls"] = []
     for call in calls:
-        args = json_object(call["function"]["arguments"])
+        function = call["function"]
+        args = json_object(function["arguments"])
         if args is None or call.keys() != {"id", "type", "function"} or call["type"] != "function":
             return False
-        own["tool_calls"].append(
-            {"name": call["function"]["name"], "args": args, "id": call["id"] or None, "type": "tool_call"}
-        )
+        tool_call = {"name": function["name"], "args": args, "id": call["id"] or None, "type": "tool_call"}
+        fields["tool_calls"].append(tool_call)
     return True
 
 
 def _has_lost_integers(value: Any) -> bool:
-    """Return whether a float may be an integer of more than 64 bits, as orjson reads it.
+    """Return whether a value has a float that may have been an integer of more than 64 bits.
 
-    A float below 2**53 never does.
+    orjson rounds such integers to floats, whose magnitude is at least 2**53.
     """
     if type(value) is dict:
         return any(_has_lost_integers(item) for item in value.values())
@@ -205,31 +208,35 @@ def _has_lost_integers(value: Any) -> bool:
 
 
 def _has_enums(value: Any) -> bool:
-    """Return whether a value has enum members, which may equal the values that a body keeps."""
+    """Return whether a value has enum members.
+
+    A body restores an enum member as a plain value. The two may be equal, so a comparison cannot detect the loss.
+    """
     if isinstance(value, dict):
         items: Iterable[Any] = itertools.chain(value, value.values())
     elif isinstance(value, list | tuple | set | frozenset):
         items = value
     else:
         return isinstance(value, Enum)
-    for item in items:  # noqa: SIM110 - a generator would take as long again
+    for item in items:  # noqa: SIM110 - a generator would take twice as long
         if type(item) not in _SCALARS and _has_enums(item):
             return True
     return False
 
 
 def _is_flat(fields: dict[str, Any]) -> bool:
+    """Return whether all fields are texts, None or empty containers."""
     return all(
         type(value) is str or value is None or (name in _CONTAINER_NAMES and not value)
         for name, value in fields.items()
     )
 
 
-def _copy_containers(value: Any) -> Any:
-    """Copy lists and dictionaries; all else in a prototype cannot be changed."""
+def _copy_lists_and_dicts(value: Any) -> Any:
+    """Copy lists and dictionaries. Other values in a prototype are immutable."""
     kind = type(value)
     if kind is dict:
-        return {key: _copy_containers(item) for key, item in value.items()} if value else {}
+        return {key: _copy_lists_and_dicts(item) for key, item in value.items()} if value else {}
     if kind is list:
-        return list(map(_copy_containers, value)) if value else []
+        return list(map(_copy_lists_and_dicts, value)) if value else []
     return value

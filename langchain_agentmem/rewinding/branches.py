@@ -1,11 +1,11 @@
-"""Branches that are named by their users: shared memory, independent of any thread.
+"""Named branches: shared memory, independent of any thread.
 
-A branch begins to exist when something is first written to it. A fork is one row, its parent and the position where it
-begins; nothing is copied. A fork sees its parent up to the fork, and nothing after; siblings never see each other.
+The first write to a branch creates it. A fork is a single row, which refers to its parent and the position where it
+begins; nothing is copied. A fork sees the versions of its parent up to that position. Siblings never see each other.
 
-`MemorySession` is the access to a memory from a branch or thread: reading, writing, and what traces show of it. Nothing
-that anybody wrote stands under a key that is a name, or is itself a key: content can be left out of traces, and is
-known by that. So keys of core memory, kinds of events and tags are content too.
+`MemorySession` reads, writes and traces the memory of a branch or thread. In traces, user content appears only in
+values, never in input names or dictionary keys, so that it can be removed. Keys of core memory, kinds of events and
+tags are content too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -43,15 +44,15 @@ if TYPE_CHECKING:
 
 NAMED_BRANCH = "layers"
 MAIN = "main"
-"""The branch of a namespace that its threads see too."""
+"""The branch of a namespace that the threads of the namespace also see."""
 
 
 class BranchPosition(NamedTuple):
-    """The position at the end of a named branch; read and written like `ThreadPosition`.
+    """The end of a named branch, with the same methods as `ThreadPosition`.
 
     Attributes:
-        path: The path of its namespace.
-        name: Its name.
+        path: The path of the branch's namespace.
+        name: The name of the branch.
         scopes: The namespaces that share their memory.
     """
 
@@ -60,20 +61,20 @@ class BranchPosition(NamedTuple):
     scopes: Scopes = Scopes()
 
     def view(self, tx: Transaction, now: int) -> MemoryView:
-        """Return the view at the end of the branch; an empty view if there is no branch."""
+        """Return the view at the end of the branch; an empty view if the branch does not exist."""
         rows = query.find_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
         view = view_of(tx, rows[0]["id"], rows[0]["head"], now) if rows else MemoryView((), (), now)
         return self._with_scope(tx, view)
 
     def _with_scope(self, tx: Transaction, view: MemoryView) -> MemoryView:
-        """Add what counts of the namespace's threads to the view of a shared branch "main"."""
+        """Add the current memory of the namespace's threads to the view of a shared "main" branch."""
         if self.name != MAIN or not self.scopes.is_shared(self.path):
             return view
         rows = query.author_of_main(tx, path=self.path)
         return view._replace(scope=rows[0]["scope"], author=rows[0]["id"] or 0) if rows else view
 
     def open_for_write(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
-        """Lock the branch, created if missing; return its view and its next position."""
+        """Lock the branch and return its view and next position; create it if missing."""
         branch, head = self.lock(tx, now)
         view = view_of(tx, branch, head, now)
         moved = query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0)
@@ -89,9 +90,9 @@ class BranchPosition(NamedTuple):
         )
 
     def lock(self, tx: Transaction, now: int) -> tuple[int, int]:
-        """Lock the branch, created if missing; return its row and its head.
+        """Lock the branch and return its row id and its head; create it if missing.
 
-        Nobody else writes to the branch until the transaction ends.
+        Nobody else can write to the branch until the transaction ends.
         """
         rows = query.lock_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
         if not rows:
@@ -99,29 +100,29 @@ class BranchPosition(NamedTuple):
             query.create_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name, now=now)
             rows = query.lock_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
             if not rows:
-                raise BranchMoved  # created and deleted by others in between: begin again
+                raise BranchMoved  # others created and deleted it in between: retry
         return rows[0]["id"], rows[0]["head"]
 
 
 MemoryPosition: TypeAlias = "BranchPosition | ThreadPosition"
-"""The position from which memory is read and written. Both have path, name, view and open."""
+"""The position from which memory is read and written. Both have `path`, `name`, `view` and `open_for_write`."""
 
 
 def thread_id_of(point: MemoryPosition) -> str | None:
-    """Return the thread id of a standpoint; None for a branch."""
+    """Return the thread id of a memory position; None for a branch."""
     return None if isinstance(point, BranchPosition) else point.name
 
 
 def resolve_branch(branch: str | MemoryPosition, namespace: Any, scopes: Scopes) -> MemoryPosition:
-    """Return the branch of a given name; return a standpoint as it is.
+    """Return the branch of a given name; return a memory position unchanged.
 
     Args:
-        branch: The name, or the standpoint.
-        namespace: The namespace of the branch; None for that of the running config, else the root.
-        scopes: Resolves calls to their namespace.
+        branch: The name of a branch, or a memory position.
+        namespace: The namespace of the branch. None for the namespace of the running config, else the root.
+        scopes: The rules that resolve a call to its namespace.
 
     Raises:
-        InvalidInput: The name is invalid for a branch, or no namespace is given.
+        InvalidInput: The branch name is not valid, or no namespace is given.
     """
     if not isinstance(branch, str):
         return branch
@@ -133,18 +134,20 @@ def main_author(tx: Transaction, path: str) -> Author:
     [row] = query.author_of_main(tx, path=path)
     rows = [row] if row["id"] is not None else query.create_main_author(tx, path=path)
     if not rows:
-        raise BranchMoved  # somebody else made it: begin again
+        raise BranchMoved  # another transaction created it: retry
     return Author(rows[0]["id"], row["scope"])
 
 
 def view_of(tx: Transaction, branch: int, position: int, time: int) -> MemoryView:
-    """Return the view of a position on a branch, with the base of a subgraph's branch.
+    """Return the view at a position of a branch.
+
+    The view of a subgraph's branch includes its base: the memory of the outer graph that the subgraph sees.
 
     Args:
         tx: The transaction.
-        branch: The branch.
-        position: The last position of it that counts.
-        time: The time by which expiry is judged.
+        branch: The row id of the branch.
+        position: The last visible position of the branch.
+        time: The time at which expiry is judged, in microseconds since 1970.
     """
     rows = query.branch_lineage(tx, branch=branch, position=position, with_bases=1)
     groups = [tuple(each) for row in rows if row["groups"] for each in json.loads(row["groups"])]
@@ -153,14 +156,14 @@ def view_of(tx: Transaction, branch: int, position: int, time: int) -> MemoryVie
 
 
 def series_name(tx: Transaction, point: MemoryPosition, view: MemoryView) -> str:
-    """Return the name under which a search finds what was written from a standpoint.
+    """Return the name of the index series that receives the writes of a memory position.
 
-    All forks of a branch share its name.
+    All forks of a branch share the name of the root branch.
 
     Args:
         tx: The transaction.
-        point: The standpoint.
-        view: The view of the standpoint.
+        point: The memory position.
+        view: The view of the position.
     """
     if not isinstance(point, BranchPosition) or len(view.branches) <= 1:
         return point.name
@@ -169,16 +172,17 @@ def series_name(tx: Transaction, point: MemoryPosition, view: MemoryView) -> str
 
 
 def visible_series(tx: Transaction, point: MemoryPosition, view: MemoryView) -> tuple[str, ...] | None:
-    """Return all names under which a search may find what a standpoint shows.
+    """Return the names of all index series that may contain the memory of a position.
 
-    A copy of a thread shows what the thread wrote.
-
-    None if the view has a scope: then nothing is left out.
+    A copy of a thread also shows what the original thread wrote.
 
     Args:
         tx: The transaction.
-        point: The standpoint.
-        view: The view of the standpoint.
+        point: The memory position.
+        view: The view of the position.
+
+    Returns:
+        The names; None if the view has a scope, since its search is not limited to series.
     """
     if view.scope is not None:
         return None
@@ -198,7 +202,7 @@ def branch_names(tx: Transaction, branches: Sequence[int]) -> list[str]:
 def create_fork(tx: Transaction, point: BranchPosition, name: str, now: int) -> BranchPosition:
     """Fork a branch at its end; create the parent branch if it is missing.
 
-    A fork is one row, whatever its parent holds.
+    A fork is one row, whatever the size of its parent.
 
     Args:
         tx: The transaction.
@@ -207,12 +211,12 @@ def create_fork(tx: Transaction, point: BranchPosition, name: str, now: int) -> 
         now: The time, in microseconds since 1970.
 
     Raises:
-        InvalidInput: There is a branch of this name.
+        InvalidInput: A branch of this name exists.
     """
     branch, head = point.lock(tx, now)
     rows = query.create_fork(tx, branch=branch, position=head, kind=NAMED_BRANCH, name=name, now=now)
     if not rows:
-        raise InvalidInput(f"There is a branch {safe_repr(name)} already. Give the fork another name.")
+        raise InvalidInput(f"The branch {safe_repr(name)} already exists. Give the fork another name.")
     return point._replace(name=name)
 
 
@@ -221,15 +225,15 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class PendingWrite:
-    """The write that a call is about to make.
+    """A write in preparation.
 
     Attributes:
         view: The view before the write.
         now: The time of the write, in microseconds since 1970.
         drafts: The versions to write.
-        evicted: The keys that leave core memory to make room.
-        writer: The source and actor of the drafts, except of those that were only moved.
-        thread: The id of the thread whose memory it is; None for a branch.
+        evicted: The keys that are removed from core memory to make room.
+        writer: The source and actor of the drafts, except of moved drafts.
+        thread: The id of the thread that is written; None for a branch.
     """
 
     view: MemoryView
@@ -240,11 +244,11 @@ class PendingWrite:
     thread: str | None = None
 
     def remove(self, kind: str, key: str) -> None:
-        """Add a draft that says that a thing is gone."""
+        """Add a draft that marks a key as deleted."""
         self.drafts.append(VersionDraft(kind, key, None, self.now))
 
     def sign(self, draft: VersionDraft) -> VersionDraft:
-        """Return a draft with the writer's source and actor, unless it was only moved."""
+        """Return a draft with the writer's source and actor; a moved draft keeps its own."""
         if draft.moved or self.writer.source is None:
             return draft
         return draft._replace(source=self.writer.source, actor=self.writer.actor)
@@ -254,11 +258,11 @@ class PendingWrite:
 class MemorySession:
     """The access of layers, facts and tools to one memory: reading, writing and tracing.
 
-    A `PendingWrite` is a type of its own: it lives as long as one transaction, and a session as long as its memory.
+    A session lives as long as its memory. A `PendingWrite` lives as long as one transaction.
 
     Attributes:
         database: The database of the memory.
-        point: The branch or thread whose memory it is.
+        point: The branch or thread whose memory is accessed.
     """
 
     database: Database
@@ -269,10 +273,10 @@ class MemorySession:
         return self.database.now()
 
     def trace_inputs(self, **inputs: Any) -> dict[str, Any]:
-        """Return the inputs of a traced step: the memory, and the arguments.
+        """Return the inputs of a traced step: the memory and the arguments.
 
         Args:
-            **inputs: None is left out.
+            **inputs: The arguments. Values of None are left out.
         """
         point = self.point
         where: dict[str, Any] = {"branch": point.name}
@@ -284,24 +288,21 @@ class MemorySession:
     def read(
         self,
         name: str | None,
-        look: Callable[[Transaction, MemoryView], T],
+        load: Callable[[Transaction, MemoryView], T],
         *,
         outputs: Outputs | None = None,
         **inputs: Any,
     ) -> T:
-        """Read what the memory shows.
+        """Read from the memory.
 
         Args:
-            name: The name of the step in a trace. None for a detail of another step.
-            look: Reads, given a view.
+            name: The name of the step in a trace. None if the call is part of another step.
+            load: Reads within a transaction, given a view.
             outputs: Returns the outputs in a trace, given the value. Default: a summary.
-            inputs: The inputs in a trace, next to the memory.
+            **inputs: The inputs in a trace, in addition to the memory.
         """
-        point, now = self.point, self.now()
-
-        return self.database.read(
-            name, lambda tx: look(tx, point.view(tx, now)), lambda: self.trace_inputs(**inputs), outputs
-        )
+        now, trace = self.now(), partial(self.trace_inputs, **inputs)
+        return self.database.read(name, lambda tx: load(tx, self.point.view(tx, now)), trace, outputs)
 
     def write(
         self,
@@ -314,25 +315,21 @@ class MemorySession:
         """Change the memory, in one transaction.
 
         Args:
-            name: The name of the step in a trace. None for a detail of another step.
+            name: The name of the step in a trace. None if the call is part of another step.
             make: Adds drafts to a `PendingWrite`, and returns the value.
             outputs: Returns the outputs in a trace, given the value. Default: a summary.
-            inputs: As for `read`.
+            **inputs: As for `read`.
         """
-        now, note = self.now(), current_source()
-
-        def operation(tx: Transaction) -> T:
-            return apply_change(tx, self.point, make, now, note)
-
-        return self.database.write(name, operation, lambda: self.trace_inputs(**inputs), outputs)
+        now, note, trace = self.now(), current_source(), partial(self.trace_inputs, **inputs)
+        return self.database.write(name, lambda tx: apply_change(tx, self.point, make, now, note), trace, outputs)
 
     def step(self, name: str, run_type: RunType = "chain", **inputs: Any) -> Step:
-        """Open a traced step for several operations, for `with`.
+        """Open a traced step for several operations, as a context manager.
 
         Args:
             name: The name of the step.
-            run_type: LangChain's type of it: a "retriever" has an input "query" and an output "documents".
-            inputs: As for `read`.
+            run_type: The LangChain run type. A "retriever" has an input "query" and an output "documents".
+            **inputs: As for `read`.
         """
         return self.database.step(name, lambda: self.trace_inputs(**inputs), run_type)
 
@@ -344,11 +341,11 @@ def apply_change(
     now: int,
     note: SourceNote = NO_SOURCE,
 ) -> T:
-    """Change the memory of a standpoint within a transaction.
+    """Change the memory of a position within a transaction.
 
     Args:
         tx: The transaction.
-        point: The standpoint.
+        point: The memory position.
         make: Adds drafts to a `PendingWrite`, and returns the value.
         now: The time, in microseconds since 1970.
         note: The source and actor of the change.
@@ -359,7 +356,7 @@ def apply_change(
     drafts = [change.sign(each) for each in change.drafts]
     if target.branch is not None:
         expired = query.expired_memory(tx, branch=target.branch, at=now, limit=20)
-        # A key that is written anew needs no sweeping; if it is swept as well, the later draft counts.
+        # If an expired key is also written, the later draft replaces the deletion mark.
         drafts = [*(VersionDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
         name = series_name(tx, point, view)
@@ -372,7 +369,7 @@ _KIND_OF_LAYER = {"core": CORE, "recall": EVENT, "archival": RECORD, "facts": FA
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedEntry:
-    """An entry that two branches have with different content.
+    """An entry whose content differs between two branches.
 
     Attributes:
         mine: The content on this branch.
@@ -406,10 +403,10 @@ class BranchDiff:
     """The differences between two branches, by layer.
 
     Attributes:
-        core: In their core memories, by key.
-        recall: In their events, by id.
-        archival: In their records, by id.
-        facts: In their facts, by id; a fact with more statements on one of the branches has changed.
+        core: The differences in core memory, by key.
+        recall: The differences in events, by id.
+        archival: The differences in records, by id.
+        facts: The differences in facts, by id. A fact with more statements on one of the branches has changed.
     """
 
     core: LayerDiff
@@ -426,9 +423,9 @@ class BranchTree:
     """A branch and the branches that were forked from it.
 
     Attributes:
-        name: Its name.
-        created_at: When it was created, in UTC; None if it does not exist yet.
-        children: Its forks, the first one first.
+        name: The name of the branch.
+        created_at: The time of its creation, in UTC; None if the branch does not exist yet.
+        children: Its forks, oldest first.
     """
 
     name: str
@@ -457,65 +454,60 @@ def fork_branch(session: MemorySession, name: str) -> BranchPosition:
 
 
 def list_ancestors(session: MemorySession) -> list[str]:
-    """Return the names of a branch and its ancestors, the root first."""
+    """Return the names of a branch and its ancestors, root first; for a thread, its id."""
     if not isinstance(session.point, BranchPosition):
         return [session.point.name]
 
-    def look(tx: Transaction, view: MemoryView) -> list[str]:
+    def load(tx: Transaction, view: MemoryView) -> list[str]:
         names = branch_names(tx, [branch for branch, _ in view.branches])
         return names[::-1] or [session.point.name]
 
-    return session.read("layers.ancestors", look)
+    return session.read("layers.ancestors", load)
 
 
 def read_tree(session: MemorySession) -> BranchTree:
     """Return the tree of forks that a branch is part of."""
     require_branch(session.point)
 
-    def look(tx: Transaction, view: MemoryView) -> BranchTree:
+    def load(tx: Transaction, view: MemoryView) -> BranchTree:
         if not view.branches:
             return BranchTree(name=session.point.name, created_at=None)
         rows = query.branch_family(tx, branch=view.branches[-1][0])
         children: dict[int, list[BranchTree]] = {}
-        for row in reversed(rows):  # a fork has a greater number than what it was forked from
+        for row in reversed(rows):  # the id of a fork is greater than that of its parent
             forks = tuple(reversed(children.pop(row["id"], [])))
             tree = BranchTree(name=row["name"], created_at=from_micros(row["created_at"]), children=forks)
             children.setdefault(row["parent_id"], []).append(tree)
         [root] = children.popitem()[1]
         return root
 
-    return session.read("layers.tree", look)
+    return session.read("layers.tree", load)
 
 
 def diff_branches(session: MemorySession, other: MemoryPosition) -> BranchDiff:
-    """Return the differences between two memories."""
+    """Return the differences between the memories of two branches or threads."""
 
-    def look(tx: Transaction, view: MemoryView) -> BranchDiff:
+    def load(tx: Transaction, view: MemoryView) -> BranchDiff:
         other_view = other.view(tx, view.time)
         diffs = {}
         for layer, kind in _KIND_OF_LAYER.items():
-            own_versions, other_versions = (
-                memory_rows.load_current(tx, view, kind),
-                memory_rows.load_current(tx, other_view, kind),
-            )
-            diffs[layer] = diff_layer(
-                {each.key: each for each in own_versions}, {each.key: each for each in other_versions}
-            )
+            own, others = (memory_rows.load_current(tx, each, kind) for each in (view, other_view))
+            diffs[layer] = diff_layer({each.key: each for each in own}, {each.key: each for each in others})
         return BranchDiff(**diffs)
 
-    return session.read("layers.diff", look, from_branch=other.name)
+    return session.read("layers.diff", load, from_branch=other.name)
 
 
 def require_branch(point: MemoryPosition) -> BranchPosition:
-    """Return a standpoint that is a branch.
+    """Return a memory position that must be a branch.
 
     Raises:
-        InvalidInput: It is a thread.
+        InvalidInput: The position is a thread.
     """
     if not isinstance(point, BranchPosition):
         raise InvalidInput(
-            "The memory of a thread is forked by LangGraph, when a run begins at an old checkpoint. Branches that are "
-            'forked manually have a name: memory.layers("name").'
+            "The memory of a thread is forked by LangGraph, when a run starts at an older checkpoint. To fork memory "
+            'manually, use a named branch: memory.layers("name").'
         )
     return point
 

@@ -1,16 +1,23 @@
 """The graph runs of this process: their loops, their tasks, and the writes of each task so far.
 
-LangGraph may put a checkpoint before, while or long after the tasks run that lead to it, and puts some never.
-So the database alone does not show what a task may see, and what a put makes part of a line. A *run* is known by
-a `RunIdentity` in the config of its loop, from which LangGraph derives those of tasks, subgraphs and puts; where that
-loop is not found, by its `RunControl`, which callers may share. A *loop* is the run of a graph, or of a
-subgraph that one of its tasks calls; a *task* runs in a loop, under a checkpoint's id. The same task may be executed
-again, after a failure or an interrupt, and by several runs at the same time. An *execution* owns what it writes:
-within a run only the newest execution of a task counts, and no run touches what another one's write.
+LangGraph may put a checkpoint before, during or long after the execution of the tasks that lead to it, or never. So the
+database alone does not determine which writes a task may see, or which writes a put adds to a lineage. This module uses
+five terms:
 
-A run stays in the thread that its saver loaded or made, even where its config names the thread alone.
+- A *run* is known by a `RunIdentity` in the config of its loop. LangGraph derives the configs of tasks, subgraphs and
+  puts from that config. If LangGraph's loop is not found, the run is known by its `RunControl`, which callers may
+  share.
+- A *loop* is the run of a graph, or of a subgraph that one of its tasks calls.
+- A *task* runs in a loop, under the id of a checkpoint. The same task may be executed again after a failure or an
+  interrupt, and by several runs at the same time.
+- An *execution* owns its writes. Within a run only the newest execution of a task applies. No run changes the writes of
+  another run.
+- A *group* contains the rows that one execution wrote. A put that follows the task *seals* the group: its rows get a
+  place on a branch.
 
-This module does not access the database: `sealing.py` reads what is needed, and reports what was stored.
+A run stays in the thread that its saver loaded or created, even if its config names only the thread's id.
+
+This module does not access the database: `sealing.py` reads what it needs and reports what was stored.
 """
 
 from __future__ import annotations
@@ -36,25 +43,25 @@ from langchain_agentmem.threads.thread_rows import Thread
 _ERROR_HANDLER = "__error_handler__"
 """The prefix of the name of an error handler, which LangGraph runs for a task that failed."""
 _IDENTITY_KEY = "__pregel_agentmem_run"
-"""The key of a run's identity. LangGraph removes keys that begin so from the configs that it shows."""
+"""The key of a run's identity. LangGraph removes keys with this prefix from the configs that it returns."""
 MOST_RUNS = 256
-"""The number of known runs from which a new run makes the registry drop those that are over."""
+"""The number of known runs above which a new run makes the registry drop finished runs."""
 
 Place: TypeAlias = tuple[int, int]
-"""A position on a branch."""
+"""The row id of a branch, and a position on it."""
 Groups: TypeAlias = dict[int, int]
-"""Groups, each with the last row of it that counts."""
+"""The numbers of groups, each with the number of its last visible row."""
 ExecutionKey: TypeAlias = tuple[Any, ...]
-"""The key that tells one execution of a task from the others of its run."""
+"""The key that distinguishes an execution of a task from the others of its run."""
 
 
 class FinishedTask(NamedTuple):
     """A task that finished in an earlier run, with the groups it had written.
 
     Attributes:
-        task: Its id.
-        caller: The task that called it.
-        groups: The groups it had written.
+        task: The id of the task.
+        caller: The id of the task that called it; None if no task did.
+        groups: The groups that it had written.
     """
 
     task: str
@@ -63,7 +70,12 @@ class FinishedTask(NamedTuple):
 
 
 class LoopLevel(NamedTuple):
-    """A loop around a task, or a call of a function: name within the thread, checkpoint id."""
+    """A loop or function call around a task.
+
+    Attributes:
+        ns: Its name within the thread: LangGraph's checkpoint namespace.
+        checkpoint: The id of the checkpoint that it runs under.
+    """
 
     ns: str
     checkpoint: str
@@ -71,16 +83,15 @@ class LoopLevel(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class TaskExecution:
-    """One execution of a task, which owns what it writes.
+    """One execution of a task, which owns its writes.
 
     Attributes:
         task: The task.
-        key: The key that tells it from the task's other executions.
+        key: The key that distinguishes it from the task's other executions.
         owner: The token of its run.
         group: The group that it writes to; None before its first write.
-        was_stored: Whether the group was found in the database once, so that it is not created again after its
-            deletion.
-        is_over: Whether it failed, or another execution has replaced it: it can write no more.
+        was_stored: True if the group has been found in the database. If it is deleted later, it is not created again.
+        is_over: True if it failed or another execution has replaced it. It cannot write any more.
     """
 
     task: GraphTask
@@ -93,16 +104,16 @@ class TaskExecution:
 
 @dataclass(slots=True, eq=False)
 class GraphTask:
-    """One task, as its run knows it.
+    """One task of a run.
 
     Attributes:
         id: Its id.
-        ns: The loop that it runs in.
+        ns: The name of the loop that it runs in.
         checkpoint: The id of the checkpoint that it runs under.
-        caller: The task that called it, if it is a function that was called.
-        execution: Its newest execution; None before it was seen.
+        caller: The id of the task that called it, if the task is a called function.
+        execution: Its newest execution; None before the first one is seen.
         loops: The loops of subgraphs that this task entered.
-        failed: Whether its newest attempt has failed, or LangGraph gave it up.
+        failed: True if its newest attempt failed, or its error handler has started.
     """
 
     id: str
@@ -125,25 +136,27 @@ class GraphLoop:
     """One loop of a run.
 
     Attributes:
-        ns: Its name within the thread; empty for the thread's own.
-        base: The checkpoint that it began with.
-        last_input: The newest checkpoint up to `base` whose input it has read: other input replaces what waits there.
-        step: The number of that checkpoint's step.
-        versions: The versions of that checkpoint's channels.
-        owner: The task that entered it, if it is a subgraph's.
-        pinned: Whether it was asked to begin at a certain checkpoint.
-        superseded: Whether that checkpoint was not the newest one.
-        last_put: The checkpoint that it put last.
-        steps: The checkpoints under which its tasks ran; their puts may still follow.
-        parents: The checkpoints of the loops around it, by their names.
+        ns: Its name within the thread; empty for the thread's own graph.
+        base: The id of the checkpoint that it began with.
+        last_input: The id of `base` or, if the input of `base` is unread, of its parent; None if there is none. A new
+            input replaces an unread one.
+        step: The step number of the base.
+        versions: The channel versions of the base.
+        owner: The id of the task that entered it, for a subgraph.
+        pinned: True if the caller requested a certain checkpoint.
+        superseded: True if the requested checkpoint was not the newest one. The writes of `finished_tasks` are then not
+            visible.
+        last_put: The id of the checkpoint that it put last.
+        steps: The ids of the checkpoints under which its tasks ran. Their puts may still follow.
+        parents: The checkpoint ids of the loops around it, by the names of the loops.
         outer_groups: The groups that the tasks around it had written when it began.
-        own_groups: The groups that its base shows and the checkpoint around it does not; None if its base stands on
-            that one.
+        own_groups: The groups that its base shows and the outer graph's checkpoint does not. None if the base lies on
+            the branch that was created for the outer checkpoint.
         places: The places of the checkpoints that it put or began with.
-        results: The tasks whose results LangGraph found with the checkpoint that it began with, and may take instead of
-            running them; None if unknown.
-        finished_tasks: These tasks with their groups; None before they were read.
-        pregel: LangGraph's own loop, as long as it exists.
+        results: The ids of tasks whose results LangGraph found with the base. LangGraph may reuse these results instead
+            of running the tasks. None if unknown.
+        finished_tasks: These tasks with their groups; None before they are read.
+        pregel: A weak reference to LangGraph's own loop.
     """
 
     ns: str
@@ -166,23 +179,22 @@ class GraphLoop:
 
     @property
     def head(self) -> str | None:
-        """The checkpoint that it stands on."""
+        """The newest checkpoint of the loop."""
         return self.last_put or self.base
 
     def restart(self, checkpoint: str | None) -> None:
-        """Begin anew, with a checkpoint that was never read."""
+        """Start again from a checkpoint that was not read before."""
         self.base, self.last_put, self.superseded, self.step, self.versions = checkpoint, None, False, None, {}
         self.results = self.finished_tasks = self.own_groups = None
 
     def called_functions(self, task_id: str) -> set[str] | None:
         """Return the functions that a task has called in this loop.
 
-        Functions whose results existed already are included.
-
-        LangGraph does not report that it takes a result instead of running a function; only its loop knows.
+        Functions whose earlier results were reused are included. LangGraph does not report such a reuse; only its own
+        loop knows.
 
         Returns:
-            Their ids; None where LangGraph's loop is not known, or knows no such task.
+            Their ids; None if LangGraph's loop is unknown, or has no such task.
         """
         pregel = None if self.pregel is None else self.pregel()
         tasks: Mapping[str, Any] = getattr(pregel, "tasks", {})
@@ -190,17 +202,17 @@ class GraphLoop:
         return None if caller is None else {each.id for each in list(tasks.values()) if each.path[1] == caller.path}
 
     def has_passed(self, step: str) -> bool:
-        """Return whether a checkpoint was put that follows a step.
+        """Return whether the loop has already put a checkpoint that follows a step.
 
-        Nothing of that step can become part of that checkpoint any more.
+        That checkpoint cannot include further writes of the step.
         """
         return self.last_put is not None and step != self.last_put and (step == self.base or step < self.last_put)
 
     def open_steps(self, before: str | None = None) -> list[str]:
-        """Return the steps that no put has sealed, in order, or only those before another step."""
+        """Return the steps that no put has sealed, in order; with `before`, only earlier ones."""
 
         def order(step: str) -> tuple[bool, str]:
-            return step != self.base, step  # the ids of a loop's own steps ascend; its base may come from elsewhere
+            return step != self.base, step  # the ids of a loop's own steps ascend; its base may come from another loop
 
         first = order(self.head) if self.head is not None else (False, "")
         last = (True, "\U0010ffff") if before is None else order(before)
@@ -208,7 +220,7 @@ class GraphLoop:
 
 
 LevelOwner: TypeAlias = tuple[str, GraphLoop | None]
-"""The task that entered a level within the outermost one, and the loop that it entered; None where it is a call."""
+"""The id of the task that entered a level, and the loop that it entered; None for the call of a function."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -218,23 +230,23 @@ class GraphRun:
     Attributes:
         identity: The identity in its configs.
         at: Its thread.
-        token: The owner of its executions' groups: a number that no other run has, in any process.
+        token: The owner of its executions' groups: a random number that no other run has, in any process.
         graph_run_ids: The ids of LangChain's runs of its graph and of subgraphs.
         loops: Its loops by name.
         tasks: Its tasks by id.
-        step_tasks: The ids of the tasks of each step: of a loop, and a checkpoint.
+        step_tasks: The task ids of each step, by loop name and checkpoint id.
         calls: The ids of the functions that each task called.
-        ran_tasks: The tasks that are known to have run in it.
-        replaced_executions: Executions that others have replaced.
-        failed_tasks: The tasks whose attempts failed, or those of their callers, until they are tried again: none can
-            write.
-        attempts: The newest attempts of tasks that have not ended.
-        dropped_calls: The functions that failed attempts had called: their writes are no part of the run.
-        final_calls: The functions that tasks had called when they ended, including those whose results existed already.
-        resumed: Whether LangGraph may take results of earlier runs in it.
-        has_memory: Whether anything was ever remembered in its thread, as far as is known.
+        ran_tasks: The ids of tasks that are known to have run in it.
+        replaced_executions: The executions that later ones have replaced.
+        failed_tasks: The ids of tasks that failed, or whose callers failed. They cannot write until they are retried.
+        attempts: The newest attempt of each task that has not ended.
+        dropped_calls: The ids of functions that failed attempts called. Their writes are not part of the run.
+        final_calls: The ids of functions that each successful task called, including functions whose earlier results
+            were reused.
+        resumed: True if LangGraph may reuse results of earlier runs in it.
+        has_memory: True if its thread is known to have memory.
         thread_identity: The identity of its thread, if the thread existed when the run began.
-        thread_deleted: Whether that thread is known to be deleted.
+        thread_deleted: True if that thread is known to be deleted.
     """
 
     identity: Any
@@ -257,14 +269,13 @@ class GraphRun:
     thread_deleted: bool = False
 
     def is_thread_deleted(self, thread: Thread | None) -> bool:
-        """Return whether its thread was deleted since.
+        """Return whether the run's thread was deleted since the run began.
 
         Args:
-            thread: The thread that has its id now.
+            thread: The thread that has the id now; None if there is none.
         """
-        self.thread_deleted |= self.thread_identity is not None and (
-            thread is None or thread.identity != self.thread_identity
-        )
+        known = self.thread_identity
+        self.thread_deleted |= known is not None and (thread is None or thread.identity != known)
         return self.thread_deleted
 
     def ensure_task(self, task_id: str, ns: str, checkpoint: str, caller: str | None) -> GraphTask:
@@ -279,10 +290,10 @@ class GraphRun:
         return task
 
     def end_execution(self, task: GraphTask) -> None:
-        """End an execution of a task: its writes and its calls no longer count.
+        """End an execution of a task, and drop its writes and calls from the run.
 
-        LangGraph never goes on with what a former attempt of the same run called: it counts on. But a later run may
-        take the results of these functions, so they keep what they have written.
+        Within a run, LangGraph never reuses the calls of an earlier attempt. A later run may reuse their results, so
+        the called functions keep their writes.
         """
         if task.execution is not None:
             self.replaced_executions.add((task.id, task.execution.key))
@@ -292,15 +303,13 @@ class GraphRun:
         self.dropped_calls.update(self.called_functions(task.id) or ())
 
     def called_functions(self, task_id: str) -> set[str] | None:
-        """Return the functions that a task has called, as its loop knows; None if unknown."""
-        return next(
-            (each for loop in self.loops.values() if (each := loop.called_functions(task_id)) is not None), None
-        )
+        """Return the functions that a task has called; None if they are unknown."""
+        return next((ids for loop in self.loops.values() if (ids := loop.called_functions(task_id)) is not None), None)
 
     def outermost_caller(self, task: GraphTask) -> GraphTask:
         """Return the task that called a function, directly or through other functions.
 
-        A task that nobody called is returned itself.
+        A task without a caller is returned itself.
         """
         while task.caller is not None and task.caller in self.tasks:
             task = self.tasks[task.caller]
@@ -309,11 +318,11 @@ class GraphRun:
     def has_called(self, caller: str, task_id: str) -> bool:
         """Return whether a task has called a function in its present attempt.
 
-        If so, LangGraph took an earlier result. Also True if the calls are unknown.
+        If so, LangGraph reused an earlier result. The result is also True if the calls are unknown.
 
         Args:
             caller: The task.
-            task_id: The function, which did not run in this run.
+            task_id: The id of the function, which did not run in this run.
         """
         if task_id in self.dropped_calls:
             return False
@@ -327,7 +336,7 @@ class RunIdentity:
     """The identity of one run of a thread's own graph.
 
     Attributes:
-        pregel: LangGraph's loop of that graph.
+        pregel: A weak reference to LangGraph's loop of that graph.
     """
 
     pregel: weakref.ref[Any]
@@ -336,7 +345,7 @@ class RunIdentity:
 def add_identity(pregel: Any, ns: str) -> None:
     """Add an identity to the configs of a loop that begins.
 
-    Subgraphs' loops, and loops that have an identity, are left as they are.
+    Loops of subgraphs, and loops that already have an identity, are left unchanged.
 
     Args:
         pregel: LangGraph's own loop, if one is calling.
@@ -353,13 +362,13 @@ def add_identity(pregel: Any, ns: str) -> None:
 
 
 def identity_of(configurable: Mapping[str, Any]) -> Any:
-    """Return the identity of the run that a config belongs to; None where it belongs to none."""
+    """Return the identity of the run that a config belongs to; None if there is no run."""
     control = getattr(configurable.get("__pregel_runtime"), "control", None)
     return None if control is None else configurable.get(_IDENTITY_KEY, control)
 
 
 class LiveWrites:
-    """The writes of tasks that count: groups, and places up to which subgraph lines count."""
+    """The current writes of tasks: groups, and the places up to which branches are visible."""
 
     __slots__ = ("groups", "places")
 
@@ -382,7 +391,7 @@ def runs_of(database: Database) -> RunRegistry:
     def make() -> RunRegistry:
         runs = RunRegistry(database.scopes)
         database.caches.add(runs)
-        database.namespace_finders.append(runs.home_namespace)
+        database.namespace_finders.append(runs.find_namespace)
         return runs
 
     return database.get_attachment(RunRegistry, make)
@@ -392,7 +401,7 @@ class RunRegistry:
     """The runs of this process that use one database.
 
     Args:
-        scopes: Resolves calls to the namespace whose threads share their memory.
+        scopes: The rules that resolve a call to its namespace.
     """
 
     lock = PerProcess(threading.RLock)
@@ -403,10 +412,10 @@ class RunRegistry:
         self._newest_runs: weakref.WeakValueDictionary[str, GraphRun] = weakref.WeakValueDictionary()
         self._runs_by_graph: weakref.WeakValueDictionary[UUID, GraphRun] = weakref.WeakValueDictionary()
 
-    # -- which run ---------------------------------------------------------------------------------------------
+    # -- finding runs -------------------------------------------------------------------------------------------
 
     def run_of(self, configurable: Mapping[str, Any], at: ThreadKey) -> GraphRun | None:
-        """Return the run of a config, created if it is new; None without an identity."""
+        """Return the run of a config, created if missing; None without an identity."""
         identity = identity_of(configurable)
         if identity is None:
             return None
@@ -418,8 +427,8 @@ class RunRegistry:
                 run = self._runs[id(identity), at] = GraphRun(identity, at)
             return run
 
-    def home_namespace(self, configurable: Mapping[str, Any]) -> namespaces.Namespace:
-        """Return the namespace of a run whose config names a thread alone.
+    def find_namespace(self, configurable: Mapping[str, Any]) -> namespaces.Namespace:
+        """Return the namespace of a run whose config names only a thread id.
 
         It is the namespace of the thread that the run's saver loaded.
 
@@ -429,15 +438,11 @@ class RunRegistry:
         identity = identity_of(configurable)
         if identity is None or configurable.get("thread_id") is None:
             return ()
-        name = str(configurable["thread_id"])  # another graph's may be one that is none here
+        name = str(configurable["thread_id"])  # another graph may use ids that are not valid here
         with self.lock:
             run = self._runs.get((id(identity), ThreadKey("", name)))
-            if run is None:  # its saver looks within a namespace
-                runs = [
-                    each
-                    for (identity_id, at), each in self._runs.items()
-                    if identity_id == id(identity) and at.name == name
-                ]
+            if run is None:  # a saver that is bound to a namespace registers its run there
+                runs = self._runs_of_task(configurable)
                 run = runs[0] if len(runs) == 1 else None
             return () if run is None else namespaces.namespace_of(run.at.path)
 
@@ -448,31 +453,31 @@ class RunRegistry:
             return run is not None and "" in run.loops
 
     def start_checkpoint(self, configurable: Mapping[str, Any], at: ThreadKey) -> str | None:
-        """Return the checkpoint a thread's graph began with while its input may not be stored.
+        """Return the checkpoint that a thread's graph began with, if the input may be unstored.
 
         Args:
             configurable: The configurable of a task's config.
             at: The thread.
 
         Returns:
-            Its id; None where the input is stored, the run goes on from that checkpoint, or has none before it.
+            Its id. None if the input is stored, the task runs under that checkpoint, or the run began without one.
         """
         run = self.run_of(configurable, at)
         with self.lock:
             loop = None if run is None else run.loops.get("")
             if loop is None or loop.base == _task_levels(configurable)[0].checkpoint:
                 return None
-            # The first checkpoint holds the input as such, and the second one the messages that came of it.
+            # The first checkpoint contains the raw input, and the second one the resulting messages.
             return None if len(loop.places.keys() - {loop.base}) > 1 else loop.base
 
     def saves_checkpoints(self, configurable: Mapping[str, Any], ns: str) -> bool:
         """Return whether a nested graph saves checkpoints.
 
-        A graph with a saver that is not of this memory is assumed to.
+        A graph whose saver does not belong to this memory is assumed to save checkpoints.
 
         Args:
             configurable: The configurable of a task's config.
-            ns: The graph's namespace, which is around the task.
+            ns: The checkpoint namespace of the graph around the task.
         """
         with self.lock:
             loops = [run.loops.get(ns) for run in self._runs_of_task(configurable) if "" in run.loops]
@@ -489,7 +494,7 @@ class RunRegistry:
         self._runs = {key: run for key, run in self._runs.items() if key in live}
 
     def is_thread_deleted(self, configurable: Mapping[str, Any]) -> bool:
-        """Return whether the thread of a task's config is known to be deleted since its run began."""
+        """Return whether a task's thread is known to have been deleted during its run."""
         with self.lock:
             return any(run.thread_deleted for run in self._runs_of_task(configurable))
 
@@ -499,10 +504,10 @@ class RunRegistry:
         return [run for run in self._runs.values() if run.identity is identity and run.at.name == name]
 
     def forget(self, deleted: Collection[ThreadKey] = ()) -> None:
-        """Forget where checkpoints stand, since something was erased.
+        """Forget the places of checkpoints after a deletion.
 
         Args:
-            deleted: The threads that are gone.
+            deleted: The deleted threads.
         """
         with self.lock:
             for run in self._runs.values():
@@ -522,31 +527,31 @@ class RunRegistry:
         pregel: Any,
         thread: Thread | None,
     ) -> tuple[GraphRun, GraphLoop, GraphTask] | None:
-        """Note that a loop has begun with a checkpoint, or with none.
+        """Register a loop that has begun, with a checkpoint or without one.
 
         Args:
             configurable: The configurable of the config.
             at: The thread as the config names it.
-            found_key: The thread that was found.
-            new_loop: The loop, as it begins.
-            pregel: LangGraph's own loop, if one is calling. Without it nothing begins below a thread's own.
-            thread: The row of the thread, which the run of a thread's own graph goes with from now on.
+            found_key: The thread that the saver loaded; `at` if it found none.
+            new_loop: The loop in its initial state.
+            pregel: LangGraph's own loop, if one is calling. Without it no subgraph is registered.
+            thread: The row of the thread. The run of its own graph records its identity, to detect a later deletion.
 
         Returns:
-            Of a subgraph: its run, its loop, and the task around it.
+            For a subgraph: its run, its loop, and the task around it. Otherwise None.
         """
         ns = new_loop.ns
         run = self.run_of(configurable, at)
         if run is None:
             return None
         with self.lock:
-            if found_key != run.at and "" not in run.loops:  # the config names the thread alone; what is put says more
+            if found_key != run.at and "" not in run.loops:  # the config names only the id
                 run.at = found_key
                 self._runs[id(run.identity), found_key] = run
             loop = run.loops.get(ns)
             run.resumed = run.resumed or bool(new_loop.results)
             if loop is not None and ns and (pregel is None or loop.pregel is None or loop.pregel() is not pregel):
-                loop = None  # a subgraph that keeps its state has begun once more
+                loop = None  # a subgraph that keeps its state has begun again
             self._bind_loop(run, loop or new_loop, pregel, thread)
             if ns == "":
                 self._newest_runs[at.name] = run
@@ -556,7 +561,7 @@ class RunRegistry:
             if loop is not None or ns == "":
                 return None
             owner, execution = configurable.get("__pregel_task_id"), _execution_key(configurable)
-            if owner is None or execution is None or pregel is None:  # somebody looks at it, and no loop begins with it
+            if owner is None or execution is None or pregel is None:  # a caller only reads; no loop begins
                 return None
             outer_levels = {level.ns: level.checkpoint for level in _task_levels(configurable) if level.ns != ns}
             parent_ns, *outer = [*reversed(outer_levels)] or [""]
@@ -571,12 +576,12 @@ class RunRegistry:
             return run, new_loop, run.outermost_caller(task)
 
     def writes_around(self, run: GraphRun, loop: GraphLoop, task: GraphTask) -> LiveWrites:
-        """Return the writes that count of the task around a loop, without those of the loop."""
+        """Return the current writes of the task around a loop, without those of the loop."""
         with self.lock:
             return self._live_writes(run, task, without=(loop,))
 
     def _bind_loop(self, run: GraphRun, loop: GraphLoop, pregel: Any, thread: Thread | None) -> None:
-        """Note LangGraph's own loop, LangChain's run of it, and the thread that the run goes with."""
+        """Record LangGraph's own loop, LangChain's run of it, and the thread of the run."""
         if pregel is not None:
             if run.thread_identity is None and thread is not None and loop.ns == "":
                 run.thread_identity = thread.identity
@@ -591,8 +596,9 @@ class RunRegistry:
         """Return the run in which an attempt of a task was made.
 
         Args:
-            graphs: The runs of LangChain around it, the nearest first.
-            thread: The id of its thread, whose newest run it is where the saver was called away from LangGraph's loop.
+            graphs: The ids of LangChain's runs around it, the nearest first.
+            thread: The id of its thread. The thread's newest run is used if the saver was called outside LangGraph's
+                loop.
         """
         with self.lock:
             for graph in graphs:
@@ -602,37 +608,37 @@ class RunRegistry:
             return None if newest is None or newest.graph_run_ids else newest
 
     def is_graph_run(self, run_id: UUID | None) -> bool:
-        """Return whether a run of LangChain is that of a graph whose runs are known."""
+        """Return whether a LangChain run is that of a known graph."""
         return run_id in self._runs_by_graph
 
     def start_attempt(self, run: GraphRun, ns: str, step: int | None, attempt: UUID) -> None:
-        """Note that an attempt of a task has begun.
+        """Record that an attempt of a task has begun.
 
-        An earlier attempt that ran out of time may report only later that it failed; it counts as failed now.
+        An earlier attempt that timed out may report its failure only later; it is marked as failed now.
         """
         task_id = _task_id_of(ns)
         with self.lock:
             if (previous := run.attempts.get(task_id)) is not None:
                 self.fail_attempt(run, ns, previous, interrupted=False)
             outer_ns, _, name = ns.rpartition("|")
-            if name.startswith(_ERROR_HANDLER):  # in the place of one that ran out of time, maybe, and goes on
+            if name.startswith(_ERROR_HANDLER):  # the handled attempt may have timed out and still run
                 if (late_attempt := run.attempts.get(failed_id := _task_id_of(outer_ns))) is not None:
                     self.fail_attempt(run, outer_ns, late_attempt, interrupted=False)
                 run.failed_tasks.add(failed_id)
                 if failed_id in run.tasks:
                     run.tasks[failed_id].failed = True
             run.attempts[task_id] = attempt
-            if (task := run.tasks.get(task_id)) is not None:  # what it calls from now on counts again
+            if (task := run.tasks.get(task_id)) is not None:  # its calls apply again from now on
                 task.failed = False
             loop = run.loops.get(outer_ns)
             run.ran_tasks.add(task_id)
             run.failed_tasks.discard(task_id)
             run.final_calls.pop(task_id, None)
             if loop and loop.base and loop.last_put is None and loop.step is not None and step == loop.step + 1:
-                loop.steps.add(loop.base)  # it goes on where the base stopped
+                loop.steps.add(loop.base)  # it continues where the base stopped
 
     def end_attempt(self, run: GraphRun, ns: str, attempt: UUID) -> None:
-        """Note that an attempt of a task has ended well and takes no more results."""
+        """Record that an attempt of a task has succeeded and reuses no further results."""
         task_id = _task_id_of(ns)
         with self.lock:
             newest = run.attempts.get(task_id) == attempt
@@ -642,14 +648,13 @@ class RunRegistry:
                 run.final_calls[task_id] = calls
 
     def fail_attempt(self, run: GraphRun, ns: str, attempt: UUID, *, interrupted: bool) -> None:
-        """Note that an attempt of a task ended with an error: its writes join no line.
+        """Record that an attempt of a task failed, so that its writes are dropped.
 
         Args:
-            run: Its run.
-            ns: Its name.
-            attempt: LangChain's run of it. Where a newer one has begun, it has failed already.
-            interrupted: Whether that was an interrupt, after which LangGraph lets the functions finish that it has
-                called.
+            run: The run of the task.
+            ns: The name of the task.
+            attempt: The id of LangChain's run of the attempt. It is ignored if a newer attempt has begun.
+            interrupted: True if the error was an interrupt. LangGraph then lets the called functions finish.
         """
         task_id = _task_id_of(ns)
         with self.lock:
@@ -671,11 +676,11 @@ class RunRegistry:
     def resolve_execution(
         self, configurable: Mapping[str, Any], at: ThreadKey
     ) -> tuple[GraphRun, list[LoopLevel], list[LevelOwner], TaskExecution]:
-        """Return a config's run, the levels around its task, their owners and the execution.
+        """Return a config's run, the levels around its task, their owners and its execution.
 
         Raises:
-            InvalidInput: The graph has another checkpointer.
-            StepIsOver: Another execution of the task has taken its place.
+            InvalidInput: The graph uses another checkpointer.
+            StepIsOver: Another execution of the task has replaced this one.
         """
         run = self.run_of(configurable, at)
         execution = _execution_key(configurable)
@@ -683,7 +688,7 @@ class RunRegistry:
             if run is None or execution is None or "" not in run.loops:
                 raise InvalidInput(
                     "The memory of a thread needs this memory's checkpointer: compile the graph with "
-                    "checkpointer=memory.checkpointer, of the very same AgentMemory."
+                    "checkpointer=memory.checkpointer of the same AgentMemory object."
                 )
             levels = _task_levels(configurable)
             owners: list[LevelOwner] = []
@@ -699,12 +704,12 @@ class RunRegistry:
                     owner, caller = self._loop_owner(run, level.ns, *outer), None
                     loop = run.loops[level.ns]
                     if loop.pregel is not None and loop not in run.tasks[owner].loops:
-                        raise StepIsOver  # a former attempt has entered it
+                        raise StepIsOver  # an earlier attempt has entered it
                     loop.steps.add(level.checkpoint)
                 owners.append((owner, loop))
             task = self._claim_task(run, *levels[-1], configurable["__pregel_task_id"], caller, execution)
             run.has_memory = True
-            assert task.execution is not None  # noqa: S101 - `_touch` has just set it
+            assert task.execution is not None  # noqa: S101 - `_claim_task` has just set it
             return run, levels, owners, task.execution
 
     def visible_writes(
@@ -713,7 +718,7 @@ class RunRegistry:
         """Return the groups and places that a task can see; the bases of its loops must be known.
 
         Raises:
-            StepIsOver: Another execution of the task has taken its place.
+            StepIsOver: Another execution of the task has replaced this one.
         """
         with self.lock:
             if execution.is_over:
@@ -730,9 +735,10 @@ class RunRegistry:
     # -- current writes -------------------------------------------------------------------------------------------
 
     def place_at_step(self, run: GraphRun, ns: str, checkpoint: str) -> tuple[Place | None, LiveWrites] | None:
-        """Return a loop's place at a step, and the further writes that count there.
+        """Return a loop's place at a step, and the further writes that are visible there.
 
-        None if the run has no such loop.
+        Returns:
+            The place and the writes; None if the run has no such loop.
         """
         with self.lock:
             loop = run.loops.get(ns)
@@ -745,14 +751,14 @@ class RunRegistry:
             return next(iter(base_writes.places), None), other_writes
 
     def steps_to_seal(self, run: GraphRun, loop: GraphLoop, before: str) -> list[tuple[str, LiveWrites]]:
-        """Return the steps that a put seals, with the writes of their tasks that count."""
+        """Return the steps that a put seals, with the current writes of their tasks."""
         with self.lock:
             return [(step, self._step_writes(run, loop, step)) for step in loop.open_steps(before)]
 
     def group_of(self, run: GraphRun, execution: TaskExecution) -> int:
         """Return the group that an execution writes to.
 
-        It is a random number that nothing else has, so that it needs no transaction.
+        The group is a random number, so choosing it needs no transaction.
 
         Raises:
             StepIsOver: Another execution has replaced it, or a checkpoint that follows its step was put.
@@ -766,7 +772,7 @@ class RunRegistry:
             return execution.group
 
     def task_writes(self, run: GraphRun, ns: str, task_id: str) -> tuple[GraphTask | None, LiveWrites]:
-        """Return a task and its writes that count."""
+        """Return a task and its current writes."""
         with self.lock:
             task, loop = run.tasks.get(task_id), run.loops.get(ns)
             if task is None:
@@ -774,7 +780,7 @@ class RunRegistry:
             return task, self._live_writes(run, task, superseded=loop.superseded if loop else False)
 
     def unread_checkpoints(self, run: GraphRun) -> list[tuple[GraphLoop, str]]:
-        """Return the loops of a run, with their checkpoints of which too little is known."""
+        """Return the loops of a run with those of their checkpoints that must still be read."""
         with self.lock:
             return [
                 (loop, checkpoint)
@@ -787,7 +793,10 @@ class RunRegistry:
     def _live_writes(
         self, run: GraphRun, task: GraphTask, *, superseded: bool = False, without: Sequence[GraphLoop | None] = ()
     ) -> LiveWrites:
-        """Return the writes that count of a task and of its calls, without some loops."""
+        """Return the current writes of a task and of the functions that it called.
+
+        `superseded` omits the writes of functions that finished in earlier runs. `without` omits those of some loops.
+        """
         writes = LiveWrites(task.groups)
         for loop in task.loops:
             if loop not in without:
@@ -796,8 +805,8 @@ class RunRegistry:
             writes.add(self._live_writes(run, run.tasks[other], superseded=superseded, without=without))
         if not superseded:
             for each in chain.from_iterable(loop.finished_tasks or () for loop in run.loops.values()):
-                idle = each.task not in run.tasks and each.task not in run.ran_tasks
-                if each.caller == task.id and idle and run.has_called(task.id, each.task):
+                has_not_run = each.task not in run.tasks and each.task not in run.ran_tasks
+                if each.caller == task.id and has_not_run and run.has_called(task.id, each.task):
                     writes.add(LiveWrites(dict.fromkeys(each.groups, FOREVER)))
         return writes
 
@@ -808,21 +817,21 @@ class RunRegistry:
         if step == loop.base and not loop.superseded:
             for each in loop.finished_tasks or ():
                 known = run.tasks.get(each.task)
-                idle = known is None or (known.execution is None and not known.failed and not known.loops)
-                # What was called counts too where its caller ran again, and has not asked for memory.
-                first = each.caller is None or (
+                has_no_writes = known is None or (known.execution is None and not known.failed and not known.loops)
+                # A called function also applies if its caller ran again without using memory.
+                applies = each.caller is None or (
                     each.caller in run.ran_tasks
                     and each.caller not in run.tasks
                     and run.has_called(each.caller, each.task)
                 )
-                if first and each.task not in run.ran_tasks and idle:
+                if applies and each.task not in run.ran_tasks and has_no_writes:
                     writes.add(LiveWrites(dict.fromkeys(each.groups, FOREVER)))
         return writes
 
     def _loop_writes(self, run: GraphRun, loop: GraphLoop, checkpoint: str | None = None) -> LiveWrites:
-        """Return what a loop shows at a step, whether or not its checkpoint was put.
+        """Return the writes that a loop shows at a checkpoint, which may not have been put.
 
-        Without a checkpoint, return what the loop shows now.
+        Without a checkpoint, return the writes that the loop shows now.
         """
         if checkpoint in loop.places:
             return _writes_at(loop, checkpoint)
@@ -834,9 +843,9 @@ class RunRegistry:
     # -- tasks -------------------------------------------------------------------------------------------------
 
     def _loop_owner(self, run: GraphRun, ns: str, outer_ns: str, outer_checkpoint: str) -> str:
-        """Return the task that entered a loop; register a loop that is not known.
+        """Return the id of the task that entered a loop; register the loop if it is new.
 
-        The beginning of a loop without a checkpointer is not reported.
+        LangGraph does not report the start of a loop without a checkpointer.
         """
         loop = run.loops.get(ns)
         if loop is not None and loop.owner is not None:
@@ -849,16 +858,15 @@ class RunRegistry:
     def _claim_task(
         self, run: GraphRun, ns: str, checkpoint: str, task_id: str, caller: str | None, key: ExecutionKey
     ) -> GraphTask:
-        """Return a task with the execution that is asking as its newest one."""
+        """Return a task, with the calling execution as its newest one."""
         task = run.ensure_task(task_id, ns, checkpoint, caller)
         if task_id in run.failed_tasks:
             raise StepIsOver
-        if task.execution is None or task.execution.key != key:
-            if (task_id, key) in run.replaced_executions or (
-                task.execution is not None and _is_before(key, task.execution.key)
-            ):
+        old = task.execution
+        if old is None or old.key != key:
+            if (task_id, key) in run.replaced_executions or (old is not None and _is_before(key, old.key)):
                 raise StepIsOver
-            if task.execution is not None:
+            if old is not None:
                 run.end_execution(task)
             task.execution, task.failed = TaskExecution(task, key, run.token), False
         return task
@@ -872,7 +880,7 @@ def _writes_at(loop: GraphLoop, checkpoint: str | None) -> LiveWrites:
 
 
 def _task_levels(configurable: Mapping[str, Any]) -> list[LoopLevel]:
-    """Return the loops and calls around a task, outermost first, as LangGraph notes them."""
+    """Return the loops and calls around a task, outermost first, from LangGraph's config."""
     return levels_around(str(configurable.get("checkpoint_ns") or ""), configurable.get("checkpoint_map") or {})
 
 
@@ -882,7 +890,7 @@ def nested_graphs(configurable: Mapping[str, Any]) -> list[str]:
     The list is empty in a thread's own graph.
 
     Args:
-        configurable: The configurable of the task's config. A function runs in the graph of the task that called it.
+        configurable: The configurable of the task's config. A called function runs in the graph of its caller.
     """
     return [inner.ns for outer, inner in pairwise(_task_levels(configurable)) if inner.checkpoint != outer.checkpoint]
 
@@ -890,12 +898,12 @@ def nested_graphs(configurable: Mapping[str, Any]) -> list[str]:
 def levels_around(inner: str, checkpoints: Mapping[str, str]) -> list[LoopLevel]:
     """Return the loops and calls around a loop or task, the outermost first.
 
-    The loop or task itself is included if it is noted.
+    The loop or task itself is included if `checkpoints` contains it.
 
     Args:
         inner: Its name.
-        checkpoints: Names with their checkpoints. Where a subgraph is replayed, LangGraph notes first what it was
-            before.
+        checkpoints: Checkpoint ids by name, as in LangGraph's `checkpoint_map`. For a replayed subgraph the map lists
+            the earlier entry first.
     """
     levels = {
         len(ns.split("|")) if ns else 0: LoopLevel(ns, checkpoint)
@@ -906,11 +914,11 @@ def levels_around(inner: str, checkpoints: Mapping[str, str]) -> list[LoopLevel]
 
 
 def _is_around(ns: str, inner: str) -> bool:
-    """Return whether a loop or task is another one, or is around it.
+    """Return whether a loop or task is the same as another one, or around it.
 
     Args:
-        ns: Its name. Subgraphs that keep their state are named without the ids of their tasks.
-        inner: The other's name.
+        ns: The name of the loop or task. Subgraphs that keep their state have names without task ids.
+        inner: The name of the other one.
     """
     names, others = ns.split("|"), inner.split("|")
     return ns == "" or (len(names) <= len(others) and all(map(_is_same_task, names, others)))
@@ -927,7 +935,7 @@ def _task_id_of(ns: str) -> str:
 
 
 def _execution_key(configurable: Mapping[str, Any]) -> ExecutionKey | None:
-    """Return the key that tells a task's execution from the others of its run."""
+    """Return the key that distinguishes a task's execution from the others of its run."""
     info = getattr(configurable.get("__pregel_runtime"), "execution_info", None)
     return None if info is None else (info.node_first_attempt_time, info.node_attempt)
 
@@ -942,7 +950,7 @@ def thread_key_of(config: Mapping[str, Any] | None, scopes: Scopes) -> ThreadKey
 
     Args:
         config: The config.
-        scopes: Resolves the config to its namespace.
+        scopes: The rules that resolve a config to its namespace.
 
     Raises:
         InvalidInput: The config names no thread.

@@ -1,8 +1,8 @@
-"""The rows of memory: versions of things that are known by kind and key, and the views of them.
+"""The rows of memory: versions of entries that are identified by kind and key, and the views of them.
 
-A *view* is a line of branches, each up to a position, and groups of rows without a place on a branch yet. Of every key
-it shows the newest version; a version that marks the thing as deleted hides it. A *place* is where new versions go:
-the next position of a branch, or a group.
+A *view* consists of a lineage of branches, each up to a position, and of groups of rows without a place on a branch. It
+shows the newest version of every key. A version that marks the entry as deleted hides it. A *write target* is where new
+versions go: the next position of a branch, or a group.
 
 `find_problems` reports damage that the database itself cannot detect.
 """
@@ -29,37 +29,38 @@ from langchain_agentmem.storage.transaction import Row
 CORE, EVENT, RECORD = "core", "event", "record"
 FACT = "fact"
 FORMER_FACT = "fact_former"
-"""The kind of a row that marks, by its key, a fact that had other names before it was corrected."""
+"""The kind of a row that marks the fact of the same key as renamed: a correction changed its names."""
 FACT_TEXT = "fact_text"
-"""The kind of a text as it was said."""
+"""The kind of an original text from which facts are extracted."""
 
 FACT_DUE, FACT_FAILURE = "fact_due", "fact_failure"
-"""The kinds of texts whose facts are still to be extracted, and of failures of that."""
+"""The kinds of texts whose facts are still to be extracted, and of failed extractions."""
 
 
 FOREVER = 2**62
-"""The end of a row that no version has followed."""
+"""The end position of a row without a later version."""
 SHARED_KINDS = (CORE, EVENT, RECORD, FACT, FORMER_FACT, "fact_rule", "message")
-"""The kinds that threads of a scope show each other."""
+"""The kinds that threads of a scope share."""
 SEARCHABLE_KINDS = ("event", "fact", "fact_text", "record", "thread_item", "thread_post", "thread_round")
 """The kinds that a search finds."""
 OTHER_SOURCES = "others"
-"""The key under which a correction of a fact names its other sources: pairs of a message or None, and its thread."""
+"""The key under which a correction lists a fact's other sources: pairs of a message id, or None, and a thread id."""
 STATEMENT = "said"
-"""The action of an event that states something: the event names the message that says so."""
+"""The action of an event that states something; the event names the source message."""
 
 
 class MemoryView(NamedTuple):
     """The memory that is visible from one position.
 
     Attributes:
-        branches: Branches with the last position that counts, the nearest first.
-        groups: Groups without a place yet, each with the last row that counts.
-        time: The time by which expiry is judged, in microseconds since 1970.
-        descends: Whether each branch was forked from the next one, so that everything on it is newer.
-        scope: The row of the namespace whose threads are seen too. Default: no other thread is.
-        author: The author who looks; its own rows are seen by the line alone.
-        max_stamp: The stamp up to which others are seen. Default: as they are now.
+        branches: The lineage: branches with their last visible position, the nearest first.
+        groups: The groups without a place, each with its last visible row.
+        time: The time at which expiry is judged, in microseconds since 1970.
+        descends: True if each branch is a fork of the next one, so that its rows are newer than those of the next one.
+        scope: The row id of the namespace whose other threads are visible too. Default: no other thread is visible.
+        author: The row id of the reading author. The scope adds only rows of other authors.
+        max_stamp: The stamp as of which rows of other authors are visible. Default: their current rows. A stamp is a
+            write time, increased if needed to keep the versions of a key in order.
     """
 
     branches: tuple[tuple[int, int], ...]
@@ -85,8 +86,8 @@ class Author(NamedTuple):
     """The author of memory: a thread, or the branch "main" of a namespace.
 
     Attributes:
-        id: The row.
-        scope: The row of the namespace.
+        id: The row id of the author.
+        scope: The row id of the namespace.
     """
 
     id: int
@@ -97,13 +98,12 @@ class WriteTarget(NamedTuple):
     """The target of new versions: a position of a locked branch, or an unsealed group.
 
     Attributes:
-        branch: The branch. Default: none, but a group.
+        branch: The row id of the branch; None for a group.
         position: The next position of the branch.
-        group: The group. Default: none, but a branch.
-        forked: Whether the branch has branches before it.
-        author: The author of the scope who writes on the branch, such as "main". Default: nobody.
-        shared: Whether the threads of the namespace show the branch, so that their checkpoints keep what ends there.
-            Default: no.
+        group: The group; None for a branch.
+        forked: True if the branch has ancestors.
+        author: The author who writes: a thread, or the branch "main". Default: None, as for other named branches.
+        shared: True if threads of the namespace see the branch. Versions that their checkpoints show are then kept.
     """
 
     branch: int | None = None
@@ -115,26 +115,24 @@ class WriteTarget(NamedTuple):
 
 
 class VersionDraft(NamedTuple):
-    """A version to be written. Unlike a `MemoryVersion` it has no number and no time yet.
-
-    It has no body where a thing is deleted.
+    """A version to be written, which has no number and no write time yet.
 
     Attributes:
-        kind: The kind of thing.
-        key: The key of the thing.
-        body: The content; None marks the thing as deleted.
-        created_at: When the thing began, in microseconds since 1970.
-        label: A word about it, such as the kind of an event.
-        importance: From 1 to 5.
-        expires_at: When it ends by itself, in microseconds since 1970.
-        extra: Further data, as JSON. The "said" events in its "told" name the messages that it rests on.
-        subject: The subject, by which it can be looked up.
-        object: The object, by which it can be looked up too.
-        findable: Whether a search finds it, by the words of `search_words`.
+        kind: The kind of the entry.
+        key: The key of the entry.
+        body: The content; None marks the entry as deleted.
+        created_at: The creation time of the entry, in microseconds since 1970.
+        label: A short classification, such as the kind of an event.
+        importance: The importance, from 1 to 5.
+        expires_at: The expiry time, in microseconds since 1970.
+        extra: Further data, stored as JSON. Its "told" lists events; those with the action "said" name source messages.
+        subject: The subject, for lookups.
+        object: The object, for lookups.
+        findable: True if a search finds the version by its `search_words`.
         source: The source: "user", "model", "tool", "import" or "person".
         actor: The name of the source.
-        moved: Whether somebody else wrote it before, and it only moves: it then has its own source.
-        correction: The correction that it is, if a person wrote it to correct something.
+        moved: True if the version only moves or repeats an earlier one and keeps its source and actor.
+        correction: The details of the correction, if a person wrote the version to correct an entry.
     """
 
     kind: str
@@ -155,23 +153,23 @@ class VersionDraft(NamedTuple):
 
 
 class MemoryVersion(NamedTuple):
-    """A version as it was found, with its number and its time, which a `VersionDraft` has not.
+    """A stored version, with its number and its write time.
 
     Attributes:
-        number: Its place in the order in which versions were written.
-        branch: Its branch; None while it has none.
-        kind: The kind of thing.
-        key: The key of the thing.
-        label: A word about it.
-        body: The content.
-        importance: From 1 to 5, if it has one.
-        expires_at: When it ends by itself.
-        extra: Further data.
-        created_at: When the thing began.
-        written_at: When this version was written.
+        number: Its number in the order of writing.
+        branch: The row id of its branch; None before it has a place.
+        kind: The kind of the entry.
+        key: The key of the entry.
+        label: A short classification.
+        importance: The importance, from 1 to 5; None if it has none.
+        expires_at: The expiry time, in microseconds since 1970; None for never.
+        created_at: The creation time of the entry, in microseconds since 1970.
+        written_at: The time when this version was written, in microseconds since 1970.
         thread: The id of the thread that wrote it; None for a branch.
         source: The source, see `SourceNote`.
         actor: The name of the source.
+        body: The content.
+        extra: Further data.
     """
 
     number: int
@@ -198,11 +196,11 @@ class MemoryVersion(NamedTuple):
 _COLUMNS = (
     "kind", "key", "label", "subject", "object", "importance", "expires_at", "created_at", "source", "actor"
 )  # fmt: skip
-"""The fields of a draft that are stored as they are."""
+"""The fields of a draft that are stored unchanged."""
 
 
 def inherit_source(draft: VersionDraft, *versions: MemoryVersion) -> VersionDraft:
-    """Return a draft that repeats others' words, with the least trusted source of them."""
+    """Return a draft with the least trusted source of the versions that it repeats."""
     least_trusted = max(versions, key=lambda each: trust_rank(each.source))
     return draft._replace(source=least_trusted.source, actor=least_trusted.actor, moved=True)
 
@@ -221,9 +219,9 @@ def decode_text(body: bytes) -> str:
 
 
 def load_current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVersion]:
-    """Return everything of a kind that a view shows, in the order of writing."""
+    """Return all entries of a kind that a view shows, in the order of writing."""
     if kind == FACT and view.scope is not None:
-        return sorted(_merge_versions(tx, view, kind).values(), key=lambda version: version.number)
+        return sorted(_merge_versions(tx, view).values(), key=lambda version: version.number)
     has_few_keys = kind == CORE and view.scope is not None and view.max_stamp is None
     select = query.current_memory_few_keys if has_few_keys else query.current_memory
     rows = select(tx, **view.parameters(), kind=kind, at=view.time)
@@ -231,10 +229,10 @@ def load_current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVer
 
 
 def load_named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]) -> dict[str, MemoryVersion]:
-    """Return what a view shows under some keys, without what is gone or has expired."""
+    """Return the entries that a view shows under some keys, without deleted and expired ones."""
     keys = list(keys)
     if kind == FACT and view.scope is not None:
-        return _merge_versions(tx, view, kind, keys)
+        return _merge_versions(tx, view, keys)
     rows = query.memory_of_keys(tx, **view.parameters(), kind=kind, keys=as_json(keys))
     return {
         row["key"]: version_of(row)
@@ -243,20 +241,18 @@ def load_named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]
     }
 
 
-def _merge_versions(
-    tx: Transaction, view: MemoryView, kind: str, keys: Sequence[str] | None = None
-) -> dict[str, MemoryVersion]:
-    """Return the versions that a view shows on all its lines, merged by key.
+def _merge_versions(tx: Transaction, view: MemoryView, keys: list[str] | None = None) -> dict[str, MemoryVersion]:
+    """Return the versions of facts that a view shows of all authors, merged by key.
 
-    Only versions that are newer than the last deletion of the key count.
+    Only versions that are newer than the last deletion of the key are merged.
 
-    `extra["own"]` has the numbers of the events on the view's own line. `extra["foreign"]` has those of them that
-    another thread wrote there, of which this one is a copy: it shows others only what it adds.
+    `extra["own"]` contains the numbers of the events on the view's own lineage. If the thread is a copy,
+    `extra["foreign"]` contains those that the original thread wrote. Other threads do not see them through the copy.
     """
     if keys is None:
-        rows = query.versions_by_author(tx, **view.parameters(), kind=kind)
+        rows = query.versions_by_author(tx, **view.parameters(), kind=FACT)
     else:
-        rows = query.versions_by_author_of(tx, **view.parameters(), kind=kind, keys=as_json(keys))
+        rows = query.versions_by_author_of(tx, **view.parameters(), kind=FACT, keys=as_json(keys))
     merged: dict[str, MemoryVersion] = {}
     for key, versions in groupby(rows, key=lambda row: str(row["key"])):
         visible: list[Row] = []
@@ -268,7 +264,7 @@ def _merge_versions(
 
 
 def _merge_rows(rows: Sequence[Row], author: int) -> MemoryVersion:
-    """Merge the versions of one key on several lines into one version."""
+    """Merge the versions of one key by several authors into one version."""
     by_number: dict[int, Any] = {}
     own: list[int] = []
     foreign: list[int] = []
@@ -290,19 +286,19 @@ def _merge_rows(rows: Sequence[Row], author: int) -> MemoryVersion:
 def load_newest(
     tx: Transaction, view: MemoryView, kind: str, *, limit: int | None, label: str | None = None
 ) -> list[MemoryVersion]:
-    """Return the newest things of a kind that a view shows, oldest first.
+    """Return the newest entries of a kind that a view shows, oldest first.
 
     Args:
         tx: The transaction.
         view: The view.
         kind: The kind.
-        limit: The greatest number of them; None for all.
-        label: Only those with this label.
+        limit: The maximum number; None for all.
+        label: The label of the entries; None for any.
     """
     if limit is None:
         return [each for each in load_current(tx, view, kind) if label is None or each.label == label]
     levels = limit if view.descends else len(view.branches)
-    while True:  # what is newest lies on the first levels of a long line
+    while True:  # the newest entries lie on the first levels of a long lineage
         near_view = view._replace(branches=view.branches[:levels])
         rows = query.newest_memory(tx, **near_view.parameters(), kind=kind, label=label, limit=limit, at=view.time)
         if len(rows) >= limit or levels >= len(view.branches):
@@ -322,13 +318,13 @@ def visible_numbers(tx: Transaction, view: MemoryView, numbers: Iterable[int]) -
 def write(
     tx: Transaction, target: WriteTarget, drafts: Sequence[VersionDraft], *, series: DocumentSeries, now: int
 ) -> list[int]:
-    """Write versions, which replace those that their branch has of the same keys.
+    """Write versions; each one replaces its branch's version of the same key.
 
     Args:
         tx: The transaction.
         target: The branch or group to write to.
-        drafts: The versions; of two with the same kind and key the later one counts.
-        series: The series of findable versions in the search; each kind has its own, of the same name.
+        drafts: The versions. Of two with the same kind and key, the later one is written.
+        series: The series of findable versions in the search index. Each kind has its own series of this name.
         now: The time, in microseconds since 1970.
 
     Returns:
@@ -344,25 +340,23 @@ def write(
             stamp = max(now, (newest["stamp"] or 0) + 1)
             has_others = bool(query.has_other_authors(tx, scope=author.scope))
         ended: list[Row] = []
+        slot = {"branch": target.branch, "position": target.position, "stamp": stamp, "author": None}
         for draft in drafts:
-            slot = {"kind": draft.kind, "key": draft.key}
-            ended += query.end_version(
-                tx, branch=target.branch, position=target.position, **slot, stamp=stamp, author=None
-            )
+            ended += query.end_version(tx, **slot, kind=draft.kind, key=draft.key)
         delete_unseen(tx, [row["id"] for row in ended], keep_past=target.shared)
-        if not target.forked and not has_others:  # there is nothing that would have to be hidden
+        if not target.forked and not has_others:  # a deletion mark would hide nothing
             drafts = [draft for draft in drafts if draft.body is not None or draft.correction is not None]
-    # After what they replace is gone, or the same body would be stored and then collected with it.
+    # Store bodies only now: the deletion of the replaced versions would also delete an equal, unused body.
     queries.store_bodies(tx, {queries.digest(draft.body): draft.body for draft in drafts if draft.body is not None})
     placements = _place_documents(tx, series, [draft for draft in drafts if draft.findable and draft.body is not None])
-    where = {"branch": target.branch, "position": target.position, "group": target.group, "stamp": stamp, "now": now}
-    where |= {"scope": None, "author": None} if author is None else {"scope": author.scope, "author": author.id}
+    common = {"branch": target.branch, "position": target.position, "group": target.group, "stamp": stamp, "now": now}
+    common |= {"scope": None, "author": None} if author is None else {"scope": author.scope, "author": author.id}
     numbers: list[int] = []
     for draft in drafts:
         placement = placements.get((draft.kind, draft.key))
         [row] = query.insert_memory(
             tx,
-            **where,
+            **common,
             **{name: getattr(draft, name) for name in _COLUMNS},
             hash=None if draft.body is None else queries.digest(draft.body),
             deleted=int(draft.body is None),
@@ -375,15 +369,15 @@ def write(
             query.insert_source.run_many(tx, [{"memory": row["id"], "source": name} for name in sorted(sources)])
         if draft.correction is not None:
             query.set_correction(tx, id=row["id"], correction=as_json(draft.correction))
-    owners = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
-    for each in {id(each): each for each, _ in placements.values()}.values():
-        mine = [owners[key] for key, (other, _) in placements.items() if other is each]
-        search_index.write(tx, each, mine)
+    numbers_by_key = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
+    for batch in {id(batch): batch for batch, _ in placements.values()}.values():
+        owners = [numbers_by_key[key] for key, (other, _) in placements.items() if other is batch]
+        search_index.write(tx, batch, owners)
     return numbers
 
 
 def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
-    """Return the names of a version's sources: messages, and what these belong to."""
+    """Return the names of a version's sources: messages, conversations and threads."""
     names: set[str] = set()
     for event in (extra or {}).get("told", ()):
         if event.get("do") == STATEMENT:
@@ -412,12 +406,12 @@ def conversation_source(conversation_id: str) -> str:
 
 
 def delete_unseen(tx: Transaction, ids: Iterable[int], *, keep_past: bool = True) -> list[int]:
-    """Delete the given rows that nobody can see any more, with documents and contents.
+    """Delete those of the given rows that are no longer visible, with documents and contents.
 
     Args:
         tx: The transaction.
-        ids: The rows.
-        keep_past: Whether rows of "main" stay that checkpoints of its namespace show. Default: they stay.
+        ids: The numbers of the rows.
+        keep_past: True to keep rows of the branch "main" that checkpoints of its namespace show. Default: True.
 
     Returns:
         The numbers of the deleted rows.
@@ -434,7 +428,7 @@ def delete_rows(tx: Transaction, rows: Sequence[Row]) -> None:
 
     Args:
         tx: The transaction.
-        rows: With "id", "document_id", "hash", "body" and "extra".
+        rows: The rows, with "id", "document_id", "hash", "body" and "extra".
     """
     if rows:
         _unindex(tx, rows)
@@ -443,12 +437,13 @@ def delete_rows(tx: Transaction, rows: Sequence[Row]) -> None:
 
 
 def mark_deleted(tx: Transaction, rows: Sequence[Row], *, hides_nothing: bool = False) -> None:
-    """Turn rows into deletion marks: their content goes, and what they hid stays hidden.
+    """Delete the content of rows but keep them as deletion marks, which hide older versions.
 
     Args:
         tx: The transaction.
         rows: As for `delete_rows`.
-        hides_nothing: Whether they hide nothing from others any more. Default: they do.
+        hides_nothing: True if the marks hide older versions only on their branches, not in views of other threads.
+            Default: False.
     """
     if rows:
         _unindex(tx, rows)
@@ -458,7 +453,7 @@ def mark_deleted(tx: Transaction, rows: Sequence[Row], *, hides_nothing: bool = 
 
 
 def clean_namespace(tx: Transaction, path: str) -> None:
-    """Remove a namespace's empty search series and idle authors, and an empty namespace."""
+    """Remove a namespace's empty search series and idle authors, and the namespace if empty."""
     for kind in SEARCHABLE_KINDS:
         search_index.delete_series(tx, path, kind)
     query.delete_idle_authors(tx, path=path)
@@ -466,9 +461,9 @@ def clean_namespace(tx: Transaction, path: str) -> None:
 
 
 def search_words(body: bytes, extra: Mapping[str, Any]) -> str:
-    """Return the words that a search finds a row by.
+    """Return the words by which a search finds a row.
 
-    These are the words named for it in `extra`, or else its text and its tags.
+    These are the "words" of its `extra`, or else its text and its tags.
     """
     if "words" in extra:
         return str(extra["words"])
@@ -476,9 +471,8 @@ def search_words(body: bytes, extra: Mapping[str, Any]) -> str:
 
 
 def _unindex(tx: Transaction, rows: Sequence[Row]) -> None:
-    search_index.remove(
-        tx, [(row["document_id"], _readable_words(row)) for row in rows if row["document_id"] is not None]
-    )
+    indexed = [row for row in rows if row["document_id"] is not None]
+    search_index.remove(tx, [(row["document_id"], _readable_words(row)) for row in indexed])
 
 
 def _collect_bodies(tx: Transaction, rows: Sequence[Row]) -> None:
@@ -496,19 +490,17 @@ def _readable_words(row: Row) -> str:
 def _place_documents(
     tx: Transaction, series: DocumentSeries, drafts: Sequence[VersionDraft]
 ) -> dict[tuple[str, str], tuple[search_index.PlacedDocuments, int]]:
-    """Return the places of drafts in the search, by kind and key."""
+    """Reserve the places of drafts in the search index; return them by kind and key."""
     placements: dict[tuple[str, str], tuple[search_index.PlacedDocuments, int]] = {}
     for kind in sorted({draft.kind for draft in drafts}):
-        mine = [draft for draft in drafts if draft.kind == kind]
-        documents = []
-        for draft in mine:
+        same_kind = [draft for draft in drafts if draft.kind == kind]
+        items = []
+        for draft in same_kind:
             extra = draft.extra or {}
             words = search_words(draft.body or b"", extra)
-            documents.append(
-                IndexedDocument(words, draft.created_at, speaker=extra.get("speaker"), role=extra.get("role"))
-            )
-        batch = search_index.reserve_places(tx, series._replace(kind=kind), documents)
-        placements.update({(kind, draft.key): (batch, number) for number, draft in enumerate(mine)})
+            items.append(IndexedDocument(words, draft.created_at, speaker=extra.get("speaker"), role=extra.get("role")))
+        batch = search_index.reserve_places(tx, series._replace(kind=kind), items)
+        placements.update({(kind, draft.key): (batch, index) for index, draft in enumerate(same_kind)})
     return placements
 
 
@@ -521,11 +513,11 @@ _plain_fields = itemgetter(
     "number", "branch_id", "kind", "key", "label", "importance", "expires_at", "created_at", "written_at", "thread",
     "source", "actor",
 )  # fmt: skip
-"""Reads the columns of a row that are the first fields of a `MemoryVersion`."""
+"""Returns the columns of a row that are the first fields of a `MemoryVersion`."""
 
 
 def version_of(row: Row) -> MemoryVersion:
-    """Return the version that a row holds."""
+    """Return the version in a row."""
     return MemoryVersion._make((*_plain_fields(row), bytes(row["body"]), extra_of(row)))
 
 
@@ -545,13 +537,13 @@ def find_problems(tx: Transaction) -> list[str]:
     rows = query.short_branches(tx)
     faults = [f"branch {row['id']} ends at {row['head']}, but {row['what']} at {row['position']}" for row in rows]
     for rows, problem in (
-        (query.wrong_parents(tx), "branch {} begins on a branch that is not older, or nowhere"),
-        (query.overlapping_memory(tx), "memory {} is seen beside a newer version of it"),
+        (query.wrong_parents(tx), "branch {} begins on a branch that is not older, or at an incomplete place"),
+        (query.overlapping_memory(tx), "memory {} is visible next to a newer version of it"),
         (query.malformed_memory(tx), "memory {} lacks a place or a body, or ends before it begins"),
-        (query.unsealed_memory(tx), "memory {} lies where its group was not sealed"),
-        (query.wrong_visibility(tx), "memory {} counts, and no head shows it, or the reverse"),
+        (query.unsealed_memory(tx), "memory {} lies on a branch where its group was not sealed"),
+        (query.wrong_visibility(tx), "memory {} is marked as current, but no branch head shows it, or the reverse"),
         (query.unfindable_memory(tx), "memory {} is not in the index"),
-        (query.unexpected_sources(tx), "memory {} says nothing, and rests on messages"),
+        (query.unexpected_sources(tx), "memory {} states nothing, but has source messages"),
         (query.lost_groups(tx), "nothing refers to group {} of memory"),
     ):
         faults += [problem.format(row["id"]) for row in rows]
@@ -566,20 +558,24 @@ def find_problems(tx: Transaction) -> list[str]:
         try:
             _GROUPS.validate_json(row["groups"], strict=True)
         except ValidationError:
-            faults.append(f"what {row['what']} {safe_repr(row['name'])} had written cannot be read")
+            faults.append(f"the groups that {row['what']} {safe_repr(row['name'])} had written cannot be read")
     return faults
 
 
 def _check_extra(row: Row, noted_sources: set[str]) -> str | None:
-    """Describe what is wrong with the JSON of a version; None if nothing is.
+    """Return the problem of a version's JSON; None if there is none.
 
-    The JSON must name exactly the sources that are noted for the version.
+    The JSON must name exactly the sources that the table `memory_source` lists for the version.
     """
     try:
         extra, correction = extra_of(row), read_column(row["correction"], dict)
         sources = sources_of(extra) if row["copy_of"] is None else set()  # a copy is found by its original
     except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable):
-        return f"what belongs to memory {row['id']} cannot be read"
+        return f"the extra data of memory {row['id']} cannot be read"
     if row["correction"] is not None and not correction.keys() >= _CORRECTION:
         return f"the correction of memory {row['id']} cannot be read"
-    return None if sources == noted_sources else f"memory {row['id']} rests on other messages than is noted of it"
+    return (
+        None
+        if sources == noted_sources
+        else f"memory {row['id']} has other source messages than its source table lists"
+    )

@@ -1,7 +1,7 @@
-"""Memory that rests on messages, and is forgotten with them.
+"""The removal of messages from the memory that was derived from them.
 
-Each statement of a thing is one of its events (`facts/fact.py`). A message that is removed from its conversation is
-removed from every version that rests on it, wherever the version lies; a version that nobody states any more is
+Each statement of an entry is one of its events (`facts/fact.py`). When a message is removed from its conversation, it
+is also removed from every version that has it as a source, in every branch. A version without a remaining statement is
 deleted.
 """
 
@@ -20,24 +20,24 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 
 UNDO = "undo"
-"""The action of an event that makes another event, `of`, no longer count, or count again."""
+"""The action of an event that undoes the event with the number `of`. A second undo of that event restores it."""
 SET = "set"
-"""The action of an event that corrects something: it has the new values of `fields`."""
+"""The action of an event that corrects an entry; its `fields` hold the new values."""
 _FACT_NAMES = ("subject", "predicate", "object")
 
 
 def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Collection[str] | None = None) -> int:
-    """Remove messages from every version that rests on them.
+    """Remove messages from every version that has them as sources.
 
     Args:
         tx: The transaction.
-        low: The first path of the namespaces in which to look.
-        high: The path behind the last.
-        conversation: The conversation or thread that they belong to.
-        messages: Their ids. Default: all of it.
+        low: The lowest namespace path.
+        high: The upper bound of the namespace paths, exclusive.
+        conversation: The id of the conversation or thread that the messages belong to.
+        messages: The ids of the messages. Default: all messages of the conversation.
 
     Returns:
-        The number of deleted versions: those that no message states any more.
+        The number of versions that were deleted, since no statement remained or they could not be read.
     """
     ids = None if messages is None else set(messages)
     if ids is None:
@@ -58,12 +58,12 @@ def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Co
         try:
             extra = memory_rows.extra_of(row)
             remaining = remove_statements(extra, is_gone) if "told" in extra else dict(extra)
-        except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable):  # and it is not to stay for that
+        except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable):  # damaged: delete it
             extra, remaining = {}, None
         if remaining is None:
             orphaned.append(row)
         elif remaining != extra:
-            if row["kind"] == memory_rows.FACT:  # one version of it may rest on other messages than the next
+            if row["kind"] == memory_rows.FACT:  # versions of a fact may differ in their sources
                 changed_keys.add(row["key"])
             query.set_extra(tx, id=row["id"], extra=as_json(remaining))
             lost = memory_rows.sources_of(extra) - memory_rows.sources_of(remaining)
@@ -80,27 +80,23 @@ def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Co
 
 
 def remove_statements(extra: Mapping[str, Any], is_gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
-    """Remove some statements of a fact; return None if nobody states it any more.
+    """Remove some statements of a fact; return None if no statement remains.
 
     Args:
         extra: The extra of its row.
-        is_gone: Whether a statement, or its message and conversation, no longer counts.
+        is_gone: Returns True if a source is removed. The source is the event of a statement, or a mapping with a
+            message id as "id" and its conversation as "in".
     """
     events = extra["told"]
     lost = {event["n"] for event in events if event["do"] == memory_rows.STATEMENT and is_gone(event)}
     if lost and extra.get("rests_on_all"):
         return None
-    remaining = [
-        event for event in events if event["n"] not in lost and not (event["do"] == UNDO and event["of"] in lost)
-    ]
+    remaining = [each for each in events if each["n"] not in lost and not (each["do"] == UNDO and each["of"] in lost)]
     remaining = [_remove_others(event, is_gone) if memory_rows.OTHER_SOURCES in event else event for event in remaining]
     statements = [event["n"] for event in remaining if event["do"] == memory_rows.STATEMENT]
-    if not statements:  # a correction of what others say lasts as long as one of them does
-        return (
-            {**extra, "told": remaining}
-            if not lost and any(event.get(memory_rows.OTHER_SOURCES) for event in remaining)
-            else None
-        )
+    if not statements:  # only a correction with another source keeps the fact
+        has_sources = not lost and any(event.get(memory_rows.OTHER_SOURCES) for event in remaining)
+        return {**extra, "told": remaining} if has_sources else None
     return {**extra, **(_corrected_fields(remaining, min(statements)) if lost else {}), "told": remaining}
 
 
@@ -111,9 +107,9 @@ def _remove_others(event: Mapping[str, Any], is_gone: Callable[[Mapping[str, Any
 
 
 def _corrected_fields(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
-    """Return the values of the corrections before the first statement that is left.
+    """Return the names that corrections before the first remaining statement have set.
 
-    The values before these corrections are forgotten.
+    They replace the original names of the fact, which came from removed statements.
     """
     undone: set[int] = set()
     for event in events:
@@ -124,16 +120,16 @@ def _corrected_fields(events: Sequence[Mapping[str, Any]], first: int) -> dict[s
 
 
 def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_back: bool) -> None:
-    """Forget the corrections that hold words of a thread or conversation.
+    """Remove the details of corrections whose sources include a thread or conversation.
 
-    The values that people wrote themselves stay.
+    Values that people wrote themselves remain in memory.
 
     Args:
         tx: The transaction.
-        low: The first namespace path.
-        high: Path after the last.
+        low: The lowest namespace path.
+        high: The upper bound of the namespace paths, exclusive.
         name: The id of the thread or conversation.
-        take_back: Whether a value of the thread that a person restored goes, too.
+        take_back: True to also delete versions in which a person restored a value of the thread.
     """
     corrected = query.corrected_memory(tx, low=low, high=high)
     rows = [row for row in corrected if name in correction_of(row).get("sources", ())]
@@ -159,7 +155,7 @@ def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_
 
 
 def correction_of(row: Row) -> dict[str, Any]:
-    """Return the correction that a version is; empty if it cannot be read."""
+    """Return the correction details of a version; empty if they cannot be read."""
     try:
         return read_column(row["correction"], dict)
     except DatabaseUnreadable:
@@ -167,9 +163,9 @@ def correction_of(row: Row) -> dict[str, Any]:
 
 
 def _rows_with_sources(tx: Transaction, low: str, high: str, names: list[str]) -> list[Row]:
-    """Return the rows that rest on sources in some namespaces.
+    """Return the rows with certain sources in some namespaces.
 
-    Rows of a deleted thread are included if its copies need them.
+    Rows of a deleted thread are included if tasks or subgraphs in these namespaces still refer to their groups.
     """
     rows = query.memory_with_sources(tx, keys=json.dumps(names), low=low, high=high)
     if any(row["path"] is None for row in rows):
@@ -182,12 +178,11 @@ def _rows_with_sources(tx: Transaction, low: str, high: str, names: list[str]) -
 def hiding_numbers(tx: Transaction, rows: Sequence[Row]) -> set[int]:
     """Return the numbers of the given rows that may hide an older version.
 
-    An older version that rests on other messages must not come back.
-
-    A branch without a parent has no hidden version, since each version ends where the next begins. What has no place
-    yet, and what lies on a fork, hides what lies before.
+    The older version may have other source messages, so it must not become visible again. On its own branch a
+    version hides nothing, since each version ends where the next one begins. On a fork it may hide a version of an
+    ancestor branch. A version without a place may hide any older version.
     """
-    # A version of a fact alone may rest on other messages than the next one.
+    # Only facts have versions with different source messages.
     facts = [row for row in rows if row["kind"] == memory_rows.FACT]
     numbers = {number_of(row) for row in facts if row["branch_id"] is None}
     for branch in {row["branch_id"] for row in facts} - {None}:

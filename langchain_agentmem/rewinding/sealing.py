@@ -1,12 +1,19 @@
-"""The sealing of memory: a put decides what its checkpoint shows, by the edge from the parent.
+"""The sealing of memory: each put stores the place of its checkpoint in memory.
 
-In the transaction that puts a checkpoint, the saver seals the writes of the tasks that led to *that* checkpoint: they
-get a position on a branch, and the checkpoint gets that *place*. A checkpoint without such writes shares its parent's
-place. If something lies behind the parent's place already, a new branch begins there. So a fork is one row, and is
-made when something is first written from a place before a branch's end.
+This module uses four terms:
 
-A subgraph's checkpoints have places on branches of their own, each of which stands on the place of the checkpoint
-around it and on what the task around it had written when the subgraph began.
+- A *group* holds the writes of one execution of a task.
+- A *place* is a position on a branch. A checkpoint with a place shows the lineage of the place.
+- The *lineage* of a place is its branch up to that position, and the parents of the branch up to each fork.
+- To *seal* a group is to give its rows a position on a branch.
+
+In the transaction that puts a checkpoint, the saver seals the groups of the tasks that led to *that* checkpoint. The
+place of the checkpoint is the position of these groups. A checkpoint without such groups shares its parent's place. If
+the parent's branch has later positions, a new branch begins at the parent's place. So a fork is one row, which the
+first write after that place creates.
+
+A subgraph's checkpoints have places on branches of their own. The *base* of such a branch is the place of the outer
+graph's checkpoint. The base also includes the groups that the calling task had written when the subgraph began.
 """
 
 from __future__ import annotations
@@ -42,10 +49,10 @@ from langchain_agentmem.threads.checkpoint_log import short_versions
 from langchain_agentmem.threads.thread_rows import Thread, find_thread, make_thread
 
 THREAD_BRANCH = "thread"
-"""The kind of a branch that a thread's memory lies on."""
+"""The kind of the branches of threads."""
 
 STALE_AFTER = 24 * 3_600 * 1_000_000
-"""How long a task's writes without a checkpoint are kept, in microseconds: the task may still be running."""
+"""The age, in microseconds, up to which unsealed groups are kept. Their tasks may still be running."""
 
 _CONTROL_CHANNELS = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
 
@@ -54,8 +61,8 @@ class ParentCheckpoint(NamedTuple):
     """The fields of the parent checkpoint that a put needs.
 
     Attributes:
-        step: The number of its step.
-        versions: Its channels' versions.
+        step: Its step number.
+        versions: Its channel versions.
         versions_seen: The versions that each node has seen.
     """
 
@@ -65,9 +72,12 @@ class ParentCheckpoint(NamedTuple):
 
 
 Prefetched: TypeAlias = tuple[Rows, Rows, Mapping[str, Rows]]
-"""The queries that a put sends before it waits for any: the row of the thread, which nobody else changes until the
-transaction ends; the newest other checkpoint, with its place; and where the checkpoints stand that its loop began with,
-and what finished there, by their ids. A subgraph has neither of the first two."""
+"""The queries that a put sends before it waits for a result.
+
+- The row of the thread, locked until the transaction ends. Empty for a subgraph.
+- The newest other checkpoint with its place. Empty for a subgraph.
+- By checkpoint id: the places of checkpoints that the run began with or put last, and the tasks that finished there.
+"""
 
 
 @dataclass(slots=True)
@@ -75,23 +85,23 @@ class CheckpointPut:
     """A checkpoint that is being put, and the head of its thread before that.
 
     Attributes:
-        at: Its thread, as it was requested.
-        thread: The row of the thread, with its line.
-        ns: Its loop's name.
-        parent: The id of the checkpoint before it.
+        at: The thread as the config names it.
+        thread: The row of the thread, with its checkpoint namespace.
+        ns: Its checkpoint namespace, which is the name of its loop.
+        parent: The id of the parent checkpoint.
         checkpoint: The checkpoint.
-        metadata: LangGraph's metadata of it.
+        metadata: Its metadata.
         configurable: The configurable of the config.
-        read_parent: Reads the checkpoint before it.
+        read_parent: Reads the parent checkpoint.
         prefetched: The queries that were sent ahead.
         now: The time, in microseconds since 1970.
-        read_messages: Reads the messages that it brings, or, with `everything`, all that it has and its parent had.
-            None if messages are not recorded.
-        stored_ids: Gets the ids of the messages that were stored.
-        head: The newest other checkpoint; None where there is none.
-        head_place: Its place.
-        moves_head: Whether the checkpoint that is put is the head from now on.
-        author: The author that the thread is, if it is one already.
+        read_messages: Reads its new messages. With `everything`, reads all its messages and those of its parent. None
+            if messages are not recorded.
+        stored_ids: Receives the ids of the messages that are new in the conversation.
+        head: The id of the newest other checkpoint; None if there is none.
+        head_place: The place of the head.
+        moves_head: True if this checkpoint becomes the head.
+        author: The author that owns the thread's rows of memory; None if there is none yet.
     """
 
     at: ThreadKey
@@ -113,11 +123,11 @@ class CheckpointPut:
 
     @property
     def ns_id(self) -> int:
-        """The row of its line."""
+        """The row id of its checkpoint namespace."""
         return self.thread.ns_id or 0
 
     def read_head(self) -> None:
-        """Read the head of the thread, which nobody else moves until the transaction ends."""
+        """Read the head of the thread, which is locked until the transaction ends."""
         if self.ns:
             return
         [thread], newest, _ = self.prefetched
@@ -129,7 +139,13 @@ class CheckpointPut:
 
 
 class _SubgraphBase(NamedTuple):
-    """The base of a subgraph's branch: the checkpoint around it, its place, further writes."""
+    """The base of a subgraph's branch.
+
+    Attributes:
+        checkpoint: The id of the outer graph's checkpoint.
+        place: The place of that checkpoint, or of the next outer one that has a place.
+        groups: The groups that are visible in addition to the lineage of the place.
+    """
 
     checkpoint: str
     place: Place | None
@@ -137,10 +153,10 @@ class _SubgraphBase(NamedTuple):
 
 
 _UNORDERED_BASE = _SubgraphBase("", None, {})
-"""The base of a thread's own branch that begins with something older than what lies behind it."""
+"""The base of a branch without an outer graph, if its first groups are older than rows of its parent branch."""
 
 
-# -- views and groups of tasks ----------------------------------------------------------------------------------------
+# -- queries, views and groups ----------------------------------------------------------------------------------------
 
 
 def prefetch(
@@ -148,14 +164,14 @@ def prefetch(
 ) -> Prefetched:
     """Send the queries that a put needs, without waiting for their results.
 
-    A put of a thread's own graph also locks the thread.
+    A put also locks the thread, unless the graph is a subgraph.
 
     Args:
         tx: The transaction.
         runs: The runs of this process.
         configurable: The configurable of the config.
         at: The thread.
-        thread: Its row, with its line.
+        thread: The row of the thread, with its checkpoint namespace.
         checkpoint: The id of the checkpoint that is put.
     """
     ns = configurable.get("checkpoint_ns") or ""
@@ -164,91 +180,88 @@ def prefetch(
     if not ns:
         locked_thread = query.lock_thread.lazy(tx, thread=thread.id)
         head = query.newest_other_checkpoint.lazy(tx, ns_id=thread.ns_id, checkpoint=checkpoint)
-    beginnings: dict[str, Rows] = {}
+    run_starts: dict[str, Rows] = {}
     if (run := runs.run_of(configurable, at)) is not None and ns in run.loops:
         for loop, base_id in runs.unread_checkpoints(run):
             if loop.ns == ns:
                 where = {"thread": thread.id, "ns_id": thread.ns_id, "ns": ns, "checkpoint": base_id}
-                beginnings[base_id] = query.find_run_start.lazy(tx, **where)
-    return locked_thread, head, beginnings
+                run_starts[base_id] = query.find_run_start.lazy(tx, **where)
+    return locked_thread, head, run_starts
 
 
-def load_beginnings(
-    tx: Transaction, runs: RunRegistry, run: GraphRun, ns: str = "", beginnings: Mapping[str, Rows] | None = None
+def load_start_places(
+    tx: Transaction, runs: RunRegistry, run: GraphRun, ns: str = "", prefetched: Mapping[str, Rows] | None = None
 ) -> None:
-    """Read what a run does not know yet of the checkpoints that its loops began with.
+    """Read missing places of the checkpoints that a run's loops began with or put last.
+
+    For the checkpoints that the loops began with, the tasks that finished there are read too.
 
     Args:
         tx: The transaction.
         runs: The runs of this process.
         run: The run.
-        ns: One of its loops.
-        beginnings: Queries of where that loop began, as far as they were sent ahead.
+        ns: The name of the loop that `prefetched` belongs to.
+        prefetched: The queries that were already sent for that loop, by checkpoint id.
     """
     for loop, checkpoint in runs.unread_checkpoints(run):
-        rows: Rows | None = beginnings.get(checkpoint) if beginnings and loop.ns == ns else None
+        rows: Rows | None = prefetched.get(checkpoint) if prefetched and loop.ns == ns else None
         if rows is None:
             thread = find_thread(tx, run.at, loop.ns)
             where = {"ns": loop.ns, "checkpoint": checkpoint}
             rows = () if thread is None else query.find_run_start(tx, thread=thread.id, ns_id=thread.ns_id, **where)
         place = next(((row["branch_id"], row["position"]) for row in rows if row["branch_id"] is not None), None)
-        earlier = tuple(
+        finished = tuple(
             FinishedTask(row["task"], row["caller"], tuple(json.loads(row["groups"])))
             for row in rows
             if row["task"] is not None and (loop.results is None or row["task"] in loop.results)
         )
-        has_memory = bool(earlier)
-        if place is not None and not (run.has_memory or has_memory):  # what was said there is no task's
+        has_memory = bool(finished)
+        if place is not None and not (run.has_memory or has_memory):  # a place may show only recorded messages
             has_memory = bool(query.has_task_memory(tx, lineage=json.dumps(_branches_to(tx, place)), groups="[]"))
         with runs.lock:
             loop.places.setdefault(checkpoint, place)
             if checkpoint == loop.base:
-                loop.finished_tasks = earlier
+                loop.finished_tasks = finished
             run.has_memory = run.has_memory or has_memory
 
 
 def view_of_task(
     tx: Transaction, runs: RunRegistry, configurable: Mapping[str, Any], at: ThreadKey
 ) -> tuple[GraphRun, TaskExecution, MemoryView]:
-    """Return the view of a task, with its run and its execution.
+    """Return the run, the execution and the view of the running task.
 
-    A task sees its line, and what the steps before it, its callers and the task itself wrote; not its siblings.
-
-    Returns:
-        The run, the execution that is asking, and its view.
+    A task sees the lineages of its graph and of outer graphs. It also sees unsealed writes of earlier steps, of its
+    callers and its own. It does not see the writes of parallel tasks.
 
     Raises:
-        InvalidInput: The graph has another checkpointer.
-        StepIsOver: Another attempt has taken its place.
+        InvalidInput: The graph uses another checkpointer.
+        StepIsOver: Another attempt has replaced this one.
     """
     run, levels, owners, execution = runs.resolve_execution(configurable, at)
-    load_beginnings(tx, runs, run)
+    load_start_places(tx, runs, run)
     writes = runs.visible_writes(run, levels, owners, execution)
     rows: list[Row] = []
     for place in writes.places:
         rows += query.branch_lineage(tx, branch=place[0], position=place[1], with_bases=0)
     branches = dict.fromkeys((row["branch_id"], row["up_to"]) for row in rows)
     descends = len(writes.places) == 1 and all(row["with_base"] is None for row in rows)
-    view = MemoryView(
-        tuple(branches), tuple(sorted(writes.groups.items())), checkpoint_time(levels[-1].checkpoint), descends
-    )
+    groups, time = sorted(writes.groups.items()), checkpoint_time(levels[-1].checkpoint)
+    view = MemoryView(tuple(branches), tuple(groups), time, descends)
     return run, execution, view
 
 
 def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: TaskExecution, now: int) -> int:
-    """Return the group that an execution of a task writes to.
+    """Return the group that an execution of a task writes to; create it if missing.
 
-    Groups of former attempts of the same run are deleted, and groups of runs that have ended, or began a day ago.
-    Groups of other runs and of finished tasks stay: their own checkpoints may still be put.
+    The following groups of the same task are deleted: those of earlier attempts in the same run, those of executions
+    that ended without a result, and those older than a day. Groups of other runs and of finished tasks are kept. Their
+    own checkpoints may still be put.
 
     Raises:
-        StepIsOver: Another execution has taken its place; or its checkpoint was put: what it wrote is part of a line,
-            and stays as it is; or its thread was deleted.
+        StepIsOver: Another execution has replaced this one, its writes are already sealed, or its thread was deleted.
     """
     group, task = runs.group_of(run, execution), execution.task
-    was_stored = (
-        execution.was_stored
-    )  # known before the look: a call beside this one may commit the group just after it
+    was_stored = execution.was_stored  # read before the lookup, after which a parallel call may commit the group
     if query.lock_group(tx, group=group):
         execution.was_stored = True
     else:
@@ -261,13 +274,13 @@ def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: Tas
             runs.scopes.check_new(*run.at)
             thread = make_thread(tx, *run.at, now)
         for row in query.groups_of_task(tx, thread=thread.id, task=task.id):
-            # Its own group is there if another call of the same execution began at the same time.
-            owned = (
+            # Its own group exists if another call of the same execution began at the same time.
+            is_live = (
                 row["owner"] not in (None, execution.owner)
                 and not row["ended"]
                 and row["created_at"] > now - STALE_AFTER
             )
-            if row["id"] != group and not owned and row["id"] not in json.loads(row["finished"] or "[]"):
+            if row["id"] != group and not is_live and row["id"] not in json.loads(row["finished"] or "[]"):
                 drop_group(tx, row["id"])
         where = {"thread": thread.id, "ns": task.ns, "checkpoint": task.checkpoint, "task": task.id}
         query.create_group(tx, group=group, **where, owner=execution.owner, now=now)
@@ -282,20 +295,21 @@ def drop_group(tx: Transaction, group: int) -> None:
     query.delete_group(tx, group=group)
 
 
-# -- reports of the saver --------------------------------------------------------------------------------------------
+# -- events of runs, and puts ----------------------------------------------------------------------------------------
 
 
 def note_outer_writes(tx: Transaction, runs: RunRegistry, run: GraphRun, loop: GraphLoop, task: GraphTask) -> None:
-    """Note what the task around a subgraph has written when the subgraph begins.
+    """Record the groups that the calling task has written when a subgraph begins.
 
-    Each group counts up to its last row. What the subgraph keeps of its own state is noted too.
+    The subgraph sees each group up to its last row at that time. If the subgraph continues from its own checkpoint, the
+    groups that only that checkpoint shows are recorded too.
     """
-    load_beginnings(tx, runs, run)
+    load_start_places(tx, runs, run)
     live = runs.writes_around(run, loop, task)
     if live.groups or live.places:
         subgraph_groups = {group: up_to for group, up_to in _all_groups(tx, live).items() if group not in live.groups}
         last = query.last_rows_of_groups(tx, ids=json.dumps([*live.groups]))
-        # A group without rows has no last one: what is written there later is no part of it.
+        # A group without rows is left out: later writes to it are not visible.
         loop.outer_groups = subgraph_groups | {row["group_id"]: row["row"] for row in last}
     if (place := loop.places.get(loop.base or "")) is None:
         return
@@ -318,22 +332,23 @@ def finish_task(
     task_id: str,
     now: int,
 ) -> None:
-    """Record that a task hands in its channel writes: its memory is finished with them.
+    """Record that a task has finished, when it stores its channel writes.
 
-    If two runs execute a task at the same time, LangGraph keeps the first result; so the first one's memory counts.
+    If two runs execute a task at the same time, LangGraph keeps the first result. So the groups of the first execution
+    are sealed.
 
     Args:
         tx: The transaction.
         runs: The runs of this process.
         configurable: The configurable of the config.
         at: The thread.
-        thread: The row of the thread, with its line.
-        writes: Channels and values.
-        task_id: The task.
+        thread: The row of the thread, with its checkpoint namespace.
+        writes: The pairs of channel and value.
+        task_id: The id of the task.
         now: The time, in microseconds since 1970.
     """
     run = runs.run_of(configurable, at)
-    if run is None or task_id == "00000000-0000-0000-0000-000000000000":  # no task, but the input
+    if run is None or task_id == "00000000-0000-0000-0000-000000000000":  # the input, not a task
         return
     success = is_result(channel for channel, _ in writes)
     if success:
@@ -344,7 +359,7 @@ def finish_task(
         if any(channel in ("__error__", "__interrupt__") for channel, _ in writes):
             query.end_groups(tx, thread=thread.id, task=task_id, owner=run.token)
         return
-    load_beginnings(tx, runs, run)
+    load_start_places(tx, runs, run)
     ns = configurable.get("checkpoint_ns") or ""
     task, live = runs.task_writes(run, ns, task_id)
     groups = _all_groups(tx, live)
@@ -356,35 +371,35 @@ def finish_task(
 
 
 def is_result(channels: Iterable[str]) -> bool:
-    """Return whether a task wrote a result to the channels, not an error, question or answer."""
+    """Return whether a task wrote a result, not only an error, interrupt or resume value."""
     return any(channel not in _CONTROL_CHANNELS for channel in channels)
 
 
 def seal(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> Callable[[], None]:
-    """Give a checkpoint its place, and the groups that led to it a position.
+    """Seal the groups of the tasks that led to a checkpoint, and store its place.
 
-    If the head of its thread moves, the marks of what counts move too.
+    If the checkpoint becomes the head of the thread and does not follow the old head, update which rows are current.
 
     Returns:
-        The function to call when the checkpoint is stored.
+        The function to call after the checkpoint is stored.
     """
     put.read_head()
     place, note_stored = _seal_checkpoint(tx, runs, put)
     if put.moves_head and put.head not in (None, put.parent):
-        move_marks(tx, put.thread.id, put.head_place, place, put.now)
+        update_visibility(tx, put.thread.id, put.head_place, place, put.now)
     return note_stored
 
 
-def move_marks(tx: Transaction, thread: int, before: Place | None, after: Place | None, now: int) -> None:
-    """Make rows of a thread count if its new head shows them, and no longer count if not.
+def update_visibility(tx: Transaction, thread: int, before: Place | None, after: Place | None, now: int) -> None:
+    """Mark exactly the rows that the new head of a thread shows as current.
 
-    Only segments of branches are read that one of the two lines shows and the other does not.
+    Only the parts of branches that are in one of the two lineages are updated.
 
     Args:
         tx: The transaction.
-        thread: The row of the thread.
-        before: Where its head stood.
-        after: Where it stands.
+        thread: The row id of the thread.
+        before: The place of its old head.
+        after: The place of its new head.
         now: The time, in microseconds since 1970.
     """
     if before == after:
@@ -392,20 +407,18 @@ def move_marks(tx: Transaction, thread: int, before: Place | None, after: Place 
     old, new = dict(_branches_to(tx, before)), dict(_branches_to(tx, after))
     author = author_of(tx, thread)
     for branch in sorted(old.keys() | new.keys()):
-        one, other = old.get(branch, 0), new.get(branch, 0)
-        if one != other:
+        old_end, new_end = ends = old.get(branch, 0), new.get(branch, 0)
+        if old_end != new_end:
             query.update_visibility(
-                tx, branch=branch, author=author.id, low=min(one, other), high=max(one, other), after=other, stamp=now
+                tx, branch=branch, author=author.id, low=min(ends), high=max(ends), after=new_end, stamp=now
             )
 
 
 def author_row(tx: Transaction, thread: int) -> Row:
-    """Return the author of a thread as a row, with its scope.
-
-    The number is None if the thread is no author yet.
+    """Return the row of a thread's author, with its scope; its id is None if missing.
 
     Raises:
-        BranchMoved: The thread was deleted meanwhile; the operation begins again.
+        BranchMoved: The thread was deleted meanwhile; the operation is retried.
     """
     row: Row | None = next(iter(query.author_of_thread(tx, thread=thread)), None)
     if row is None:
@@ -418,12 +431,16 @@ def author_of(tx: Transaction, thread: int) -> Author:
     row = author_row(tx, thread)
     rows = [row] if row["id"] is not None else query.create_author(tx, thread=thread)
     if not rows:
-        raise BranchMoved  # somebody else made it: begin again
+        raise BranchMoved  # another transaction created it: retry
     return Author(rows[0]["id"], row["scope"])
 
 
 def _seal_checkpoint(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> tuple[Place | None, Callable[[], None]]:
-    """Do the work of `seal` except for moving marks. Return the place too."""
+    """Seal the groups of a checkpoint, and store its place.
+
+    Returns:
+        The place, and the function to call after the checkpoint is stored.
+    """
     run = runs.run_of(put.configurable, put.at)
     source = put.metadata.get("source")
     name = str(put.checkpoint["id"])
@@ -434,14 +451,14 @@ def _seal_checkpoint(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> 
         if put.parent not in (loop.last_put, loop.base):
             loop.restart(put.parent)
             run.resumed = True
-    known = put.parent in (None, put.head)
-    if not known and not query.checkpoint_exists(tx, ns_id=put.ns_id, checkpoint=put.parent):
-        runs.forget()  # the thread was deleted meanwhile, and begins anew with what this run has of it
-    load_beginnings(tx, runs, run, put.ns, put.prefetched[2])
+    parent_exists = put.parent in (None, put.head)
+    if not parent_exists and not query.checkpoint_exists(tx, ns_id=put.ns_id, checkpoint=put.parent):
+        runs.forget()  # the thread was deleted meanwhile; this run starts it again
+    load_start_places(tx, runs, run, put.ns, put.prefetched[2])
     if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
         _resume_base(tx, runs, loop, put)
     base = _subgraph_base(tx, runs, run, put.at, put.ns, put.metadata.get("parents") or {})
-    # `prepare` has read it; but somebody may have amended the head since.
+    # A person's write may have moved the head to a new place since `loop.places` was filled.
     place = put.head_place if put.parent == put.head else loop.places.get(str(put.parent))
     steps = runs.steps_to_seal(run, loop, name)
     step_places: list[tuple[str, Place | None]] = []
@@ -458,16 +475,16 @@ def _seal_checkpoint(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> 
         with runs.lock:
             loop.last_put = name
             loop.places[name] = place
-            for step, before in step_places:  # those that are never put stand where their tasks began
+            for step, before in step_places:  # a checkpoint that is never put: its tasks began at this place
                 loop.places.setdefault(step, before)
 
     return place, note_stored
 
 
 def amend_head(tx: Transaction, thread: Thread, now: int) -> WriteTarget:
-    """Move the newest checkpoint of a thread behind a write that follows from outside.
+    """Move the newest checkpoint of a thread to a new place for a person's write.
 
-    A run that is under way may not see the write; its next checkpoint does.
+    A run in progress may not see the write. Its next checkpoint shows it.
 
     Args:
         tx: The transaction.
@@ -485,7 +502,7 @@ def amend_head(tx: Transaction, thread: Thread, now: int) -> WriteTarget:
     if thread.ns_id is None or not rows:
         raise InvalidInput(f"The thread {safe_repr(thread.name)} has no checkpoint yet.")
     place = place_of(tx, thread.ns_id, rows[0]["name"])
-    # As for messages, only its own branch goes on.
+    # Only a branch that the thread began is extended: a search finds rows by that thread.
     if place is None or not query.extend_branch(tx, branch=place[0], position=place[1], thread=thread.name):
         place = _insert_branch(tx, thread.path, thread.name, place, now), 0
         query.extend_branch(tx, branch=place[0], position=0, thread=thread.name)
@@ -495,15 +512,15 @@ def amend_head(tx: Transaction, thread: Thread, now: int) -> WriteTarget:
 
 
 def place_of(tx: Transaction, ns_id: int, checkpoint: str) -> Place | None:
-    """Return the place of a checkpoint; None if nothing was remembered up to it."""
+    """Return the place of a checkpoint; None if the thread had no memory up to it."""
     rows = query.find_position(tx, ns_id=ns_id, checkpoint=checkpoint)
     return (rows[0]["branch_id"], rows[0]["position"]) if rows else None
 
 
 def checkpoint_time(checkpoint: str) -> int:
-    """Return when a checkpoint was made, in microseconds since 1970, from its id.
+    """Return the time in a checkpoint's id, in microseconds since 1970.
 
-    0 if the id is no UUID of version 6.
+    The result is 0 if the id is not a UUID of version 6.
     """
     try:
         number = int(checkpoint.replace("-", ""), 16)
@@ -515,18 +532,18 @@ def checkpoint_time(checkpoint: str) -> int:
     return (ticks - 0x01B21DD213814000) // 10
 
 
-# -- the parts of the above ------------------------------------------------------------------------------------------
+# -- helpers --------------------------------------------------------------------------------------------------------
 
 
 def _seal_without_run(tx: Transaction, put: CheckpointPut, name: str, *, copied: bool) -> Place | None:
-    """Give its place to a checkpoint that no run puts, such as that of an update.
+    """Set the place of a checkpoint that is put outside of a run, such as a state update.
 
-    A copy has the place of its twin.
+    The copy that a fork makes has the place of a checkpoint with the same parent and versions.
     """
     if copied:
         versions = as_json(short_versions(dict(put.checkpoint)))
-        twin = query.sibling_position(tx, ns_id=put.ns_id, parent=put.parent, versions=versions, checkpoint=name)
-        return _set_place(tx, put, name, (twin[0]["branch_id"], twin[0]["position"]) if twin else None)
+        original = query.sibling_position(tx, ns_id=put.ns_id, parent=put.parent, versions=versions, checkpoint=name)
+        return _set_place(tx, put, name, (original[0]["branch_id"], original[0]["position"]) if original else None)
     base = _subgraph_base(tx, None, None, put.at, put.ns, put.metadata.get("parents") or {})
     place = put.head_place
     if put.parent != put.head:
@@ -546,9 +563,9 @@ def _seal_without_run(tx: Transaction, put: CheckpointPut, name: str, *, copied:
 
 
 def _resume_base(tx: Transaction, runs: RunRegistry, loop: GraphLoop, put: CheckpointPut) -> None:
-    """Let a run that continues where its base stopped seal what finished there before.
+    """Add `loop.base` to the open steps of a loop that continues the step of that checkpoint.
 
-    The tasks that finished there need not be known to the run.
+    The put then seals the groups of tasks that finished under that checkpoint in an earlier run.
     """
     if loop.base is None or loop.base in loop.steps:
         return
@@ -560,9 +577,8 @@ def _resume_base(tx: Transaction, runs: RunRegistry, loop: GraphLoop, put: Check
         step, versions = parent.step, parent.versions
     seen = put.checkpoint["versions_seen"].get("__interrupt__", {})
     current = put.checkpoint["channel_versions"]
-    resumed = all(seen.get(name) == version for name, version in versions.items()) and current.get(
-        "__start__"
-    ) == versions.get("__start__")
+    resumed = all(seen.get(name) == version for name, version in versions.items())
+    resumed = resumed and current.get("__start__") == versions.get("__start__")
     if put.metadata["step"] == step + 1 or (resumed and not loop.pinned):
         with runs.lock:
             loop.steps.add(loop.base)
@@ -576,21 +592,21 @@ def _subgraph_base(
     inner: str,
     parents: Mapping[str, str],
 ) -> _SubgraphBase | None:
-    """Return the base of a subgraph's branch; None for a thread's own.
+    """Return the base of a subgraph's branch; None if the graph is not a subgraph.
 
     Args:
         tx: The transaction.
         runs: The runs of this process.
         run: The run; None outside of runs.
         at: The thread.
-        inner: The subgraph's name within the thread.
-        parents: The checkpoints of the loops around it.
+        inner: The name of the subgraph within the thread.
+        parents: The checkpoint ids of the outer loops, by their names.
     """
     names = [level.ns for level in reversed(levels_around(inner, parents)) if level.ns != inner]
     if not inner or not names:
         return None
     base = _SubgraphBase(parents[names[0]], None, {})
-    for ns in names:  # where nothing was put around it yet, it stands on what is around that
+    for ns in names:  # if the nearest graph has no place yet, the next outer one is the base
         known = None if runs is None or run is None else runs.place_at_step(run, ns, parents[ns])
         if known is not None:
             base.groups.update(_all_groups(tx, known[1]))
@@ -612,18 +628,25 @@ def _start_place(
     base: _SubgraphBase | None,
     own_groups: Groups | None = None,
 ) -> Place | None:
-    """Return the place from which a checkpoint's memory continues.
+    """Return the place after which the groups of a checkpoint are sealed.
 
-    For a subgraph, this is a place on a branch that stands where the subgraph stands.
+    For a subgraph, this is a place on a branch with the subgraph's base.
 
-    A subgraph that keeps its state continues from its own checkpoint, whatever the checkpoint around it was then. So
-    what it showed there, and the new base does not, is added to its new branch.
+    A subgraph that keeps its state continues from its own checkpoint, even if the outer checkpoint has changed. It then
+    gets a new branch. The groups that its own checkpoint shows and the new base does not are added to that branch.
+
+    Args:
+        tx: The transaction.
+        put: The checkpoint.
+        place: The place of the parent checkpoint.
+        base: The base of the subgraph; None if the graph is not a subgraph.
+        own_groups: The groups to add to a new branch. Default: they are read.
     """
     if base is None:
         return place
-    own_base = None if place is None else _branch_base(tx, place[0])
-    if own_base is not None and own_base.checkpoint == base.checkpoint:
-        return place if own_base == base else (_new_branch(tx, put, place, base), 0)
+    old_base = None if place is None else _branch_base(tx, place[0])
+    if old_base is not None and old_base.checkpoint == base.checkpoint:
+        return place if old_base == base else (_new_branch(tx, put, place, base), 0)
     if own_groups is None:
         own_groups = {} if place is None else _missing_groups(tx, place, base)
     if base.place is None and not base.groups and not own_groups:
@@ -634,7 +657,7 @@ def _start_place(
 def _missing_groups(tx: Transaction, place: Place, base: _SubgraphBase) -> Groups:
     """Return the groups that a subgraph's place shows and a base does not.
 
-    Groups of unfinished callers are left out.
+    Unsealed groups of callers that have not finished are left out.
     """
     base_view = MemoryView((), (), 0) if base.place is None else view_of(tx, *base.place, 0)
     view = view_of(tx, *place, 0)
@@ -649,10 +672,10 @@ def _missing_groups(tx: Transaction, place: Place, base: _SubgraphBase) -> Group
 def _seal_groups(
     tx: Transaction, put: CheckpointPut, place: Place | None, groups: Groups, base: _SubgraphBase | None
 ) -> Place | None:
-    """Seal groups behind a place, unless they are on its line already.
+    """Seal groups after a place, unless its lineage already contains them.
 
     Returns:
-        The place behind them.
+        The place after them.
     """
     if not groups:
         return place
@@ -671,36 +694,34 @@ def _seal_groups(
     branch, position = place[0], place[1] + 1
     author = put.author or author_of(tx, put.thread.id)
     stamp = None
-    if not put.ns:  # on its own line; what a subgraph wrote counts when it comes there
+    if not put.ns:  # writes of a subgraph become current when the outermost graph seals them
         ids = json.dumps([each["group_id"] for each in found])
         [row] = query.newest_stamp(tx, scope=author.scope, ids=ids)
         stamp = max(put.now, (row["stamp"] or 0) + 1)
-        if stamp > put.now:  # its view goes as far as what it shows
+        if stamp > put.now:  # the view of the checkpoint must include the rows that it seals
             query.advance_view_stamp(tx, ns_id=put.ns_id, name=str(put.checkpoint["id"]), stamp=stamp)
-    for each in found:
-        target = {"group": each["group_id"], "branch": branch, "position": position}
-        writer = author if each["writer"] in (None, put.thread.id) else author_of(tx, each["writer"])
+    for row in found:
+        target = {"group": row["group_id"], "branch": branch, "position": position}
+        writer = author if row["writer"] in (None, put.thread.id) else author_of(tx, row["writer"])
         heads = {"author": author.id, "stamp": stamp, "at_head": int(put.moves_head)}
-        counts = int(put.moves_head and writer == author)
-        query.seal_group(tx, **target, scope=author.scope, author=writer.id, stamp=stamp, at_head=counts)
-        if stamp is not None and each["writer"] is None:
-            query.stamp_group(tx, group=each["group_id"], stamp=stamp)
+        is_current = int(put.moves_head and writer == author)
+        query.seal_group(tx, **target, scope=author.scope, author=writer.id, stamp=stamp, at_head=is_current)
+        if stamp is not None and row["writer"] is None:
+            query.stamp_group(tx, group=row["group_id"], stamp=stamp)
         query.copy_group(tx, **target, **heads)
         query.supersede_sealed(tx, **target, **heads)
-        query.insert_sealed_group(
-            tx, **target, thread=None if each["search_thread"] == thread else each["search_thread"]
-        )
-        query.delete_group(tx, group=each["group_id"])
+        query.insert_sealed_group(tx, **target, thread=None if row["search_thread"] == thread else row["search_thread"])
+        query.delete_group(tx, group=row["group_id"])
     if not query.move_head(tx, branch=branch, expected=place[1], position=position, added=0):
         raise BranchMoved
     return branch, position
 
 
 def _record_messages(tx: Transaction, put: CheckpointPut, place: Place | None) -> Place | None:
-    """Seal the messages that a checkpoint brings behind a place; return the place after them.
+    """Record the new messages of a checkpoint after a place; return the place after them.
 
-    If a line shows no message yet, the thread was not recorded before, and all its messages are recorded. The same
-    holds if a message without an id repeats an earlier one, to count the repetitions.
+    If the lineage shows no message yet, the thread was not recorded before, and all its messages are recorded. All
+    messages are also read if a message without an id repeats an earlier one, since its key contains its number.
     """
     if put.read_messages is None:
         return place
@@ -719,7 +740,7 @@ def _record_messages(tx: Transaction, put: CheckpointPut, place: Place | None) -
     put.stored_ids[:] = [each.entry.key for each in recorded if each.new]
     if not recorded:
         return place
-    # Only the thread's own branch goes on, since a search finds what lies there by the thread that began it.
+    # Only a branch that the thread began is extended: a search finds rows by that thread.
     if place is None or not query.extend_branch(tx, branch=place[0], position=place[1], thread=put.at.name):
         place = _new_branch(tx, put, place, None), 0
         query.extend_branch(tx, branch=place[0], position=0, thread=put.at.name)
@@ -731,15 +752,13 @@ def _record_messages(tx: Transaction, put: CheckpointPut, place: Place | None) -
 def _known_hashes(
     tx: Transaction, put: CheckpointPut, place: Place, messages: Mapping[str, RecordedMessage]
 ) -> dict[str, bytes | None]:
-    """Return the hashes of messages that the line behind a place shows, by their ids.
+    """Return the hashes of messages that the lineage of a place shows, by their ids.
 
-    The key None means that the line shows any message at all.
+    The result also has the key None if the lineage shows any message of the thread.
     """
     if not messages or put.author is None:
         return {}
-    rows = query.messages_on(
-        tx, branch=place[0], position=place[1], keys=json.dumps(list(messages)), author=put.author.id
-    )
+    rows = query.messages_on(tx, branch=place[0], position=place[1], keys=json.dumps([*messages]), author=put.author.id)
     return {row["key"]: None if row["hash"] is None else bytes(row["hash"]) for row in rows}
 
 
@@ -770,7 +789,7 @@ def _write_messages(
 
 
 def _insert_branch(tx: Transaction, path: str, thread: str, parent: Place | None, now: int) -> int:
-    """Begin a branch of a thread, behind a place or without a parent."""
+    """Create a branch of a thread, at a place or without a parent."""
     parent_id, position = parent or (None, None)
     [row] = query.create_thread_branch(
         tx, path=path, kind=THREAD_BRANCH, thread=thread, parent=parent_id, position=position, now=now
@@ -790,7 +809,7 @@ def _new_branch(tx: Transaction, put: CheckpointPut, parent: Place | None, base:
 
 
 def _set_place(tx: Transaction, put: CheckpointPut, name: str, place: Place | None) -> Place | None:
-    """Give a checkpoint its place, behind the messages that it brings."""
+    """Set the place of a checkpoint, after its new messages."""
     place = _record_messages(tx, put, place)
     if place is not None:
         query.insert_position(tx, ns_id=put.ns_id, checkpoint=name, branch=place[0], position=place[1])
@@ -807,13 +826,13 @@ def _branch_base(tx: Transaction, branch: int) -> _SubgraphBase:
 
 
 def _branches_to(tx: Transaction, place: Place | None) -> list[Place]:
-    """Return the branches that lead to a place, nearest first; empty for no place."""
+    """Return the lineage of a place, nearest branch first; empty for no place."""
     rows = () if place is None else query.branch_lineage(tx, branch=place[0], position=place[1], with_bases=0)
     return [(row["branch_id"], row["up_to"]) for row in rows]
 
 
 def _all_groups(tx: Transaction, live: LiveWrites) -> Groups:
-    """Return the groups that count, including those on the lines of subgraphs."""
+    """Return the current groups, including those on the lineages of subgraphs."""
     groups = dict(live.groups)
     for place in live.places:
         branches = _branches_to(tx, place)

@@ -1,9 +1,10 @@
-"""Memory as a search finds it: its texts for the index, and the hits as the user gets them.
+"""The visibility rules of searches, and the conversion of visible hits to `Recollection` objects.
 
-Within a standpoint a search finds what the standpoint shows. Elsewhere it finds what counts now: the end of a named
-branch, and the view of a thread's newest checkpoint; in a run, of its own thread, what the task sees.
+From a memory position, a search finds the memory that the position shows. Without a position it finds current memory:
+the ends of named branches, and the views of the newest checkpoints of threads. In a run, it finds the memory that the
+task sees of its own thread.
 
-A layer's search is that of `memory.search`, limited to what the memory shows.
+The search method of a layer uses the same search as `memory.search`, limited to one memory position.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class CurrentTurn(NamedTuple):
     Attributes:
         path: The path of the conversation's namespace.
         name: Its id.
-        run_start: The start of the run, if its input may not be stored yet: messages shown there are of an earlier
+        run_start: The start of the run, if its input may not be stored yet. Messages visible there belong to an earlier
             turn.
     """
 
@@ -54,18 +55,18 @@ class CurrentTurn(NamedTuple):
 
 
 class SearchView(NamedTuple):
-    """The position that a search looks from.
+    """The position and the visibility rules of a search.
 
     Attributes:
-        point: The standpoint whose memory counts as it is seen from there.
-        own_only: Whether only the memory of the point is searched.
-        view: The view of the point, once it is known.
+        point: The memory position whose memory is searched as seen from there; None for current memory.
+        own_only: True to search only the memory of the position.
+        view: The view of the position, once it is known.
         scopes: The namespaces that share their memory.
-        abandoned: Whether messages are found, too, that no newest checkpoint shows any more.
-        conversations: Those that are asked for: what a copy of a thread was given, and what was said in a nested graph,
-            is found in its own alone.
-        turn: The conversation of a run, whose current turn the model is shown anyway.
-        context_ids: The ids of the messages that the model is shown, where they are known.
+        abandoned: True to also find messages that no newest checkpoint shows.
+        conversations: The requested conversations. Messages that a copied thread inherited, and messages of a nested
+            graph, are found only as messages of their own conversation.
+        turn: The current turn of a run's conversation. It is left out, since the model's context contains it.
+        context_ids: The ids of the messages in the model's context, if they are known.
     """
 
     point: MemoryPosition | None = None
@@ -78,9 +79,9 @@ class SearchView(NamedTuple):
     context_ids: frozenset[str] | None = None
 
     def narrow_filter(self, tx: Transaction, search_filter: SearchFilter, now: int) -> SearchFilter:
-        """Limit a search filter to the thread, without what the model is shown anyway.
+        """Limit a search filter to the thread, and leave out the current turn.
 
-        A thread of no scope searches its own line alone.
+        A thread without a scope searches only its own lineage.
 
         Args:
             tx: The transaction.
@@ -98,9 +99,9 @@ class SearchView(NamedTuple):
         return search_filter._replace(conversations=visible_series(tx, self.point, self.view))
 
     def with_view(self, tx: Transaction, now: int) -> SearchView:
-        """Return a copy with the point's view, which must be known before anything is read.
+        """Return a copy with the view of the position.
 
-        A view holds the current places; what was read before may not have reached them yet.
+        Load the view before any rows. Rows that were read before the view may lack places that the view contains.
 
         Args:
             tx: The transaction.
@@ -113,31 +114,22 @@ EVERYWHERE = SearchView()
 
 
 def visible_messages(tx: Transaction, search_view: SearchView, numbers: Collection[int], now: int) -> Rows:
-    """Return the given messages that a position shows, with the wording shown there.
-
-    The messages are those that follow their threads.
+    """Return the given messages that a position shows, with the wording visible there.
 
     Args:
         tx: The transaction.
-        search_view: The position.
-        numbers: The messages.
+        search_view: The position of the search.
+        numbers: The numbers of the messages. All of them must belong to memory that follows its thread.
         now: The time, in microseconds since 1970.
     """
-    view, name = (
-        search_view.view or MemoryView((), (), now),
-        None if search_view.point is None else search_view.point.name,
-    )
+    view = search_view.view or MemoryView((), (), now)
+    name = None if search_view.point is None else search_view.point.name
     where = {"name": name, "anywhere": int(search_view.view is None), "keys": json.dumps(search_view.conversations)}
     return query.visible_messages(tx, **view.parameters(), **where, ids=json.dumps(sorted(numbers))) if numbers else ()
 
 
 def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Return the texts by which a search finds rows.
-
-    Args:
-        tx: The transaction.
-        owners: The rows.
-    """
+    """Return the texts by which a search finds rows, by the numbers of the rows."""
     rows = query.memory_texts(tx, ids=json.dumps(list(owners)))
     return {row["id"]: (memory_rows.search_words(bytes(row["body"]), memory_rows.extra_of(row)),) for row in rows}
 
@@ -145,17 +137,17 @@ def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ..
 def visible_rows(
     tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None
 ) -> tuple[dict[int, Row], list[tuple[MemoryView | None, set[int]]]]:
-    """Return the rows that a search found, and which views show which of them.
+    """Return the rows that a search found, and the views that show them.
 
     Args:
         tx: The transaction.
         hits: The hits of the search.
         now: The time, in microseconds since 1970.
-        search_view: The position it looks from. Default: `EVERYWHERE`.
+        search_view: The position of the search. Default: `EVERYWHERE`.
 
     Returns:
-        The rows by their numbers; and views, each with the numbers of the rows that it shows. None in place of a view
-        stands for the ends of named branches.
+        The rows by their numbers; and views, each with the numbers of the rows that it shows. The view None stands for
+        the ends of all named branches.
     """
     loaded = query.memory_hits(tx, ids=json.dumps([hit.owner for hit in hits]))
     rows = {row["id"]: row for row in loaded}
@@ -181,7 +173,7 @@ def visible_rows(
     }
     thread_branches = {row["branch_id"] for row in unshared.values() if row["branch_kind"] == "thread"}
     if thread_branches:
-        # What a subgraph remembered lies on its caller's branch too, as a copy.
+        # Memory of a subgraph also lies on its caller's branch, as a copy.
         copies = query.branches_of_copies(tx, ids=json.dumps(list(unshared)))
         thread_branches.update(row["id"] for row in copies)
         for place in query.newest_positions(tx, ids=json.dumps(sorted(thread_branches))):
@@ -198,8 +190,8 @@ def recollections_of(
     Args:
         hits: The hits of a search.
         rows: The rows, by their numbers.
-        values: The texts of the visible rows, and their values for the user.
-        kind: The user's name for their kind. Default: that of the index.
+        values: The texts of the visible rows, and their values for the user, by the numbers of the rows.
+        kind: The public name of their kind. Default: the name in the index.
     """
     return {
         hit.document: Recollection(
@@ -223,7 +215,7 @@ def recollections_of(
 
 
 VisibleValues: TypeAlias = Callable[[MemoryView | None, list[MemoryVersion]], dict[int, tuple[str, Any]]]
-"""Returns the text and the value of rows that a view shows, by their numbers; it is None for the ends of branches."""
+"""Returns the text and value of each given version, by number. The view is None for the ends of named branches."""
 
 
 def visible_recollections(
@@ -235,7 +227,7 @@ def visible_recollections(
         tx: The transaction.
         hits: The hits of a search.
         now: The time, in microseconds since 1970.
-        search_view: The position it looks from.
+        search_view: The position of the search.
         values_of: Returns their texts, and their values for the user.
     """
     rows, views = visible_rows(tx, hits, now, search_view)
@@ -248,16 +240,17 @@ def visible_recollections(
 def resolve_search(
     database: Database, namespace: Sequence[str] | None, config: Mapping[str, Any] | None, *, everything: bool = False
 ) -> tuple[SearchFilter, SearchView]:
-    """Return the filter of a search, and the position it looks from.
+    """Return the filter and the position of a search.
 
-    A namespace that is named is searched with all below it. Otherwise a run reaches its own, and of that what its
-    thread sees, where memory follows the thread; a run of no scope reaches its thread alone.
+    A given namespace is searched with all namespaces below it. Otherwise a run searches its own namespace. If memory
+    follows the thread, the run finds the memory that its thread shows. In a namespace that does not share memory, a run
+    finds only its own thread.
 
     Args:
         database: The database of the memory.
-        namespace: Where to look. Default: where the run belongs, else the root.
-        config: The run on whose behalf to look. Default: the one this is called in.
-        everything: Whether to look wherever this memory leads.
+        namespace: The namespace to search. Default: the namespace of the run, else the root.
+        config: The config of the run. Default: the run in which this is called.
+        everything: True to search every namespace of this memory.
 
     Raises:
         InvalidInput: The namespace is invalid or missing.
@@ -272,9 +265,8 @@ def resolve_search(
     path = namespaces.path_of(scopes.resolve(namespace, config))
     no_thread = namespaces.configurable_of(run_config).get("thread_id") is None
     is_named = bool(namespace) or (no_thread and scopes.boundary is not None)
-    search_filter = SearchFilter(
-        *(namespaces.path_range(namespaces.namespace_of(path)) if is_named else (path, path + "\x1f"))
-    )
+    low, high = namespaces.path_range(namespaces.namespace_of(path)) if is_named else (path, path + "\x1f")
+    search_filter = SearchFilter(low, high)
     if no_thread:
         return search_filter, base_view
     try:
@@ -282,23 +274,19 @@ def resolve_search(
     except InvalidInput:
         if not namespace or config is not None:
             raise
-        return search_filter, base_view  # the run is another graph's, which names nobody here
+        return search_filter, base_view  # another graph's run
     if thread.follows_thread:
         return search_filter, base_view._replace(point=thread) if not is_named or path == thread.path else base_view
-    return search_filter if is_named or scopes.is_shared(path) else search_filter._replace(
-        conversations=(thread.name,)
-    ), base_view
+    conversations = None if is_named or scopes.is_shared(path) else (thread.name,)
+    return search_filter._replace(conversations=conversations), base_view
 
 
 def running_turn(database: Database, config: Mapping[str, Any] | None) -> CurrentTurn | None:
-    """Return the newest turn of the conversation of a run.
-
-    None outside of runs, and where the run has no conversation.
-    """
+    """Return the newest turn of the conversation of a run; None if there is none."""
     try:
         thread = thread_position(database, config or {})
         name = conversation_of_run(database, config) if thread.writable else None
-    except InvalidInput:  # it names no thread, or the run is another graph's, which names nobody here
+    except InvalidInput:  # no thread, or another graph's run
         return None
     if name is None:
         return None
@@ -310,7 +298,7 @@ def running_turn(database: Database, config: Mapping[str, Any] | None) -> Curren
 
 
 LIMIT_GROWTH = 4
-"""The factor by which the limit grows when some of the hits are left out."""
+"""The factor by which the search limit grows when too few of the hits are wanted."""
 
 
 def find_versions(
@@ -320,14 +308,14 @@ def find_versions(
     limit: int,
     wanted: Callable[[MemoryVersion], bool] = lambda _: True,
 ) -> list[tuple[MemoryVersion, Recollection]]:
-    """Find things that a memory shows; the caller makes it the step of a trace.
+    """Find entries in a memory, without a traced step of its own.
 
     Args:
-        session: The memory.
-        kinds: The kinds to find; no two of them share a key.
-        query: Any text.
-        limit: The greatest number of hits.
-        wanted: Returns whether a version counts; the others do not take a place. Default: all count.
+        session: The session of the memory.
+        kinds: The kinds to find. Keys must be unique across these kinds.
+        query: The text to search for.
+        limit: The maximum number of hits.
+        wanted: Returns True if a version may be a hit. Default: all may.
 
     Returns:
         The versions with their hits, the best first.
@@ -336,23 +324,15 @@ def find_versions(
         return []
     search_filter = session.read(None, lambda tx, view: position_filter(tx, session.point, view, kinds))
     session.database.limits.check("query_chars", len(query), "The query")
-    search = Search(
-        analyze_query(query, session.now()),
-        search_filter,
-        limit,
-        search_view=SearchView(session.point, own_only=True),
-        name=None,
-    )
+    search_view, analyzed = SearchView(session.point, own_only=True), analyze_query(query, session.now())
+    search = Search(analyzed, search_filter, limit, search_view=search_view, name=None)
     while True:
         recollections = search.find(session.database)
         key_lists = [[each.id, *(key for _, key in each.also)] for each in recollections]
-        versions = session.read(
-            None, partial(_load_named, kinds=kinds, keys=[key for keys in key_lists for key in keys])
-        )
+        load = partial(_load_named, kinds=kinds, keys=[key for keys in key_lists for key in keys])
+        versions = session.read(None, load)
         hits = []
-        for each, keys in zip(
-            recollections, key_lists, strict=True
-        ):  # of those that say the same, the first that is wanted
+        for each, keys in zip(recollections, key_lists, strict=True):  # the first wanted entry of each text
             if version := next((versions[key] for key in keys if key in versions and wanted(versions[key])), None):
                 hits.append((version, each))
         if len(hits) >= limit or len(recollections) < search.limit:
@@ -360,20 +340,18 @@ def find_versions(
         search = search._replace(limit=search.limit * LIMIT_GROWTH)
 
 
-def _load_named(
-    tx: Transaction, view: MemoryView, kinds: Sequence[str], keys: Sequence[str]
-) -> dict[str, MemoryVersion]:
+def _load_named(tx: Transaction, view: MemoryView, kinds: Sequence[str], keys: list[str]) -> dict[str, MemoryVersion]:
     return {key: version for kind in kinds for key, version in memory_rows.load_named(tx, view, kind, keys).items()}
 
 
 def home_path(tx: Transaction, point: MemoryPosition) -> str:
-    """Return the path of the namespace of a standpoint.
+    """Return the path of the namespace of a memory position.
 
-    A config may name by its id alone a thread that has another namespace.
+    A config that names only a thread's id may refer to a thread in another namespace.
 
     Args:
         tx: The transaction.
-        point: The standpoint.
+        point: The memory position.
 
     Raises:
         InvalidInput: Several namespaces have a thread of this id.
@@ -383,12 +361,12 @@ def home_path(tx: Transaction, point: MemoryPosition) -> str:
 
 
 def position_filter(tx: Transaction, point: MemoryPosition, view: MemoryView, kinds: Sequence[str]) -> SearchFilter:
-    """Return the search filter for what is seen from a standpoint.
+    """Return the search filter for the memory that a position shows.
 
     Args:
         tx: The transaction.
-        point: The standpoint.
-        view: The view of the standpoint.
+        point: The memory position.
+        view: The view of the position.
         kinds: The kinds to find.
     """
     path = home_path(tx, point)
@@ -396,11 +374,11 @@ def position_filter(tx: Transaction, point: MemoryPosition, view: MemoryView, ki
 
 
 MOST_HITS = 10_000
-_TEXT = InstanceOf[str]  # made once: pydantic takes each for another type; its own refuses surrogates
+_TEXT = InstanceOf[str]  # one object, since pydantic caches by identity; its own `str` rejects surrogates
 
 
 class SearchRequest(NamedTuple):
-    """The request of a search, with the arguments of `AgentMemory.search` as given."""
+    """The unchecked arguments of a call of `AgentMemory.search`."""
 
     query: str
     namespace: Sequence[str] | None = None
@@ -424,8 +402,8 @@ def build_search(
     Args:
         database: The database of the memory.
         request: The request.
-        config: The run on whose behalf to look. Default: the one this is called in.
-        weights: How much each signal counts. Default: as measured, with vectors or without.
+        config: The config of the run. Default: the run in which this is called.
+        weights: The weights of the signals. Default: the measured weights, with vectors or without.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -437,12 +415,11 @@ def build_search(
         check("conditions", len(check_value(Sequence[str] | None, values, name) or ()), f"The list of {name}")
     check_value(Annotated[int, Ge(0), Le(MOST_HITS)], limit, "limit")
     if unknown := [kind for kind in kinds or () if kind not in all_parts().kinds]:
-        raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
+        raise InvalidInput(f"Unknown kind {safe_repr(unknown[0])}. Valid kinds: {', '.join(all_parts().kinds)}.")
     check_value(Order, order, "order")
     check_instance(Weights, weights, "weights")
-    search_filter, search_view = resolve_search(
-        database, namespace, config, everything=check_value(bool, everything, "everything")
-    )
+    check_value(bool, everything, "everything")
+    search_filter, search_view = resolve_search(database, namespace, config, everything=everything)
     if conversation_id is not None:
         search_filter = search_filter._replace(conversations=(namespaces.check_id(conversation_id, "conversation"),))
         search_view = search_view._replace(conversations=search_filter.conversations or ())

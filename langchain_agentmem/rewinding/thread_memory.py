@@ -1,9 +1,9 @@
-"""The memory of a thread: in a task what the task can see, elsewhere what a checkpoint shows.
+"""The memory of a thread, as seen by a task or at a checkpoint.
 
-Copying a thread copies no rows. When checkpoints are removed, rows that no remaining checkpoint, fork or subgraph can
-see are deleted, and no others. A copy of a thread shares its branches, and keeps what it shows when the original is
-deleted. As a part of the database, the memory of whole namespaces is counted by its
-tables, verified, and erased, whatever state it is in.
+Copying a thread copies no rows. A copy shares the branches of the original, and keeps its memory when the original is
+deleted. The removal of checkpoints deletes exactly the rows that no remaining checkpoint, fork or subgraph can see.
+
+`PART` registers the tables of memory, their verification, and the erasure of whole namespaces.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import thread_rows
 from langchain_agentmem.threads.thread_rows import ROOT_NS, find_thread
 
-WITHIN_HINT = "say whose with memory.within(...)"
+WITHIN_HINT = "choose one with memory.within(...)"
 _TASK_KEY = "__pregel_task_id"
 
 
@@ -47,8 +47,8 @@ class ThreadPosition(NamedTuple):
         runs: The runs of this process.
         at: The thread.
         configurable: The configurable of the config.
-        own_only: Whether only its own line is seen, without what else counts in its scope. Default: no.
-        amends: Whether a person writes at its newest checkpoint, from outside. Default: only its tasks write.
+        own_only: True to see only the thread's own lineage, without other memory of its scope. Default: False.
+        amends: True for writes by a person outside of a run, at the newest checkpoint. Default: False.
     """
 
     runs: RunRegistry
@@ -59,7 +59,7 @@ class ThreadPosition(NamedTuple):
 
     @property
     def follows_thread(self) -> bool:
-        """True if memory follows the thread; the graph of a task may have another checkpointer."""
+        """True if memory follows the thread; False in a graph with another checkpointer."""
         return _TASK_KEY not in self.configurable or self.runs.uses_saver(self.configurable, self.at)
 
     @property
@@ -69,16 +69,16 @@ class ThreadPosition(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The thread's id."""
+        """The id of the thread."""
         return self.at.name
 
     @property
     def writable(self) -> bool:
-        """True in a task, which can write."""
+        """True in a task."""
         return _TASK_KEY in self.configurable
 
     def view(self, tx: Transaction, now: int) -> MemoryView:
-        """Return what the task sees, or what the checkpoint shows."""
+        """Return the view of the task or checkpoint."""
         if _TASK_KEY in self.configurable:
             _, _, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
             return self._with_scope(tx, view)
@@ -87,7 +87,7 @@ class ThreadPosition(NamedTuple):
         name = self.configurable.get("checkpoint_id")
         if thread is None or thread.ns_id is None:
             return self._with_scope(tx, MemoryView((), (), now))
-        path = thread.path  # the config may name the thread alone
+        path = thread.path  # the config may lack the namespace
         max_stamp = None
         if name is None:
             latest = query.latest_checkpoint(tx, ns_id=thread.ns_id)
@@ -99,38 +99,36 @@ class ThreadPosition(NamedTuple):
         view = MemoryView((), (), now) if place is None else view_of(tx, *place, sealing.checkpoint_time(name) or now)
         return self._with_scope(tx, view, max_stamp, path)
 
-    def _with_scope(
-        self, tx: Transaction, view: MemoryView, max_stamp: int | None = None, path: str | None = None
-    ) -> MemoryView:
-        """Add to a view what counts of others in its scope, now or up to a stamp."""
-        path = self.at.path if path is None else path
+    def _with_scope(self, tx: Transaction, view: MemoryView, stamp: int | None = None, path: str = "") -> MemoryView:
+        """Add the memory of other threads in the scope to a view, now or up to a stamp."""
+        path = path or self.at.path
         if self.own_only or not self.runs.scopes.is_shared(path):
             return view
         rows = query.scope_of_thread(tx, path=path, name=self.at.name)
         if not rows:
             return view
         [row] = rows
-        return view._replace(scope=row["scope"], author=row["author"] or 0, max_stamp=max_stamp)
+        return view._replace(scope=row["scope"], author=row["author"] or 0, max_stamp=stamp)
 
     def open_for_write(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
-        """Return what the task sees, and the group or position that it writes to.
+        """Return the view of the task, and the group or position that it writes to.
 
         Raises:
-            InvalidInput: This is no task: what a checkpoint shows does not change.
-            StepIsOver: Another attempt of the task has taken its place.
+            InvalidInput: The position is not a task, or the thread does not exist. At a checkpoint, only a person can
+                write (`amends`).
+            StepIsOver: Another attempt of the task has replaced this one.
         """
         if self.amends:
             thread = find_thread(tx, self.at, exact=True)
             if thread is None:
-                raise InvalidInput(
-                    f"There is no thread {safe_repr(self.name)} in {safe_repr(namespaces.namespace_of(self.path))}."
-                )
+                home = namespaces.namespace_of(self.path)
+                raise InvalidInput(f"There is no thread {safe_repr(self.name)} in {safe_repr(home)}.")
             target = sealing.amend_head(tx, thread, now)
             return self.view(tx, now), target
         if _TASK_KEY not in self.configurable:
             raise InvalidInput(
-                "The memory of a thread is written by its nodes; outside of them it can only be read. In a node, give "
-                "the node's own config. For memory that belongs to no thread, give the name of a branch."
+                "The memory of a thread is written by its nodes; outside of them it can only be read. In a node, pass "
+                "the node's own config. For memory that is independent of threads, pass the name of a branch."
             )
         run, execution, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
         group_id = sealing.open_group(tx, self.runs, run, execution, now)
@@ -140,20 +138,18 @@ class ThreadPosition(NamedTuple):
 
 
 def amending_position(database: Database, name: str, path: str) -> ThreadPosition:
-    """Return the position of a thread at whose newest checkpoint a person writes.
+    """Return the position for a person's writes at the newest checkpoint of a thread.
 
     Args:
         database: The database of the memory.
-        name: The thread's id.
+        name: The id of the thread.
         path: The path of its namespace.
 
     Raises:
-        InvalidInput: The thread shares its memory with others; people write on their branch "main".
+        InvalidInput: The threads of the namespace share their memory; people write to its branch "main".
     """
     if database.scopes.is_shared(path):
-        raise InvalidInput(
-            "The threads of a namespace share what they remember: leave out thread_id to change it for all."
-        )
+        raise InvalidInput("The threads of a namespace share their memory: leave out thread_id to change it for all.")
     return ThreadPosition(runs_of(database), namespaces.ThreadKey(path, name), {}, amends=True)
 
 
@@ -162,52 +158,54 @@ def thread_position(database: Database, given: Any, *, own_only: bool = False) -
 
     Args:
         database: The database of the memory.
-        given: A config; a `Runtime` or `ToolRuntime`; None for the run this is called in. A config that names no
-            checkpoint means, in a task of its thread, that task.
-        own_only: Whether only its own line is seen. Default: no.
+        given: A config, a `Runtime` or a `ToolRuntime`; None for the run in which this is called. In a task of the
+            thread, a config without a checkpoint refers to that task.
+        own_only: True to see only the thread's own lineage. Default: False.
 
     Raises:
-        InvalidInput: It names no thread, or something that can be no id.
+        InvalidInput: The config names no thread, or an id is not valid.
     """
     running, config = namespaces.running_config(), _config_of(given)
     if not isinstance(config, Mapping) or not isinstance(config.get("configurable") or {}, Mapping):
         raise InvalidInput(
-            f"A thread is named by the config of a node, or by its runtime, not by {safe_repr(given)}. Outside "
-            "of a run, and in threads that do not carry its context, give the config, or the name of a branch."
+            f"A thread must be given as the config of a node or as its runtime, got {safe_repr(given)}. Outside of a "
+            "run, and in OS threads without its context, pass the config or the name of a branch."
         )
     at = thread_key_of(config, database.scopes)
     configurable: Mapping[str, Any] = config["configurable"]
     for key in ("checkpoint_id", "checkpoint_ns"):
         if not isinstance(configurable.get(key), str | UUID | None):
-            raise InvalidInput(f"{key} is a text, not {safe_repr(configurable[key])}.")
+            raise InvalidInput(f"{key} must be a string, got {safe_repr(configurable[key])}.")
     if _TASK_KEY not in configurable and not configurable.get("checkpoint_id") and running is not None:
         task = running.get("configurable") or {}
-        with suppress(InvalidInput):  # the run is another graph's, which names nobody here
+        with suppress(InvalidInput):  # another graph's run
             if _TASK_KEY in task and database.scopes.is_run_allowed() and thread_key_of(running, database.scopes) == at:
                 configurable = task
     return ThreadPosition(runs_of(database), at, configurable, own_only)
 
 
 def _config_of(given: Any) -> Any:
-    """Return a config as it is, or that of a LangGraph object; else that of the current run."""
+    """Return a config unchanged; else the config of a LangGraph object, or of the current run."""
     return given if isinstance(given, Mapping) else getattr(given, "config", None) or namespaces.running_config()
 
 
 def resolve_position(
     database: Database, given: Any, namespace: Sequence[str] | None = None, *, own_only: bool = False
 ) -> MemoryPosition:
-    """Return the branch or thread that is named; else the run's thread; else "main".
+    """Return the position that a branch, a config, a namespace or the current run selects.
 
-    The branch "main" is that of the namespace.
+    A branch name or config takes precedence over the run's thread. The last choice is the branch "main" of the
+    namespace.
 
     Args:
         database: The database of the memory.
         given: The name of a branch, or an object that names a thread, see `thread_position`. Default: the current run.
-        namespace: The namespace. One other than the thread's, or any if `given` is None, selects its branch "main".
-        own_only: Whether only a thread's own line is seen. Default: no.
+        namespace: The namespace. If `given` is None, its branch "main" is selected. A namespace other than the thread's
+            selects "main" too.
+        own_only: True to see only a thread's own lineage. Default: False.
 
     Raises:
-        InvalidInput: It names no thread and no namespace, or something that can be no id.
+        InvalidInput: Neither a thread nor a namespace is named, or an id is not valid.
     """
     scopes = database.scopes
     if isinstance(given, str) or (given is None and (namespace is not None or not scopes.is_run_allowed())):
@@ -229,16 +227,16 @@ def resolve_position(
 def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *, shared: bool = False) -> str | None:
     """Return the id of the conversation that a run belongs to.
 
-    The thread's own graph has the conversation of the thread. A nested graph that saves checkpoints has its own; one
-    that does not has none, nor has a run whose thread was deleted.
+    The thread's own graph has the conversation of the thread. A nested graph has its own conversation if it saves
+    checkpoints; otherwise it has none. A run whose thread was deleted has none.
 
     Args:
         database: The database of the memory.
         config: The config of the run.
-        shared: Whether a nested graph belongs to the conversation of the graph that calls it. Default False.
+        shared: True if a nested graph belongs to the conversation of the graph that calls it. Default: False.
 
     Returns:
-        The id; None where the run has no thread, or its messages are not to be recorded.
+        The id; None if the run has no thread or no conversation.
     """
     configurable = namespaces.configurable_of(config)
     if (thread := configurable.get("thread_id")) is None:
@@ -256,9 +254,9 @@ BATCH_SIZE = 500
 
 
 class ThreadLeftovers(NamedTuple):
-    """The branches, groups and scope that a thread may leave behind.
+    """The branches, groups and scope to clean when a thread is deleted or pruned.
 
-    The branches include those before them; the scope stands for its namespace's past.
+    The branches include their ancestors. The scope identifies the branch "main" of the namespace.
     """
 
     branches: list[int]
@@ -267,9 +265,10 @@ class ThreadLeftovers(NamedTuple):
 
 
 def copy_thread(tx: Transaction, source: namespaces.ThreadKey, target: str, *, now: int) -> None:
-    """Copy a thread, with the places of its memory. Both share branches until they differ.
+    """Copy a thread and its references to memory.
 
-    Messages belong to both: each thread has a conversation of its own, which stays when the other is deleted.
+    Both threads share branches until one of them writes. Each thread has a conversation of its own, with
+    the messages. It remains when the other thread is deleted.
 
     Args:
         tx: The transaction.
@@ -284,14 +283,13 @@ def copy_thread(tx: Transaction, source: namespaces.ThreadKey, target: str, *, n
     old_head = None if existing is None else head_place(tx, existing.id)
     copy_id = thread_rows.copy_thread(tx, thread, existing, target, now=now).id
     author, copy_author = sealing.author_of(tx, thread.id), sealing.author_of(tx, copy_id)
-    query.copy_thread_messages(
-        tx, source=author.id, target=copy_author.id
-    )  # what it wrote stays its own where the copy seals it
+    # Rows that the copy seals keep the original as their author.
+    query.copy_thread_messages(tx, source=author.id, target=copy_author.id)
     thread_recorder().copy_thread_entries(tx, namespaces.ThreadKey(thread.path, source.name), target, now=now)
     query.copy_positions(tx, source=thread.id, target=copy_id)
     query.copy_finished_tasks(tx, source=thread.id, target=copy_id)
     query.copy_finished_groups(tx, source=thread.id, target=copy_id)
-    sealing.move_marks(tx, copy_id, old_head, head_place(tx, copy_id), now)
+    sealing.update_visibility(tx, copy_id, old_head, head_place(tx, copy_id), now)
 
 
 def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
@@ -299,8 +297,8 @@ def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
 
     Args:
         tx: The transaction.
-        thread: The row of the thread.
-        name: Its id.
+        thread: The row id of the thread.
+        name: The id of the thread.
 
     Raises:
         InvalidInput: The thread shares its memory with a copy, or with the branch it was forked from.
@@ -315,8 +313,8 @@ def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
         pending = {row["id"] for row in query.branches_of_originals(tx, ids=json.dumps(ids))} - {*ids}
     if query.has_other_references(tx, thread=thread, ids=json.dumps(ids)):
         raise InvalidInput(
-            f"The thread {safe_repr(name)} shares what it remembers with a copy of it, or with the branch it was "
-            "forked from. They stay in one namespace: delete one of them first."
+            f"The thread {safe_repr(name)} shares its memory with a copy of it, or with the branch it was forked from. "
+            "Both must stay in one namespace: delete one of them first."
         )
     return ids
 
@@ -329,17 +327,17 @@ def delete_threads(
     Args:
         tx: The transaction.
         low: The first namespace path.
-        high: Path after the last.
-        name: The threads' id; None for all.
-        now: The time, in microseconds since 1970. Needed only if something is kept.
-        scopes: Which namespaces share their memory, and keep on their branch "main" what a thread taught. Default:
-            nothing is kept.
+        high: The path after the last.
+        name: The id of the threads; None for all.
+        now: The time, in microseconds since 1970. Needed only with `scopes`.
+        scopes: The rules for namespaces that share their memory, and retain the memory of deleted threads on their
+            branch "main". Default: nothing is retained.
 
     Returns:
         The deleted threads.
 
     Raises:
-        InvalidInput: Threads belong to users, several have one of this id, and nobody says whose is meant.
+        InvalidInput: Several users have a thread of this id, and no namespace selects one of them.
     """
     threads = query.threads_within(tx, low=low, high=high, name=name)
     if scopes is not None and name is not None and not low:
@@ -349,12 +347,12 @@ def delete_threads(
         if scopes is not None and scopes.retains_deleted and scopes.is_shared(row["path"]):
             merged_places += _merge_into_main(tx, namespaces.ThreadKey(row["path"], row["name"]), now)
         else:
-            _end_marks(tx, row, quoted=scopes is None)
+            _hide_memory(tx, row, forget_quotes=scopes is not None)
     leftovers = [_collect_leftovers(tx, row["id"]) for row in threads]
     deleted = thread_rows.delete_threads(tx, threads)
     for row in threads:
         thread_recorder().delete_thread_entries(tx, namespaces.ThreadKey(row["path"], row["name"]))
-    for branch, position in merged_places:  # what no copy of the thread stands on needs not be there twice
+    for branch, position in merged_places:  # move rows that only their copies on "main" still need
         if rows := query.copies_to_replace(tx, branch=branch, position=position):
             pairs = [{"copy": row["copy"], "original": row["original"]} for row in rows]
             query.replace_copy.run_many(tx, pairs)
@@ -365,23 +363,23 @@ def delete_threads(
     return deleted
 
 
-def _end_marks(tx: Transaction, row: Row, *, quoted: bool) -> None:
-    """End the marks of a thread that is deleted: none of its memory counts any more.
+def _hide_memory(tx: Transaction, row: Row, *, forget_quotes: bool) -> None:
+    """Mark the memory of a deleted thread as no longer current.
 
-    Corrections that quote the thread are forgotten, unless `quoted`: then the caller forgets them.
+    With `forget_quotes`, also forget corrections that quote the thread.
     """
     author = sealing.author_row(tx, row["id"])
     if author["id"] is not None:
         query.hide_author_memory(tx, author=author["id"], branch=0)
-    if not quoted:
+    if forget_quotes:
         low = row["path"]
         message_sources.forget_corrections(tx, low, low + "\x01", row["name"], take_back=True)
 
 
 def _merge_into_main(tx: Transaction, at: namespaces.ThreadKey, now: int) -> list[Place]:
-    """Give what counts of a thread to the branch "main" of its scope; return its places.
+    """Copy the current memory of a thread to the branch "main" of its scope.
 
-    Rows keep their author and stamps.
+    Return the new position, or nothing if no row is copied. Rows keep their author and stamps.
     """
     thread = find_thread(tx, at)
     if thread is None or (place := head_place(tx, thread.id)) is None:
@@ -403,15 +401,15 @@ def _merge_into_main(tx: Transaction, at: namespaces.ThreadKey, now: int) -> lis
 
 
 def forget_authors(tx: Transaction, low: str, high: str, name: str) -> None:
-    """Remove what the threads of an id ever wrote and taught others.
+    """Remove everything that the threads of an id ever wrote, also from shared memory.
 
-    What it hid on lines of copies stays hidden.
+    Rows that these writes hid on lineages of copies stay hidden.
 
     Args:
         tx: The transaction.
         low: The first namespace path.
-        high: Path after the last.
-        name: The threads' id.
+        high: The path after the last.
+        name: The id of the threads.
     """
     rows = query.memory_of_authors(tx, low=low, high=high, name=name)
     main_rows = [row for row in rows if row["on_main"]]
@@ -433,15 +431,15 @@ def head_place(tx: Transaction, thread: int) -> Place | None:
 
 
 def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *, now: int) -> int:
-    """Remove the checkpoints that some runs made, and what only they showed.
+    """Remove the checkpoints of some runs, and the rows that only these checkpoints showed.
 
-    What the runs wrote for other checkpoints is removed too.
+    The pending writes of the runs to other checkpoints are removed too.
 
     Args:
         tx: The transaction.
-        runs: The runs' ids.
+        runs: The ids of the runs.
         low: The first namespace path.
-        high: Path after the last.
+        high: The path after the last.
         now: The time, in microseconds since 1970.
 
     Returns:
@@ -451,21 +449,18 @@ def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *
     threads = query.threads_of_runs(tx, **wanted)
     heads = {row["id"]: head_place(tx, row["id"]) for row in threads}
     writes = query.writes_of_runs(tx, **wanted)
-    leftovers = [
-        _collect_leftovers(tx, thread) for thread in sorted(heads.keys() | {row["thread_id"] for row in writes})
-    ]
+    leftovers = [_collect_leftovers(tx, each) for each in sorted(heads.keys() | {row["thread_id"] for row in writes})]
     checkpoints = query.checkpoints_of_runs(tx, **wanted)
     thread_rows.delete_for_runs(tx, checkpoints, writes)
     for thread, old_head in heads.items():
-        sealing.move_marks(tx, thread, old_head, head_place(tx, thread), now)
+        sealing.update_visibility(tx, thread, old_head, head_place(tx, thread), now)
     dropped: set[int] = set()
     for row in writes:
         for each in query.groups_of_task(tx, thread=row["thread_id"], task=row["task"]):
             if each["ended"]:
                 dropped.add(each["id"])
-        for each in query.delete_finished_task(
-            tx, thread=row["thread_id"], ns_id=row["ns_id"], checkpoint=row["checkpoint"], task=row["task"]
-        ):
+        where = {name: row[name] for name in ("ns_id", "checkpoint", "task")}
+        for each in query.delete_finished_task(tx, thread=row["thread_id"], **where):
             dropped.update(json.loads(each["groups"]))
     _sweep_leftovers(tx, leftovers)
     _drop_groups(tx, sorted(dropped))
@@ -473,21 +468,21 @@ def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *
 
 
 def prune_thread(tx: Transaction, at: namespaces.ThreadKey, *, keep: int, now: int) -> int:
-    """Remove the oldest checkpoints of a thread, a batch at a time, and what only they showed.
+    """Remove a batch of a thread's oldest checkpoints, and the rows that only these showed.
 
     Args:
         tx: The transaction.
         at: The thread; the empty path stands for the root.
-        keep: How many of each line stay.
+        keep: The number of checkpoints of each checkpoint namespace to keep.
         now: The time, in microseconds since 1970.
 
     Returns:
-        The number of removed checkpoints; if it is `thread_lines.BATCH`, more are left.
+        The number of removed checkpoints; if it is `thread_rows.BATCH_SIZE`, there may be more.
     """
     thread = find_thread(tx, at, exact=True)
     if thread is None:
         return 0
-    leftovers = _collect_leftovers(tx, thread.id)  # afterwards nothing may tell of some of its branches
+    leftovers = _collect_leftovers(tx, thread.id)  # before the removal: later, some branches are not found
     removed = thread_rows.prune_thread(tx, at, keep=keep)
     _sweep_branches(tx, leftovers)
     sweep_thread(tx, thread.id, now)
@@ -495,13 +490,13 @@ def prune_thread(tx: Transaction, at: namespaces.ThreadKey, *, keep: int, now: i
 
 
 def sweep_thread(tx: Transaction, thread: int, now: int) -> None:
-    """Delete what a thread's checkpoints no longer show, and old writes of its tasks.
+    """Delete rows that a thread's checkpoints no longer show, and stale writes of its tasks.
 
-    Writes are old after a day (`STALE_AFTER`) if no checkpoint will show them.
+    Writes without a checkpoint are stale after a day (`STALE_AFTER`).
 
     Args:
         tx: The transaction.
-        thread: The row of the thread.
+        thread: The row id of the thread.
         now: The time, in microseconds since 1970.
     """
     query.delete_stale_finished(tx, thread=thread, before=now - STALE_AFTER)
@@ -513,16 +508,16 @@ def sweep_thread(tx: Transaction, thread: int, now: int) -> None:
 
 
 def _collect_leftovers(tx: Transaction, thread: int) -> ThreadLeftovers:
-    """Return what a thread has, before it is deleted or pruned."""
+    """Return the branches and groups of a thread, before it is deleted or pruned."""
     thread_branches = query.branches_of_thread(tx, thread=thread)
     branches = query.ancestor_branches(tx, ids=json.dumps([row["id"] for row in thread_branches]))
-    groups = query.groups_of_thread(tx, thread=thread)  # of a copy, also groups of a thread that may be gone
+    groups = query.groups_of_thread(tx, thread=thread)  # for a copy, also groups of the original
     row = sealing.author_row(tx, thread)
     return ThreadLeftovers([each["id"] for each in branches], sorted(each["id"] for each in groups), row["scope"])
 
 
 def _sweep_leftovers(tx: Transaction, leftovers: Sequence[ThreadLeftovers]) -> None:
-    """Delete what nobody can see any more of some threads, and groups of deleted threads."""
+    """Delete rows of some threads that are no longer visible, and groups of deleted threads."""
     for each in leftovers:
         _sweep_branches(tx, each)
         rows = query.existing_groups(tx, ids=json.dumps(each.groups))
@@ -533,13 +528,13 @@ def _sweep_leftovers(tx: Transaction, leftovers: Sequence[ThreadLeftovers]) -> N
 
 
 def _sweep_branches(tx: Transaction, leftovers: ThreadLeftovers) -> None:
-    """Delete the rows on some branches that nobody can see any more."""
+    """Delete the rows on some branches that are no longer visible."""
     branches = leftovers.branches
     while branches:
         while page := query.unreferenced_memory(tx, ids=json.dumps(branches), limit=BATCH_SIZE):
             memory_rows.delete_rows(tx, page)
             copied = [row["copy_of"] for row in page if row["copy_of"] is not None]
-            if copied:  # originals that were kept for these copies may be needed no more
+            if copied:  # originals that were kept for these copies may be unused now
                 found = query.branches_of_memory(tx, ids=json.dumps(copied))
                 branches = [*branches, *({row["id"] for row in found} - {*branches})]
         idle = {row["id"] for row in query.idle_branches(tx, ids=json.dumps(branches))}
@@ -551,31 +546,30 @@ def _sweep_branches(tx: Transaction, leftovers: ThreadLeftovers) -> None:
 
 
 def _sweep_main(tx: Transaction, scope: int) -> None:
-    """Delete rows that ended on a namespace's branch "main" and no checkpoint shows."""
+    """Delete rows that are no longer current on a branch "main" and that no checkpoint shows."""
     while page := query.superseded_memory(tx, scope=scope, limit=BATCH_SIZE):
         memory_rows.delete_rows(tx, page)
 
 
 def _drop_groups(tx: Transaction, groups: Sequence[int]) -> None:
-    """Drop groups without a place that nobody else needs."""
+    """Drop those of some groups that no finished task or subgraph references."""
     if groups:
-        mentioned = {row["group_id"] for row in query.referenced_groups(tx, ids=json.dumps(groups))}
+        referenced = {row["group_id"] for row in query.referenced_groups(tx, ids=json.dumps(groups))}
         for group in groups:
-            if group not in mentioned:
+            if group not in referenced:
                 drop_group(tx, group)
 
 
 def erase_branches(tx: Transaction, low: str, high: str) -> int:
     """Delete the branches of some namespaces with all rows on them.
 
-    The threads of the namespaces must be deleted already.
-
-    Groups that belong to nobody, which only an accident leaves, go with any erasure.
+    The threads of the namespaces must be deleted already. Groups without an owner, which only damage leaves, are
+    deleted with any erasure.
 
     Args:
         tx: The transaction.
         low: The first namespace path.
-        high: Path after the last.
+        high: The path after the last.
 
     Returns:
         The number of named branches that were deleted.
@@ -597,7 +591,7 @@ def erase_branches(tx: Transaction, low: str, high: str) -> int:
 
 
 def _erase(tx: Transaction, erasure: Erasure) -> None:
-    """Delete threads and branches with their memory, and what was learned from them."""
+    """Delete threads and branches with their memory, and memory derived from them."""
     low, high, name = erasure.low, erasure.high, erasure.name
     [before] = query.memory_total(tx, last=None)
     if name is not None:
@@ -609,25 +603,12 @@ def _erase(tx: Transaction, erasure: Erasure) -> None:
             forget_authors(tx, low, high, name)
     if name is None:
         erasure.removed["branches"] += erase_branches(tx, low, high)
-    [after] = query.memory_total(tx, last=before["last"])  # what others write meanwhile does not count
+    [after] = query.memory_total(tx, last=before["last"])  # without rows that others write meanwhile
     erasure.removed["memories"] += max(0, before["total"] - after["total"])
 
 
+_ROW_TABLES = ("author", "memory", "memory_source", "memory_group", "sealed_group")
+_PLACE_TABLES = ("finished_task", "finished_group", "checkpoint_position", "branch_base", "base_group")
 PART = Part(
-    tables={
-        "layers": (
-            "author",
-            "memory",
-            "memory_source",
-            "memory_group",
-            "sealed_group",
-            "finished_task",
-            "finished_group",
-            "checkpoint_position",
-            "branch_base",
-            "base_group",
-        )
-    },
-    verify={"memories": memory_rows.find_problems},
-    erase=_erase,
+    tables={"layers": (*_ROW_TABLES, *_PLACE_TABLES)}, verify={"memories": memory_rows.find_problems}, erase=_erase
 )

@@ -1,15 +1,15 @@
 """Search: the analysis and the index of texts, and ranked results with reasons.
 
 It may import `storage`, `messages`, `tracing` and `base`. Begin with `memory_search.py` (candidates and reasons), then
-`ranking.py` (pure arithmetic over them) and `search_index.py` (how the index follows what is stored). `analysis.py`
-turns text into terms, `dates.py` reads the times that a question names, and `vectors.py` adds vectors in the
+`ranking.py` (pure arithmetic over them) and `search_index.py` (how writes update the index). `analysis.py`
+turns text into terms, `dates.py` reads the times in a question, and `vectors.py` adds vectors in the
 background. The parts register the searchable kinds (`storage/part.py`).
 
 A *document* is anything searchable: a message, an item. Its number encodes its place: 26 bits of its *scope* (the
 documents of one kind in one namespace), 15 of its *series* there (a conversation), 22 of its place in the series. So
-neighbours follow from arithmetic, and a namespace is a few ranges of numbers. FTS5 keeps the documents of a term in the
-order of their numbers and skips to a range, so other namespaces cost nothing. On PostgreSQL, a term is indexed together
-with its scope, for the same purpose, and the index's list of pending entries is kept short.
+neighbours follow from arithmetic, and a namespace is a few ranges of numbers. FTS5 stores the documents of a term in
+the order of their numbers and skips to a range, so other namespaces cost nothing. On PostgreSQL, a term is indexed
+together with its scope, for the same purpose, and the index's list of pending entries is kept short.
 
 Text is analysed once, in Python (`analysis.py`): terms with their stems, and a few bits for features such as a question
 mark or a time. A searchable row gets its place first (`places`: one statement, which also counts the series' words),
@@ -19,8 +19,8 @@ their terms, remain searchable, and enter the index together.
 A search reads the postings of the question's terms within its filter. Rarity is computed there too, so no score reveals
 another tenant's texts. The candidates are the first eighty documents by rarity, documents of the times that the
 question names, the nearest vectors, and their neighbours. For a term in very many documents, only some are read: the
-newest, those that hold other terms as well, and those near the candidates. `ranking.py` is pure arithmetic over them,
-and returns the reasons of every result. A question of one word is a look-up: its results hold the word.
+newest, those that contain other terms as well, and those near the candidates. `ranking.py` is pure arithmetic over
+them, and returns the reasons of every result. A question of one word is a look-up: its results contain the word.
 
 The ranking is one weighted sum, whose weights depend on the message length in the searched documents (`ranking.py`).
 The frequency of a feature is computed from the documents that are read, by role; no counts are stored for it. The
@@ -47,7 +47,7 @@ its own. From 50,000 vectors on, the table has an HNSW index, created in the bac
 vectors and through a tenth of all use the index. If a filter leaves out nearly everything, or too little is found, each
 vector is compared.
 
-A message's vector counts twice: by itself, and mixed with its neighbours'. In short talk, the mixture weighs more, and
-in long replies the message itself. The words show how well a model knows the language of a question: if documents that
-hold one of them are no nearer than the rest, the vectors count for little, and the words as much as without vectors.
+A message's vector is used twice: alone, and mixed with its neighbours'. In short talk, the mixture weighs more, and in
+long replies the message itself. The words show how well a model knows the language of a question. If documents with one
+of the words are no nearer than the rest, vectors weigh little, and words as much as without vectors.
 """

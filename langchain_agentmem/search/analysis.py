@@ -1,14 +1,16 @@
-"""Text becomes terms here, once and in Python, so that both engines index and find exactly the same.
+"""The analysis of texts: terms for the index, and features for ranking.
+
+The analysis runs in Python, so that SQLite and PostgreSQL index and find exactly the same.
 
 A term is a run of letters and digits, case-folded and in Unicode's compatibility form, without the marks that
-people leave out when they type (é finds e), and reduced to its stem. Scripts that put no spaces between words are cut
-into overlapping pairs of characters; Korean words are kept and cut as well, since particles are attached to them. The
-stemmer is English, for words of plain letters; it does the same to every text and to every query, so other languages
-lose nothing by it. `docs/languages.md` lists how well each of them works.
+people leave out when they type (é finds e), and reduced to its stem. Text in scripts without spaces between words is
+cut into overlapping pairs of characters. Korean words are indexed whole and also cut, since particles are attached to
+them. The stemmer is English and applies to words of plain letters. It changes texts and queries in the same way, so
+words of other languages are still found. `docs/languages.md` lists how well each language works.
 
-The module also holds ranking's knowledge of English, in one replaceable place. Stop words, irregular forms, kinds of
-answer and features of messages are English only. For texts in other languages, only "?", digits and a few coincidental
-words are found, and nothing depends on them. No rule contains a name.
+The module also holds the rules for English that ranking needs. Stop words, irregular forms, kinds of answer and
+features of messages are English only. In other languages, the only features are "?", digits, and words that happen to
+be spelled like English ones. Search works without these features. No rule contains a person's name.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ from langchain_agentmem.base.data_tables import load_data_table, word_set
 
 _ENGLISH = load_data_table("search/english.toml")
 STOP_WORDS = word_set(_ENGLISH, "stop_words")
-"""Function words that questions are made of, pieces of contractions included. English only."""
+"""Function words of questions, including the parts of contractions. English only."""
 BASE_FORMS: Mapping[str, str] = MappingProxyType(
     {form: base for base, *forms in (group.split() for group in _ENGLISH["forms"].split("|")) for form in forms}
 )
-"""Irregular verbs and nouns to their base form, in lower case. English only."""
+"""The base form of each irregular form of a verb or noun, in lower case. English only."""
 _TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
     frozenset(_ENGLISH[name].encode().split()) for name in ("time_words", "number_words", "first_person")
 )
@@ -42,7 +44,7 @@ _TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
 
 @cache
 def _patterns(name: str) -> dict[str, re.Pattern[str]]:
-    """Return the compiled patterns of one table by name; each of its lines is an alternative."""
+    """Build the patterns of a table, by name. Each line of a pattern is an alternative."""
     asking = "|".join(_ENGLISH["asking"].splitlines())
     return {
         each: re.compile("|".join(lines.splitlines()).replace("ASKING", asking))
@@ -50,11 +52,11 @@ def _patterns(name: str) -> dict[str, re.Pattern[str]]:
     }
 
 
-_REQUIRED_WORDS = {name: tuple(words.split("|")) for name, words in _ENGLISH["said_with"].items()}
-_ANY_TEXT = ("",)  # which is in every text
+_REQUIRED_WORDS = {name: tuple(words.split("|")) for name, words in _ENGLISH["required_words"].items()}
+_ANY_TEXT = ("",)  # for patterns without required words: the empty string is in every text
 MAX_QUESTION_CHARS = 1_000
 """Maximum characters of a question to analyze."""
-_MAX_SAYS_CHARS = 3_000  # characters of a message in which people are looked for to say something of themselves
+_MAX_STATEMENT_CHARS = 3_000  # maximum characters of a message to search for self-statements
 
 
 def to_first_person(question: str, names: Collection[str]) -> str:
@@ -64,7 +66,7 @@ def to_first_person(question: str, names: Collection[str]) -> str:
 
     Args:
         question: The question.
-        names: The words by which the question names the person.
+        names: The words of the question that name the person.
     """
     for name in names:
         question = re.sub(rf"\b{re.escape(name)}['\u2019]s\b", "my", question, flags=re.IGNORECASE)
@@ -81,31 +83,30 @@ def answer_kinds(question: str) -> frozenset[str]:
         question: Anything; no text is invalid.
 
     Returns:
-        Any of "time", "number", "place", "advice", "reply" (what the assistant said), "order" (of events), "summary"
-        and "course" (how it went, or what contradicts what); empty for a text that asks for none of them, and in other
-        languages.
+        Any of "time", "number", "place", "advice", "reply" (the assistant's words), "order" (of events), "summary" and
+        "course" (the course of events, or contradictions). Empty for other questions and in other languages.
     """
-    return _match_patterns(_patterns("asks_for"), question[:MAX_QUESTION_CHARS])
+    return _match_patterns(_patterns("answer_kinds"), question[:MAX_QUESTION_CHARS])
 
 
 def self_statements(text: str) -> frozenset[str]:
-    """Return what the author of a message says about themselves. English only.
+    """Return the kinds of statements that an author makes about themselves. English only.
 
     Args:
         text: Anything; no text is invalid. Only its first 3,000 characters are analyzed.
 
     Returns:
-        Any of "standing wish" (what the author always wants), "preference" and "introduction" (the message begins with
+        Any of "standing wish" (a wish that always applies), "preference" and "introduction" (the message begins with
         the author).
     """
-    return _match_patterns(_patterns("says"), text[:_MAX_SAYS_CHARS])
+    return _match_patterns(_patterns("self_statements"), text[:_MAX_STATEMENT_CHARS])
 
 
 def _match_patterns(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[str]:
     lowered = text.lower().replace("\u2019", "'")
     found = []
     for name, pattern in patterns.items():
-        for word in _REQUIRED_WORDS.get(name, _ANY_TEXT):  # a pattern takes many times as long to find nothing
+        for word in _REQUIRED_WORDS.get(name, _ANY_TEXT):  # faster than a pattern that does not match
             if word in lowered:
                 if pattern.search(lowered):
                     found.append(name)
@@ -118,7 +119,7 @@ _LETTERS_AND_DIGITS = bytes(
     for code in range(256)
 )
 _NO_DIGITS = bytes(code for code in range(256) if not 48 <= code <= 57)  # noqa: PLR2004 - "0" to "9"
-# Each of these begins with a class of characters: re skips to one quickly, and looks around only there.
+# Each pattern begins with a character class, which `re` finds quickly. Lookarounds are tested only after it.
 _TIME_IN_DIGITS = re.compile(
     r"[0-9](?:(?<=\b1)9[0-9]{2}\b|(?<=\b2)0[0-9]{2}\b|(?<=\bMay .)|(?<=\bMarch .)"  # 1999, 2020, May 8
     r"| ?[aApP]\.?[mM]\b|:[0-9]{2}\b|(?:st|nd|rd|th)? (?:of )?(?:May|March)\b)"  # 8 pm, 8:30, 8th of May
@@ -134,7 +135,7 @@ _PROPER_NOUN = re.compile(
 
 
 def text_features(text: str) -> frozenset[str]:
-    """Return the features of a message, in the words of `answer_kinds` and a few more.
+    """Return the features of a message, such as a time or a number that may be an answer.
 
     English only, except for question marks and digits.
 
@@ -142,10 +143,9 @@ def text_features(text: str) -> frozenset[str]:
         text: Anything; no text is invalid. Takes linear time.
 
     Returns:
-        Any of "time" (a word, or a year or an hour in digits), "number" (digits, or a word for a number; "one" is
-        mostly a pronoun and does not count), "proper noun" (a capitalised word inside a sentence that is no day or
-        month; it may be a person or a place), "question" (a question mark) and "first person" (I, my, we, our; not
-        "us", which is a country too).
+        Any of "time" (a word for a time, or a year, date or hour in digits), "number" (digits, or a word for a number
+        except "one", which is mostly a pronoun), "proper noun" (a capitalized word inside a sentence, except days and
+        months), "question" (a question mark) and "first person" (I, my, we, our; not "us", which may be a country).
     """
     plain = text.encode("ascii", "replace")
     words = set(plain.translate(_LETTERS_AND_DIGITS).split())
@@ -165,20 +165,23 @@ def text_features(text: str) -> frozenset[str]:
 
 
 VERSION = crc32(f"3 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
-"""A number that changes whenever the same text may result in other terms or features: with this module, Python's
-Unicode tables and the stemmer. A database that another version indexed is indexed again."""
+"""The version of the analysis. A database that was indexed by another version rebuilds its index.
+
+The version changes with Python's Unicode tables and with the stemmer. Increase the number in it if this module
+analyzes texts differently."""
 
 MAX_TERM_CHARS = 64
 MAX_TEXT_CHARS = 100_000
 """Maximum characters of a message to index. Characters beyond it are stored, but not searchable."""
 MAX_INDEXED_BYTES = 1_000_000
-"""Bytes of different terms that are indexed of one message, each with `TERM_BYTES` more for its scope. PostgreSQL's
-`array_to_tsvector` silently garbles what is beyond 1 MB."""
+"""Maximum bytes of the distinct terms of a message, with `TERM_BYTES` added to each. PostgreSQL's `array_to_tsvector`
+silently corrupts more than 1 MB."""
 TERM_BYTES = 10
+"""Bytes added to each term in the index, for its scope."""
 MAX_QUERY_TERMS = 64
 MAX_NAMES = 8
 USER = "user"
-"""The role of a person, as models name it."""
+"""The role of the human user in chat models."""
 
 _LETTERS = load_data_table("search/letters.toml")
 _UNSPACED, _HANGUL, _EMOJI = (_LETTERS[name] for name in ("unspaced", "hangul", "emoji"))
@@ -188,12 +191,12 @@ _UNSPACED_START, _HANGUL_START, _EMOJI_START = (re.compile(f"[{each}]") for each
 _RUN = re.compile(rf"[{_UNSPACED}]+|[{_HANGUL}]+|{_LETTERS['flag']}|[{_EMOJI}]|[^\s{_UNSPACED}{_HANGUL}{_EMOJI}]+")
 _ARTICLE, _PREFIX = (re.compile(_LETTERS[name]) for name in ("article", "prefix"))
 _FIRST_HEBREW, _LAST_HEBREW, _FIRST_UNSPACED = "\u05d0", "\u05ea", "\u0e00"
-_MAX_WORD_CHARS = 4  # characters that a word of Thai or a compound of Chinese has
+_MAX_WORD_CHARS = 4  # the maximum characters of a Thai word or a Chinese compound
 _PHRASE = re.compile(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
 
-FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLISH["says"])
-"""The features of a text that are stored next to its terms. Each is one bit, in this order."""
-_FEATURE_BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
+FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLISH["self_statements"])
+"""The features of a text. They are stored as bits, the first feature as the lowest bit."""
+FEATURE_BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
 
 _TYPED_FORMS = str.maketrans(_LETTERS["typed"])
 _AMBIGUOUS = re.compile(r"(?<!\S)[^\sX]*+[X]\S*".replace("X", "".join(_LETTERS["typed"])))
@@ -203,9 +206,8 @@ _MAX_FOLDED = 50_000
 class _FoldingTable(dict[int, str]):
     """A table for `str.translate` that maps characters to their form in terms.
 
-    Separators become a space.
-
-    It is filled lazily, up to `_MAX_FOLDED` characters, so that hostile texts cannot make it large.
+    It maps separators to a space. It is filled on demand, up to `_MAX_FOLDED` characters, so that hostile texts
+    cannot make it large.
     """
 
     def __missing__(self, code: int) -> str:
@@ -238,15 +240,15 @@ def _carries_meaning(mark: str, name: str) -> bool:
     """Return true if a combining mark changes a text's meaning, as Hindi vowel signs do."""
     if name.endswith("NUKTA") or "VARIATION SELECTOR" in name or "JOINER" in name:
         return False
-    kind = unicodedata.combining(mark)
-    return kind in {0, *range(7, 10), *range(84, 133)}  # vowel signs, the dots of kana, tones of Thai
+    combining_class = unicodedata.combining(mark)
+    return combining_class in {0, *range(7, 10), *range(84, 133)}  # vowel signs, the dots of kana, tones of Thai
 
 
 _FOLDING = _FoldingTable(enumerate(_LETTERS_AND_DIGITS[:128].decode()))
 
 
 class AnalyzedText(NamedTuple):
-    """A text as it is indexed.
+    """An analyzed text, ready to be indexed.
 
     Attributes:
         terms: Its terms in order, repeats included.
@@ -260,16 +262,16 @@ class AnalyzedText(NamedTuple):
 
 
 class AnalyzedQuery(NamedTuple):
-    """A query as it is asked.
+    """An analyzed query.
 
     Attributes:
         text: The query's original text.
-        words: Its distinct words before stemming, with the term of each.
+        words: The term of each distinct word of the query.
         terms: The distinct terms to search for. Stop words are left out unless there are no other words.
-        spellings: The terms among them that spell another one otherwise (ue for ü), each with that one.
-        phrases: The phrases in quotation marks, each as its terms.
+        spellings: The term that each other spelling stands for, such as ue for ü.
+        phrases: The terms of each phrase in quotation marks.
         answer_kinds: The kinds of answer that the query asks for.
-        is_lookup: True if the query is one word to look up.
+        is_lookup: True if the query is one word, so that results must contain it.
         now: The time, in microseconds since 1970.
     """
 
@@ -288,15 +290,12 @@ def analyze_text(text: str, role: str | None = None) -> AnalyzedText:
 
     Args:
         text: Anything; no text is invalid.
-        role: The author's role, as models name it. Features that only people's texts have are detected for "user"
-            alone.
+        role: The author's role, as models name it. Self-statements are detected for "user" only.
     """
     runs = _split_text(text)
     features = text_features(text[:MAX_TEXT_CHARS]) | (self_statements(text) if role == USER else frozenset())
-    length = len(runs) if text.isascii() else _count_words(runs)
-    return AnalyzedText(
-        list(map(_stem, _index_words(text, runs))), length, sum(map(_FEATURE_BITS.__getitem__, features))
-    )
+    words = len(runs) if text.isascii() else _count_words(runs)
+    return AnalyzedText(list(map(_stem, _text_words(text, runs))), words, sum(map(FEATURE_BITS.__getitem__, features)))
 
 
 def _count_words(runs: Sequence[str]) -> int:
@@ -315,11 +314,11 @@ def distinct_terms(terms: Sequence[str]) -> list[str]:
 
     Terms beyond `MAX_INDEXED_BYTES` are left out.
     """
-    found = list(dict.fromkeys(terms))
-    if len(found) * (4 * MAX_TERM_CHARS + TERM_BYTES) > MAX_INDEXED_BYTES:
-        sizes = accumulate(len(term.encode()) + TERM_BYTES for term in found)
-        return list(compress(found, (size <= MAX_INDEXED_BYTES for size in sizes)))
-    return found
+    distinct = list(dict.fromkeys(terms))
+    if len(distinct) * (4 * MAX_TERM_CHARS + TERM_BYTES) > MAX_INDEXED_BYTES:  # 4 bytes in UTF-8
+        sizes = accumulate(len(term.encode()) + TERM_BYTES for term in distinct)
+        return list(compress(distinct, (size <= MAX_INDEXED_BYTES for size in sizes)))
+    return distinct
 
 
 def extract_terms(text: str) -> list[str]:
@@ -328,28 +327,24 @@ def extract_terms(text: str) -> list[str]:
     Args:
         text: Anything; no text is invalid.
     """
-    return list(map(_stem, _index_words(text, _split_text(text))))
+    return list(map(_stem, _text_words(text, _split_text(text))))
 
 
 def analyze_query(text: str, now: int = 0) -> AnalyzedQuery:
     """Analyze a query.
 
     Args:
-        text: The query of a person or agent; no text is invalid.
-        now: The time, in microseconds since 1970. Needed only for a search.
+        text: Anything; no text is invalid.
+        now: The time, in microseconds since 1970. A search needs it, such as for "yesterday". Default: 0.
     """
     words = list(dict.fromkeys(_query_words(text)))
     content_words = [word for word in words if word not in STOP_WORDS] or words
-    query_terms = tuple(dict.fromkeys(_stem(word) for word in content_words))[:MAX_QUERY_TERMS]
-    matches = (match.groups() for match in _PHRASE.finditer(text[:MAX_TEXT_CHARS]))
-    phrases = [
-        tuple(map(_stem, _cut_runs(_split_text("".join(filter(None, each))), _character_pairs))) for each in matches
-    ]
-    stems = {word: _stem(word) for word in words}
-    quoted = tuple(each for each in phrases if each)
-    return AnalyzedQuery(
-        text, stems, query_terms, _spelling_pairs(text), quoted, answer_kinds(text), _is_one_word(text), now
-    )
+    terms = tuple(dict.fromkeys(map(_stem, content_words)))[:MAX_QUERY_TERMS]
+    quotes = ("".join(filter(None, match.groups())) for match in _PHRASE.finditer(text[:MAX_TEXT_CHARS]))
+    quoted = [tuple(map(_stem, _cut_runs(_split_text(each), _character_pairs))) for each in quotes]
+    stems, phrases = {word: _stem(word) for word in words}, tuple(filter(None, quoted))
+    kinds, is_lookup = answer_kinds(text), _is_one_word(text)
+    return AnalyzedQuery(text, stems, terms, _spelling_pairs(text), phrases, kinds, is_lookup, now)
 
 
 def speaker_words(text: str) -> list[str]:
@@ -361,7 +356,7 @@ def speaker_words(text: str) -> list[str]:
 
 
 def _is_one_word(text: str) -> bool:
-    """Return true if a query is one word besides stop words.
+    """Return true if a query has at most one word besides stop words.
 
     A word of a script without spaces has at most `_MAX_WORD_CHARS` characters.
     """
@@ -373,7 +368,8 @@ def _is_one_word(text: str) -> bool:
 def _stem(word: str) -> str:
     if not (word.isascii() and word.isalpha()):
         return word[article.end() :] if (article := _ARTICLE.match(word)) else word
-    return str(EnglishStemmer().stemWord(BASE_FORMS.get(word, word)))  # its own, as it keeps the word it is at work on
+    stemmer = EnglishStemmer()  # not shared, since a stemmer has state
+    return str(stemmer.stemWord(BASE_FORMS.get(word, word)))
 
 
 @cache
@@ -381,8 +377,8 @@ def word_list_terms(name: str) -> frozenset[str]:
     """Return the terms of one list of words.
 
     Args:
-        name: "stop_words", function words; "talk_words", of questions about the talk itself; "changes", by which
-            something is new: English only. Or "denials", by which something is not so.
+        name: "stop_words" (function words), "talk_words" (words that refer to the conversation itself), "changes"
+            (words for something new) or "denials". All lists but "denials" are English only.
     """
     return frozenset(map(_stem, word_set(_ENGLISH, name)))
 
@@ -395,16 +391,16 @@ def _split_text(text: str) -> list[str]:
         if len(text) <= MAX_TERM_CHARS or max(map(len, found), default=0) <= MAX_TERM_CHARS:
             return found
         return [term if len(term) <= MAX_TERM_CHARS else term[:MAX_TERM_CHARS] for term in found]
-    folded = unicodedata.normalize("NFC", text.translate(_FOLDING))[:MAX_TEXT_CHARS]  # folding may lengthen
+    folded = unicodedata.normalize("NFC", text.translate(_FOLDING))[:MAX_TEXT_CHARS]  # folding may lengthen the text
     if not _SPECIAL_SCRIPTS.search(folded):
         return [run[:MAX_TERM_CHARS] for run in folded.split()]
     return [run if _SPECIAL_SCRIPTS.match(run) else run[:MAX_TERM_CHARS] for run in _RUN.findall(folded)]
 
 
-def _index_words(text: str, runs: list[str]) -> list[str]:
+def _text_words(text: str, runs: list[str]) -> list[str]:
     """Return the words to index.
 
-    The words of the text come first, in order, then first syllables of Korean words and other spellings.
+    The words of the text come first, in order. The first syllables of Korean words and other spellings follow.
     """
     if text.isascii():
         return runs
@@ -415,44 +411,42 @@ def _index_words(text: str, runs: list[str]) -> list[str]:
 
 
 def _query_words(text: str) -> list[str]:
-    """Return the words of a query to look for, other spellings last."""
+    """Return the words of a query, other spellings last."""
     found = _cut_runs(_split_text(text), _character_pairs)
     return found if text.isascii() else found + _other_spellings(text, found, _character_pairs)
 
 
-def _other_spellings(text: str, found: Sequence[str], unspaced: Callable[[str], list[str]]) -> list[str]:
-    """Return the other spellings of the words of a text, except those that were found already."""
+def _other_spellings(text: str, found: Sequence[str], cut: Callable[[str], list[str]]) -> list[str]:
+    """Return the other spellings of the words of a text, except those in `found`."""
     if not (words := _ambiguous_words(text)):
         return []
     known = set(found)
-    return [
-        word for word in _cut_runs(_split_text(" ".join(words).translate(_TYPED_FORMS)), unspaced) if word not in known
-    ]
+    return [word for word in _cut_runs(_split_text(" ".join(words).translate(_TYPED_FORMS)), cut) if word not in known]
 
 
 def _spelling_pairs(text: str) -> dict[str, str]:
-    """Map the term of each other spelling (muenchen) to the term of the word (munchen)."""
+    """Map the term of each other spelling (muenchen) to the term of the word itself (munchen)."""
     pairs = [(_split_text(word.translate(_TYPED_FORMS)), _split_text(word)) for word in _ambiguous_words(text)]
-    alike = (zip(*pair, strict=True) for pair in pairs if len(pair[0]) == len(pair[1]))
-    return {_stem(other): _stem(run) for each in alike for other, run in each if other != run}
+    aligned = (zip(*pair, strict=True) for pair in pairs if len(pair[0]) == len(pair[1]))
+    return {_stem(other): _stem(run) for pair in aligned for other, run in pair if other != run}
 
 
 def _ambiguous_words(text: str) -> list[str]:
-    """Return the words of a text that people type in two ways."""
+    """Return the words of a text that have two common spellings."""
     return _AMBIGUOUS.findall(unicodedata.normalize("NFC", text[:MAX_TEXT_CHARS].lower()))
 
 
-def _cut_runs(runs: list[str], unspaced: Callable[[str], list[str]]) -> list[str]:
-    """Cut runs of scripts without spaces.
+def _cut_runs(runs: list[str], cut: Callable[[str], list[str]]) -> list[str]:
+    """Cut runs in scripts without spaces by the function `cut`.
 
-    Korean and Hebrew words, to which other words are attached, are kept and also cut.
+    Korean and Hebrew words are returned whole and also cut, since other words are attached to them.
     """
     if max(runs, default="") < _FIRST_HEBREW:
         return runs
     found: list[str] = []
     for run in runs:
         if run[0] >= _FIRST_UNSPACED and _UNSPACED_START.match(run):
-            found += unspaced(run)
+            found += cut(run)
             continue
         found.append(run[:MAX_TERM_CHARS])
         if _FIRST_HEBREW <= run[0] <= _LAST_HEBREW and (prefix := _PREFIX.match(run)):

@@ -1,6 +1,6 @@
 """The times that a text names, so that ranking can favour documents of these times.
 
-Words and patterns stand in `dates.yaml`. A text becomes a string of kinds, one character for each word, number or mark.
+Words and patterns are in `dates.yaml`. A text becomes a string of kinds, one character for each word, number or mark.
 One expression finds times in it ("last week", "3 May") and replaces their words with a time. A second one combines
 these times ("between A and B", "two weeks before A"). Both take linear time. To support another time, add a pattern to
 that file, and a function to this module if none reads it.
@@ -8,8 +8,8 @@ that file, and a function to this module if none reads it.
 All times are in UTC. Ambiguous times refer to the past: "in May" and "8 May" are the latest that have begun, "Monday"
 the latest Monday, today included, and "last Monday" one before today. Weeks begin on Monday, seasons are those of the
 northern half, and winter 2022 begins in December 2022. "Two weeks ago" is one unit long, around that day. "Since A"
-lasts until now. "After", "before", "until" and "by A" are open, and a search wants documents near A. They reach a week
-from A, or the length of A if that is more. "Recently" names no time, so it finds none.
+lasts until now. "After", "before", "until" and "by A" are open, but a search looks for documents near A. So they reach
+a week from A, or the length of A if that is more. "Recently" names no time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MAX_CHARS = 1_000
 """Maximum characters of a text to read."""
 
 _MINUTE = 60 * 1_000_000
-_DAY = 24 * 60 * _MINUTE
+_DAY = 86_400_000_000
 _WEEK, _WEEKEND = 7 * 24 * 60, 2 * 24 * 60
 _MONTHS = {43_200: 1, 131_040: 3, 525_600: 12}
-"""Units by their length in minutes, and how many months some of them have."""
+"""The months of each unit that is measured in months, by its length in minutes."""
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST_MONTH = 12
 _WORD_GAP = r"[\s\u2019'-]{1,2}"
-"""Between the words of a phrase."""
+"""The pattern between the words of a phrase."""
 
 
 class TimeSpan(NamedTuple):
@@ -98,7 +98,7 @@ class _Table(NamedTuple):
 
 
 @cache
-def _table() -> _Table:
+def _load_table() -> _Table:
     table = load_data_table("search/dates.yaml")
     words = {
         word: (kind, value)
@@ -130,7 +130,7 @@ def find_times(text: str, now: int) -> list[TimeSpan]:
         now: The time that "yesterday" refers to, in microseconds since 1970, UTC.
 
     Returns:
-        One span for each time. Spans that begin before 1900 or end after 2200 are left out.
+        One span for each time. Spans that begin before 1900 or end after 2200 are omitted.
     """
     if len(text) > MAX_CHARS:
         text = " ".join(text[:MAX_CHARS].rsplit(None, 1)[:1])  # not a part of a number
@@ -139,7 +139,7 @@ def find_times(text: str, now: int) -> list[TimeSpan]:
     if not earliest <= now < latest:
         return []
     tokens = _tokenize(text)
-    for pattern in _table().passes:
+    for pattern in _load_table().passes:
         tokens = _replace_times(tokens, pattern, now)
     return [
         TimeSpan(each.time.start, each.time.end, text[each.start : each.end])
@@ -149,7 +149,7 @@ def find_times(text: str, now: int) -> list[TimeSpan]:
 
 
 def _tokenize(text: str) -> list[_Token]:
-    table = _table()
+    table = _load_table()
     found = []
     for match in table.token.finditer(text):
         part = match[0]
@@ -162,13 +162,13 @@ def _tokenize(text: str) -> list[_Token]:
 
 def _replace_times(tokens: list[_Token], pattern: re.Pattern[str], now: int) -> list[_Token]:
     """Replace the tokens that a pattern matches with times."""
-    letters = _table().letters
+    letters = _load_table().letters
     result, position = list[_Token](), 0
     for match in pattern.finditer("".join(letters.get(each.kind, each.kind) for each in tokens)):
         matched = tokens[match.start() : match.end()]
         try:
             time = _READERS[match.lastgroup or ""](matched, now)
-        except (ValueError, OverflowError):  # outside the calendar, as 31 June and 9,999 years ago are
+        except (ValueError, OverflowError):  # outside the calendar, such as 31 June or 9,999 years ago
             continue
         if time and time.start < time.end:
             result += [*tokens[position : match.start()], _Token("time", 0, matched[0].start, matched[-1].end, time)]
@@ -219,7 +219,7 @@ def _yearly(months: Sequence[int], days: Sequence[int]) -> _Yearly:
     return lambda year: _months(year, date(year, months[0], 1).month, (months[-1] - months[0]) % 12 + 1)
 
 
-def _times_around_now(time_in: _Yearly, now: int) -> list[_Time]:
+def _times_near(time_in: _Yearly, now: int) -> list[_Time]:
     """Return the yearly times of the 8 years before and after now.
 
     The next 29 February may be eight years away.
@@ -232,13 +232,11 @@ def _times_around_now(time_in: _Yearly, now: int) -> list[_Time]:
 
 
 def _latest_time(time_in: _Yearly, now: int, *, ended: bool = False) -> _Time | None:
-    return max(
-        (time for time in _times_around_now(time_in, now) if (time.end if ended else time.start) <= now), default=None
-    )
+    return max((each for each in _times_near(time_in, now) if (each.end if ended else each.start) <= now), default=None)
 
 
 def _next_time(time_in: _Yearly, now: int) -> _Time | None:
-    return min((time for time in _times_around_now(time_in, now) if time.start > now), default=None)
+    return min((time for time in _times_near(time_in, now) if time.start > now), default=None)
 
 
 def _weekday_by(moment: int, weekday: int) -> _Time:
@@ -276,14 +274,14 @@ def _span_around(moment: int, unit: int, low: int, high: int) -> _Time:
     return _Time(_shift(moment, unit, low) - half, _shift(moment, unit, high) + half + day)
 
 
-# -- what finds a time: words and now to a time --------------------------------------------------------------------
+# -- readers of times: from tokens and the current time to a time --------------------------------------------------
 
 
 def _numeric(tokens: Sequence[_Token], now: int) -> _Time | None:
     numbers = _values(tokens, "number")[:2]
     year_last = tokens[-1].kind == "year" and len(numbers) > 1
     if year_last and (numbers[0] > _LAST_MONTH or (tokens[1].kind != "/" and numbers[1] <= _LAST_MONTH)):
-        numbers.reverse()  # 8.5.2023, but 5/8/2023 where that can be
+        numbers.reverse()  # 8.5.2023 is day first, 5/8/2023 month first if possible
     return _resolve_year(_yearly(numbers[:1], numbers[1:]), tokens, now)
 
 
@@ -317,7 +315,7 @@ def _ago(tokens: Sequence[_Token], now: int) -> _Time:
     return _span_around(now, _values(tokens, "unit")[0], -high, -low)
 
 
-def _rolling(tokens: Sequence[_Token], now: int) -> _Time:
+def _window(tokens: Sequence[_Token], now: int) -> _Time:
     (_, high), [unit], today = _count_range(tokens), _values(tokens, "unit"), _day(now)
     if _values(tokens, "direction") == [1]:
         return _Time(today.start, _shift(now, unit, high) + _DAY)
@@ -341,7 +339,7 @@ def _today(tokens: Sequence[_Token], now: int) -> _Time:
     return _day(now, tokens[0].value)
 
 
-# -- what puts times together --------------------------------------------------------------------------------------
+# -- combinations of times -----------------------------------------------------------------------------------------
 
 
 def _times(tokens: Sequence[_Token]) -> list[_Time]:
@@ -349,7 +347,7 @@ def _times(tokens: Sequence[_Token]) -> list[_Time]:
 
 
 def _between(tokens: Sequence[_Token], _now: int) -> _Time:
-    """Return the span from one time to the end of another; a year of one holds for both."""
+    """Return the span from one time to the end of another; a year in one applies to both."""
     first, last = _times(tokens)
     if first.yearly and not last.yearly:
         first = _latest_time(first.yearly, last.start) or first
@@ -358,7 +356,7 @@ def _between(tokens: Sequence[_Token], _now: int) -> _Time:
     return _Time(first.start, last.end)
 
 
-def _beside(tokens: Sequence[_Token], _now: int) -> _Time:
+def _next_to(tokens: Sequence[_Token], _now: int) -> _Time:
     """Return a time before or after another one.
 
     It is a whole unit next to that time, or a unit around the day at the stated distance.
@@ -390,8 +388,6 @@ def _open(tokens: Sequence[_Token], now: int) -> _Time:
     return _Time(*others.get(tokens[0].kind, since))
 
 
-_FINDERS = (_numeric, _calendar, _years, _ago, _rolling, _unit, _weekday, _today)
-_JOINERS = (_between, _beside, _within, _open)
-_READERS: dict[str, Callable[[Sequence[_Token], int], _Time | None]] = {
-    read.__name__[1:]: read for read in (*_FINDERS, *_JOINERS)
-}
+_FUNCTIONS = (_numeric, _calendar, _years, _ago, _window, _unit, _weekday, _today, _between, _next_to, _within, _open)
+_READERS: dict[str, Callable[[Sequence[_Token], int], _Time | None]] = {read.__name__[1:]: read for read in _FUNCTIONS}
+"""The function for each named group of the patterns."""

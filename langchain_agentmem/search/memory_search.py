@@ -1,9 +1,9 @@
-"""One search over all searchable documents: candidates from the index, ranked and explained.
+"""One search over all documents: candidates from the index, ranked and explained.
 
-    ask (pure) → where to look → where the terms stand → a first look → the candidates and their neighbours → ranking
+    analysed query → ranges of the index → postings of the terms → candidates → their neighbours → ranking
 
 The cost of a search depends on the namespaces that it reads. For a term in very many documents, a search reads only the
-newest ones and those that hold other terms of the question too. Scores are comparable within one search only. The
+newest ones and those that contain other terms of the question too. Scores are comparable within one search only. The
 rarity of a term is computed within the search filter, so that no score reveals another tenant's texts.
 """
 
@@ -26,16 +26,9 @@ from langchain_agentmem.base.origins import UNKNOWN_SOURCE, describe_origin, tru
 from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.messages.message import ROLE_SOURCES
 from langchain_agentmem.search import analysis, ranking
+from langchain_agentmem.search.analysis import AnalyzedQuery
 from langchain_agentmem.search.dates import TimeSpan, find_times
-from langchain_agentmem.search.ranking import (
-    WEIGHTS,
-    Document,
-    RankingQuery,
-    SearchField,
-    VectorScores,
-    Weights,
-    weights_in_time,
-)
+from langchain_agentmem.search.ranking import WEIGHTS, Document, RankingQuery, SearchField, VectorScores, Weights
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS, texts_of
 from langchain_agentmem.search.timeline import MAX_COMPARED, Order, order_by_time
 from langchain_agentmem.search.vectors import VectorQuery, embedder_of
@@ -50,11 +43,11 @@ CANDIDATES = 80
 MAX_POSTINGS = 2_000
 """Maximum documents to read for one term in one range of the index."""
 MAX_REPEATS = 64
-"""Maximum documents, the last ones, to compare with the question's text."""
+"""Maximum documents to compare with the question's text: the newest ones."""
 MAX_DATED = 300
 """Maximum candidates for each time that the question names."""
 FETCH_FACTOR = 5
-"""The factor by which more hits than requested are read, where reading them may change their order."""
+"""The factor by which more hits than results are read, if a later step reorders or drops hits."""
 _DAY = 86_400_000_000
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 
@@ -62,10 +55,10 @@ MemoryKind: TypeAlias = Literal["message", "fact", "item", "event", "record", "a
 """The public names of the kinds of results."""
 
 RELATED_KINDS = frozenset({"message", "nested_message", "event", "thread_post"})
-"""The kinds whose documents are neighbours of each other. Items that were stored one after the other are not."""
+"""The kinds whose consecutive documents are neighbours. Consecutive items, for example, are unrelated."""
 
 MAX_RANGES = 64
-"""Maximum ranges of the index in one search. Beyond it, the search reads unwanted kinds too and filters them out."""
+"""Maximum ranges of the index in one search. A search of more ranges reads unwanted kinds too, and filters them out."""
 _NO_FILTERS = {"filtered": 0, "roles": None, "before": None, "after": None}
 
 Range = tuple[int, int]
@@ -84,8 +77,7 @@ class SearchFilter(NamedTuple):
         before: Only documents from before this time, in microseconds since 1970, or None.
         after: Only documents from this time or later, or None.
         trusted: Only results from these sources, or None for all.
-        ignored: Documents to ignore completely, since the model that asks sees them anyway. None outside of runs, where
-            they are unknown.
+        ignored: Documents to ignore completely, since the model of the run sees them anyway. None outside of runs.
     """
 
     low: str
@@ -105,16 +97,16 @@ class SearchFilter(NamedTuple):
 
     def accepts(self, document: Document) -> bool:
         """Return true if the role and the time of a document pass the filter."""
-        is_early = self.before is None or document.created_at < self.before
-        is_late = self.after is None or document.created_at >= self.after
-        return is_early and is_late and (self.roles is None or document.role in self.roles)
+        is_before = self.before is None or document.created_at < self.before
+        is_after = self.after is None or document.created_at >= self.after
+        return is_before and is_after and (self.roles is None or document.role in self.roles)
 
     @property
     def is_selective(self) -> bool:
         """True if documents must be checked one by one."""
         return self.roles is not None or self.before is not None or self.after is not None
 
-    def query_params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, Any]:
         """Return the filter's parameters for queries of the index."""
         roles = None if self.roles is None else json.dumps(self.roles)
         return {"filtered": int(self.is_selective), "roles": roles, "before": self.before, "after": self.after}
@@ -125,9 +117,9 @@ class Explanation:
     """The reasons for a search result.
 
     Attributes:
-        terms: The words of the query that the result holds itself, with what each added to the score.
+        terms: The words of the query in the result itself, with their contributions to the score.
         signals: The other contributions to the score, by name: "conversation", "date", "speaker" and so on.
-        nearby: The words of the query that messages next to the result hold, with what each added to the score.
+        nearby: The words of the query in messages next to the result, with their contributions to the score.
     """
 
     terms: Mapping[str, float] = field(default_factory=dict)
@@ -137,7 +129,7 @@ class Explanation:
     def parts(self) -> dict[str, float]:
         """Return all parts of the score by name.
 
-        A word that only neighbouring messages hold is named "word (nearby)".
+        A word in neighbouring messages is named "word (nearby)".
         """
         return {**self.terms, **{f"{word} (nearby)": value for word, value in self.nearby.items()}, **self.signals}
 
@@ -158,11 +150,11 @@ class Recollection:
         conversation_id: The conversation it belongs to, or None.
         created_at: The time of the message or of the write, in UTC.
         value: The object itself: for a message, a `Message`; for an item, its value.
-        why: The matched terms and what each signal contributed.
+        why: The matched terms and the contribution of each signal.
         thread_id: The thread that wrote the result, or None.
         source: The origin: "user", "model", "tool", "import", "person"; None if it is unknown.
         actor: The name of the source, such as a tool's name.
-        also: Kind and id of each duplicate. A text is found once, however often and as whatever kind it is stored. In
+        also: Kind and id of each duplicate. A text that is stored several times, or as several kinds, is one result. In
             the order of time, near duplicates are included.
         replaced_by: Kind and id of the later replacement; None if none is known. For facts, it is the fact that ended
             them. For other kinds, it is detected by words, in the order of time only.
@@ -208,9 +200,7 @@ def origin_of(found: Any) -> str:
 
 def _sources(found: Any) -> list[tuple[str | None, str | None]]:
     mentions = getattr(found.value if isinstance(found, Recollection) else found, "mentions", ())
-    return [(each.source or ROLE_SOURCES.get(each.role), each.actor) for each in mentions] or [
-        (found.source, found.actor)
-    ]
+    return [(one.source or ROLE_SOURCES.get(one.role), one.actor) for one in mentions] or [(found.source, found.actor)]
 
 
 class SearchHit(NamedTuple):
@@ -219,7 +209,7 @@ class SearchHit(NamedTuple):
     Attributes:
         document: The document's number.
         kind: The kind in the index.
-        owner: The row that the document stands for.
+        owner: The id of the indexed row, in the table of its kind.
         score: The relevance.
         why: The reasons for the score.
     """
@@ -233,8 +223,8 @@ class SearchHit(NamedTuple):
 
 def search(
     tx: Transaction,
-    question: analysis.AnalyzedQuery,
-    search_filter: SearchFilter,
+    question: AnalyzedQuery,
+    filters: SearchFilter,
     *,
     limit: int,
     weights: Weights | None = None,
@@ -246,20 +236,21 @@ def search(
     Args:
         tx: The transaction.
         question: The query, analysed.
-        search_filter: The filter of the search.
+        filters: The filter of the search.
         limit: Maximum hits, 1 or more.
-        weights: The weight of each signal. Default: as measured, with vectors weighted by their trust.
-        dense: The question's vector, or None without embeddings.
-        order: The order that the results are for: "time" uses other weights.
+        weights: The weight of each signal. Default: the measured weights, which depend on the trust in vectors.
+        dense: The question's vector query, or None without embeddings.
+        order: The order in which the results are shown: "time" uses other default weights. Default: "score".
 
     Returns:
-        The hits, the best first in any order; of equals, the newest first.
+        The hits, the best first, also with the order "time". Of hits with equal scores, the newest is first.
     """
-    ranges, kinds = ranges_of(tx, search_filter)
+    ranges, kinds = ranges_of(tx, filters)
     if not ranges:
         return []
     totals_rows = query.search_totals.lazy(tx, ranges=as_json(ranges))
-    rows = query.find_speakers(tx, words=_words_json(question), ranges=as_json(ranges))
+    words = _words_json(question)
+    rows = query.find_speakers(tx, words=words, ranges=as_json(ranges))
     speakers, names = {row["speaker"] for row in rows}, {question.words[row["word"]] for row in rows}
     unnamed = tuple(term for term in question.terms if term not in names)
     terms = unnamed or question.terms
@@ -269,85 +260,71 @@ def search(
     times = find_times(question.text, min(question.now, int(totals["last_at"])))
     if not terms and not times and dense is None:
         return []
-    postings, term_weights = _load_postings(tx, terms, question.spellings, ranges, search_filter, totals)
+    postings, term_weights = _load_postings(tx, terms, question.spellings, ranges, filters, totals)
     terms = tuple(postings)
-    if speakers and not unnamed:  # a name alone stands in all that its owner said
-        for row in query.documents_of_speakers(
-            tx, words=_words_json(question), ranges=as_json(ranges), limit=CANDIDATES
-        ):
+    if speakers and not unnamed:  # a name alone matches all messages of its owner
+        for row in query.documents_of_speakers(tx, words=words, ranges=as_json(ranges), limit=CANDIDATES):
             term = question.words[row["word"]]
             postings.get(question.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
-    _remove_ignored(search_filter, postings, {})
-    chosen = set(ranking.first_candidates(postings, term_weights, max(CANDIDATES, limit)))
-    chosen |= _find_dated(tx, times, ranges)
+    _remove_ignored(filters, postings, {})
+    candidates = set(ranking.first_candidates(postings, term_weights, max(CANDIDATES, limit)))
+    candidates |= _find_dated(tx, times, ranges)
     if dense is not None:
-        chosen.update(dense.nearest(tx, ranges, max(CANDIDATES, limit)))
-    chosen -= search_filter.ignored or set()
-    if not chosen:
+        candidates.update(dense.nearest(tx, ranges, max(CANDIDATES, limit)))
+    candidates -= filters.ignored or set()
+    if not candidates:
         return []
-    related = {number >> PLACE_BITS for number in chosen if kinds[number >> _SCOPE_BITS] in RELATED_KINDS}
-    near_ranges = ranking.neighbour_ranges(chosen, related)
+    related = {number >> PLACE_BITS for number in candidates if kinds[number >> _SCOPE_BITS] in RELATED_KINDS}
+    near_ranges = ranking.neighbour_ranges(candidates, related)
     owners, documents = _load_documents(tx, near_ranges)
-    repeats = _find_repeats(tx, question, search_filter, postings, owners, documents, kinds)
+    repeats = _find_repeats(tx, question, filters, postings, owners, documents, kinds)
     conversations = ranking.conversation_scores(postings, int(totals["series"]), repeats)
-    _complete_postings(tx, postings, near_ranges, related, everything=search_filter.is_selective)
-    _remove_ignored(search_filter, postings, documents)
-    vector_scores, base_weights = VectorScores(), WEIGHTS
+    _complete_postings(tx, postings, near_ranges, related, everything=filters.is_selective)
+    _remove_ignored(filters, postings, documents)
+    closeness, defaults = VectorScores(), WEIGHTS
     if dense is not None:
         questions = {number for number, each in documents.items() if each.is_question}
-        vector_scores = dense.closeness(tx, documents, related, questions, repeats)
-        base_weights = ranking.weights_with_vectors(
-            ranking.vector_trust(vector_scores.own, set().union(*postings.values()))
-        )
+        closeness = dense.closeness(tx, documents, related, questions, repeats)
+        trust = ranking.vector_trust(closeness.own, set().union(*postings.values()))
+        defaults = ranking.weights_with_vectors(trust)
     if order == "time":
-        base_weights = weights_in_time(base_weights)
-    length = max(totals["words"] / totals["documents"], 1.0)
+        defaults = ranking.weights_in_time(defaults)
+    average_length = max(totals["words"] / totals["documents"], 1.0)
     found = ranking.rank_documents(
         RankingQuery(terms, question.answer_kinds, times, speakers, question.is_lookup),
-        SearchField(postings, term_weights, documents, length, conversations, related, vector_scores, repeats),
-        _filter_documents(documents, search_filter, kinds),
+        SearchField(postings, term_weights, documents, average_length, conversations, related, closeness, repeats),
+        _select(documents, filters, kinds),
         limit=limit,
-        weights=weights or base_weights,
+        weights=weights or defaults,
     )
-    words = {term: word for word, term in reversed(question.words.items())}
+    word_of = {term: word for word, term in reversed(question.words.items())}
     return [
-        SearchHit(
-            each.number, kinds[each.number >> _SCOPE_BITS], owners[each.number], each.score, _explain(each, words)
-        )
-        for each in found
+        SearchHit(hit.number, kinds[hit.number >> _SCOPE_BITS], owners[hit.number], hit.score, _explain(hit, word_of))
+        for hit in found
     ]
 
 
-def _filter_documents(
-    documents: Mapping[int, Document], search_filter: SearchFilter, kinds: Mapping[int, str]
-) -> Collection[int]:
+def _select(documents: Mapping[int, Document], filters: SearchFilter, kinds: Mapping[int, str]) -> Collection[int]:
     """Return the numbers of the documents that pass the filter."""
-    wanted = {scope for scope, kind in kinds.items() if search_filter.kinds is None or kind in search_filter.kinds}
-    if len(wanted) == len(kinds) and not search_filter.is_selective:
+    wanted = {scope for scope, kind in kinds.items() if filters.kinds is None or kind in filters.kinds}
+    if len(wanted) == len(kinds) and not filters.is_selective:
         return documents
-    return [
-        number for number, each in documents.items() if number >> _SCOPE_BITS in wanted and search_filter.accepts(each)
-    ]
+    return [number for number, each in documents.items() if number >> _SCOPE_BITS in wanted and filters.accepts(each)]
 
 
-def ranges_of(tx: Transaction, search_filter: SearchFilter) -> tuple[list[Range], dict[int, str]]:
+def ranges_of(tx: Transaction, filters: SearchFilter) -> tuple[list[Range], dict[int, str]]:
     """Return the ranges of documents to search, and the kinds of their scopes.
 
-    The ranges are ascending, and adjacent ones are merged.
-
-    If unwanted kinds would split them into more than `MAX_RANGES`, these kinds are read too and left out later.
+    The ranges are ascending, and adjacent ones are merged. If the wanted kinds have more than `MAX_RANGES` ranges, the
+    ranges of all kinds are returned.
     """
-    if search_filter.conversations is not None:
-        rows = query.series_within(
-            tx, low=search_filter.low, high=search_filter.high, keys=json.dumps(search_filter.conversations)
-        )
+    if filters.conversations is not None:
+        rows = query.series_within(tx, low=filters.low, high=filters.high, keys=json.dumps(filters.conversations))
         bits, kinds = PLACE_BITS, {row["id"] >> SERIES_BITS: row["kind"] for row in rows}
     else:
-        rows = query.scopes_within(tx, low=search_filter.low, high=search_filter.high)
+        rows = query.scopes_within(tx, low=filters.low, high=filters.high)
         bits, kinds = _SCOPE_BITS, {row["id"]: row["kind"] for row in rows}
-    ranges = _merge_ranges(
-        [row["id"] for row in rows if search_filter.kinds is None or row["kind"] in search_filter.kinds], bits
-    )
+    ranges = _merge_ranges([row["id"] for row in rows if filters.kinds is None or row["kind"] in filters.kinds], bits)
     return (ranges if len(ranges) <= MAX_RANGES else _merge_ranges([row["id"] for row in rows], bits)), kinds
 
 
@@ -362,7 +339,7 @@ def _merge_ranges(numbers: Iterable[int], bits: int) -> list[Range]:
     return ranges
 
 
-def _words_json(question: analysis.AnalyzedQuery) -> str:
+def _words_json(question: AnalyzedQuery) -> str:
     return as_json(list(question.words)[: analysis.MAX_QUERY_TERMS])
 
 
@@ -371,10 +348,10 @@ def _load_postings(
     terms: Sequence[str],
     spellings: Mapping[str, str],
     ranges: Sequence[Range],
-    search_filter: SearchFilter,
+    filters: SearchFilter,
     totals: Any,
 ) -> tuple[Postings, dict[str, float]]:
-    """Return the documents that hold each term within the filter, and each term's weight.
+    """Return the documents that contain each term within the filter, and each term's weight.
 
     Two spellings of a word are one term.
     """
@@ -382,9 +359,9 @@ def _load_postings(
     if not terms:
         return postings, {}
     documents = int(totals["documents"])
-    waiting_rows = query.unindexed_within.lazy(tx, ranges=as_json(ranges), **search_filter.query_params())
+    unindexed_rows = query.unindexed_within.lazy(tx, ranges=as_json(ranges), **filters.params())
     truncated: dict[str, list[int]] = {}
-    for row in _look_up_terms(tx, [(term, ()) for term in terms], ranges, search_filter):
+    for row in _look_up_terms(tx, [(term, ()) for term in terms], ranges, filters):
         postings[row["term"]].update(orjson.loads(row["documents"]))
         if row["newest"] is not None:
             truncated.setdefault(row["term"], []).extend(orjson.loads(row["newest"]))
@@ -394,9 +371,9 @@ def _load_postings(
         postings[term].update(newest)
     if truncated and len(terms) > 1:
         pairs = [(term, tuple(other for other in terms if other != term)) for term in truncated]
-        for row in _look_up_terms(tx, pairs, ranges, search_filter):
+        for row in _look_up_terms(tx, pairs, ranges, filters):
             postings[row["term"]].update(orjson.loads(row["newest"] or row["documents"]))
-    for term in _add_waiting(waiting_rows, postings):
+    for term in _add_unindexed(unindexed_rows, postings):
         counts[term] += 1
     for other, term in spellings.items():
         if postings.keys() >= {other, term}:
@@ -405,8 +382,8 @@ def _load_postings(
     return postings, {term: ranking.term_weight(term, documents, min(counts[term], documents)) for term in postings}
 
 
-def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
-    """Add the documents that wait for the index; return the term of each added place."""
+def _add_unindexed(rows: Iterable[Any], postings: Postings) -> list[str]:
+    """Add documents that are not indexed yet; return the term of each added posting."""
     added: list[str] = []
     for row in rows:
         for term in postings.keys() & set(row["terms"].split(" ")):
@@ -416,18 +393,17 @@ def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
 
 
 def _look_up_terms(
-    tx: Transaction, wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], search_filter: SearchFilter
+    tx: Transaction, wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], filters: SearchFilter
 ) -> Rows:
-    """Return the documents that hold each term and any of the terms listed with it."""
-    return query.postings(
-        tx, terms=as_json(wanted), ranges=as_json(ranges), limit=MAX_POSTINGS, **search_filter.query_params()
-    )
+    """Return the documents that contain each term and any of the terms listed with it."""
+    return query.postings(tx, terms=as_json(wanted), ranges=as_json(ranges), limit=MAX_POSTINGS, **filters.params())
 
 
 def _estimate_count(oldest: Collection[int], series: int, documents: int) -> int:
-    """Estimate how many documents hold a term of which only the oldest were read.
+    """Estimate the number of documents that contain a term, from the oldest ones.
 
-    The oldest documents cover a part of the only series, or some of the series. The rest is extrapolated from it.
+    If the oldest documents lie in one series, extrapolate from the part of it that they cover; otherwise, from the
+    number of series that they cover.
     """
     first, last = min(oldest), max(oldest)
     if first >> PLACE_BITS == last >> PLACE_BITS:
@@ -437,7 +413,10 @@ def _estimate_count(oldest: Collection[int], series: int, documents: int) -> int
 
 
 def _find_dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Range]) -> set[int]:
-    """Return documents from the times that a question names; those outside come last."""
+    """Return documents from or near the times that a question names.
+
+    For each time, the nearest documents are taken, at most `MAX_DATED`.
+    """
     found: set[int] = set()
     for span in times:
         rows = query.dated_documents(
@@ -454,10 +433,7 @@ def _find_dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Ran
 
 
 def _load_documents(tx: Transaction, ranges: Sequence[Range]) -> tuple[dict[int, int], dict[int, Document]]:
-    """Return the rows that the documents in some ranges stand for, and the documents.
-
-    Both are keyed by document number.
-    """
+    """Return the owners of documents in some ranges, and the documents, by number."""
     rows = query.documents_within(tx, ranges=as_json(ranges))
     numbers, owners, *columns = orjson.loads(rows[0]["columns"]) if rows else ((), ())
     documents = map(Document._make, zip(*columns, strict=True))
@@ -467,28 +443,31 @@ def _load_documents(tx: Transaction, ranges: Sequence[Range]) -> tuple[dict[int,
 def _complete_postings(
     tx: Transaction, postings: Postings, near_ranges: Sequence[Range], related: Collection[int], *, everything: bool
 ) -> None:
-    """Add the missing places of terms near the candidates to the postings."""
+    """Add documents near the candidates to incomplete postings.
+
+    Postings of `MAX_POSTINGS` documents or more are incomplete. With `everything`, all are, because of a filter.
+    """
     missing = [term for term, found in postings.items() if everything or len(found) >= MAX_POSTINGS]
     if missing and related:
         for row in query.terms_in_ranges(tx, terms=as_json(missing), ranges=as_json(near_ranges)):
             postings[row["term"]].update(orjson.loads(row["documents"]))
         if everything:
-            waiting = query.unindexed_within(tx, ranges=as_json(near_ranges), **_NO_FILTERS)
-            _add_waiting(waiting, postings)
+            unindexed_rows = query.unindexed_within(tx, ranges=as_json(near_ranges), **_NO_FILTERS)
+            _add_unindexed(unindexed_rows, postings)
 
 
-def _remove_ignored(search_filter: SearchFilter, postings: Postings, documents: dict[int, Document]) -> None:
+def _remove_ignored(filters: SearchFilter, postings: Postings, documents: dict[int, Document]) -> None:
     """Remove the ignored documents from the postings and the documents."""
-    for holding in postings.values():
-        holding.difference_update(search_filter.ignored or ())
-    for number in documents.keys() & (search_filter.ignored or ()):
+    for numbers in postings.values():
+        numbers.difference_update(filters.ignored or ())
+    for number in documents.keys() & (filters.ignored or ()):
         del documents[number]
 
 
 def _find_repeats(
     tx: Transaction,
-    question: analysis.AnalyzedQuery,
-    search_filter: SearchFilter,
+    question: AnalyzedQuery,
+    filters: SearchFilter,
     postings: Postings,
     owners: Mapping[int, int],
     documents: Mapping[int, Document],
@@ -496,22 +475,20 @@ def _find_repeats(
 ) -> set[int]:
     """Find the documents that repeat the question, if it is asked outside of a run.
 
-    They lend no words to their neighbours.
+    Their terms do not contribute to their neighbours.
     """
     length = analysis.analyze_text(question.text).length
-    holding = set.intersection(*postings.values()) if postings and search_filter.ignored is None else ()
-    candidates = sorted(number for number in holding if number in documents and documents[number].length == length)
+    matches = set.intersection(*postings.values()) if postings and filters.ignored is None else ()
+    candidates = sorted(number for number in matches if number in documents and documents[number].length == length)
     question_terms = analysis.extract_terms(question.text) if candidates else []
     places = {(kinds[each >> _SCOPE_BITS], owners[each]): each for each in candidates[-MAX_REPEATS:]}
     texts = texts_of(tx, (each for each in places if each[0] in RELATED_KINDS))
     return {places[each] for each, text in texts.items() if analysis.extract_terms("\n".join(text)) == question_terms}
 
 
-def _explain(hit: ranking.ScoredDocument, words: Mapping[str, str]) -> Explanation:
-    terms, nearby = ({words.get(term, term): value for term, value in of.items()} for of in (hit.terms, hit.nearby))
-    return Explanation(
-        terms=terms, nearby=nearby, signals={name: value for name, value in hit.signals.items() if value}
-    )
+def _explain(hit: ranking.ScoredDocument, word_of: Mapping[str, str]) -> Explanation:
+    terms, nearby = ({word_of.get(term, term): part for term, part in of.items()} for of in (hit.terms, hit.nearby))
+    return Explanation(terms=terms, nearby=nearby, signals={name: part for name, part in hit.signals.items() if part})
 
 
 def reload_results(
@@ -524,7 +501,7 @@ def reload_results(
     Args:
         tx: The transaction.
         rows: The `row` of each result.
-        now: When, in microseconds since 1970.
+        now: The time, in microseconds since 1970.
         search_view: The `SearchView` of the search; None for no particular view.
     """
     resolved_view = None if search_view is None else search_view.with_view(tx, now)
@@ -555,7 +532,7 @@ def group_by_text(
     Args:
         found: The results. One without a text is a group of its own.
         text: Returns the text of a result.
-        distinct_by: Returns what must be equal as well.
+        distinct_by: Returns a further value that must be equal within a group. Default: only texts are compared.
     """
     groups: dict[Any, list[T]] = {}
     for number, each in enumerate(found):
@@ -567,10 +544,10 @@ def group_by_text(
 def merge_duplicates(found: Iterable[Recollection], *, in_time: bool = False) -> list[Recollection]:
     """Return each text of a namespace once, with references to its duplicates.
 
-    The most trusted and newest result of the first kind in `_KIND_ORDER` is the one returned.
+    The first kind in `_KIND_ORDER` takes precedence, then the most trusted source, then the newest result.
 
-    Facts of one text differ in their time, so each is a result. Each entry of the audit trail is a result too, and each
-    value of items that are indexed by a part of it.
+    Facts with the same text differ in time, so each is a result, and so is each audit entry. Items may be indexed by a
+    part of their value. Those with different values are separate results.
 
     Args:
         found: Results in any order.
@@ -586,8 +563,8 @@ def merge_duplicates(found: Iterable[Recollection], *, in_time: bool = False) ->
         counts[text_key] += 1
         if in_time or getattr(each.value, "raw", True) is False:
             return each.namespace, counts[text_key]
-        known = values.setdefault(text_key, {})
-        return each.namespace, known.setdefault(repr(each.value) if each.kind == "item" else "", len(known) + 1)
+        numbers = values.setdefault(text_key, {})  # the number of each distinct value
+        return each.namespace, numbers.setdefault(repr(each.value) if each.kind == "item" else "", len(numbers) + 1)
 
     merged = []
     for group in group_by_text(found, lambda each: each.text, distinct_by):
@@ -603,7 +580,7 @@ def _preference_key(each: Recollection) -> tuple[float, ...]:
 
 
 def _boost_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
-    """Raise the score of a result that holds the quoted phrases of the query word by word."""
+    """Raise the score of a result that contains quoted phrases of the query."""
     text = " ".join(analysis.extract_terms(each.text))
     share = sum(f" {' '.join(phrase)} " in f" {text} " for phrase in phrases) / len(phrases)
     return each.with_signals(phrase=weight * share) if share else each
@@ -616,14 +593,14 @@ class Search(NamedTuple):
         question: The query, analysed.
         search_filter: The filter of the search.
         limit: Maximum results.
-        weights: The weight of each signal. Default: as measured, with vectors or without.
+        weights: The weight of each signal. Default: the measured weights.
         search_view: The `SearchView` of the search. Default: no particular view.
         name: The name of the step in a trace, `<part>.<verb>`. None for a detail of the surrounding step.
         inputs: Further inputs that a trace shows.
         order: "score", the best first, or "time", the oldest first.
     """
 
-    question: analysis.AnalyzedQuery
+    question: AnalyzedQuery
     search_filter: SearchFilter
     limit: int
     weights: Weights | None = None
@@ -639,44 +616,38 @@ class Search(NamedTuple):
             The results that answer the query best, the best first in the order "score".
         """
         check_cancelled()
-        engine, search_filter = database.engine, self.search_filter
+        engine, filters = database.engine, self.search_filter
         more_inputs = self.inputs or dict
         inputs = {"query": self.question.text, "limit": self.limit}
         with database.step(self.name, lambda: {**inputs, **more_inputs()}, "retriever") as step:
             for part in all_parts().all:
                 stored_as = {each.index_name for forms in part.search_kinds.values() for each in forms}
-                if not part.has_pending or not part.settle or stored_as.isdisjoint(search_filter.kinds or ()):
+                if not part.has_pending or not part.settle or stored_as.isdisjoint(filters.kinds or ()):
                     continue
                 if engine.read(part.has_pending):
                     with suppress(DatabaseReadOnly):  # a read-only role can still search
                         engine.write(part.settle)
-            dense = make_vector_query(database, self.question, search_filter) if self.limit else None
+            dense = make_vector_query(database, self.question, filters) if self.limit else None
             found = engine.read(lambda tx: self._find(tx, dense))
             step.finish(lambda: document_outputs(found))
         return found
 
     def _find(self, tx: Transaction, dense: VectorQuery | None) -> list[Recollection]:
-        limit, question, search_filter = self.limit, self.question, self.search_filter
-        if limit == 0 or (search_filter.kinds is not None and not search_filter.kinds):
+        limit, question, filters = self.limit, self.question, self.search_filter
+        if limit == 0 or (filters.kinds is not None and not filters.kinds):
             return []
         is_timed = self.order == "time"
-        resolved_view = None if self.search_view is None else self.search_view.with_view(tx, question.now)
-        search_filter = (
-            search_filter if resolved_view is None else resolved_view.narrow_filter(tx, search_filter, question.now)
-        )
-        is_mixed = search_filter.kinds is None or len(search_filter.kinds) > 1  # two kinds may have the same text
+        view = None if self.search_view is None else self.search_view.with_view(tx, question.now)
+        filters = filters if view is None else view.narrow_filter(tx, filters, question.now)
+        is_mixed = filters.kinds is None or len(filters.kinds) > 1  # two kinds may contain the same text
         hit_limit = limit * (FETCH_FACTOR if question.phrases or is_timed else 2 if is_mixed else 1)
         while True:
-            hits = search(
-                tx, question, search_filter, limit=hit_limit, weights=self.weights, dense=dense, order=self.order
-            )
-            results = to_recollections(tx, hits, question.now, resolved_view)
+            hits = search(tx, question, filters, limit=hit_limit, weights=self.weights, dense=dense, order=self.order)
+            results = to_recollections(tx, hits, question.now, view)
             if is_timed:
                 hits.sort()  # documents of the same time stay in the order of their places
             known = (results[hit.document] for hit in hits if hit.document in results)
-            found = merge_duplicates(
-                (each for each in known if is_trusted(each, search_filter.trusted)), in_time=is_timed
-            )
+            found = merge_duplicates((each for each in known if is_trusted(each, filters.trusted)), in_time=is_timed)
             if question.phrases:
                 weight = (self.weights or WEIGHTS).phrase
                 found = [_boost_phrases(each, question.phrases, weight) for each in found]
@@ -691,28 +662,26 @@ class Search(NamedTuple):
         return found[:limit]
 
 
-def make_vector_query(
-    database: Database, question: analysis.AnalyzedQuery, search_filter: SearchFilter
-) -> VectorQuery | None:
-    """Return the vector of a question, or None.
+def make_vector_query(database: Database, question: AnalyzedQuery, filters: SearchFilter) -> VectorQuery | None:
+    """Return the vector query of a question, or None.
 
-    None means no words, no embeddings, or embeddings that fail.
+    The result is None if the question is empty, or if there are no embeddings or they fail.
 
     Args:
         database: The database to search.
         question: The question.
-        search_filter: The filter of the search. Speakers are looked up in it, since their own messages do not name
-            them.
+        filters: The filter of the search. The names of speakers in it are replaced, since people do not use their own
+            names.
     """
     embedder = embedder_of(database)
     if embedder is None or not question.text.strip():
         return None
-    names = database.engine.read(lambda tx: _speaker_names(tx, question, search_filter))
+    names = database.engine.read(lambda tx: _speaker_names(tx, question, filters))
     text = analysis.to_first_person(question.text, names) if len(names) == 1 else question.text
     return embedder.make_query(text)
 
 
-def _speaker_names(tx: Transaction, question: analysis.AnalyzedQuery, search_filter: SearchFilter) -> set[str]:
+def _speaker_names(tx: Transaction, question: AnalyzedQuery, filters: SearchFilter) -> set[str]:
     """Return the words of a question that name a speaker in the ranges of the search."""
-    ranges, _ = ranges_of(tx, search_filter)
+    ranges, _ = ranges_of(tx, filters)
     return {row["word"] for row in query.find_speakers(tx, words=_words_json(question), ranges=as_json(ranges))}

@@ -5,11 +5,11 @@ series, in the order of arrival. The number of a document encodes its place:
 
     26 bits: its scope, the documents of one kind in one namespace · 15 bits: its series · 22 bits: its place there
 
-So the neighbours of a document have the adjacent numbers. A namespace is a range of numbers to which an index can skip,
-so documents of other namespaces cost a search nothing. A full series or scope is followed by another.
+So the neighbours of a document have the adjacent numbers. The numbers of a scope form one range, so a search of a
+namespace skips the documents of all others. When a series or a scope is full, a new one is created.
 
-The cost of SQLite's FTS5 is per transaction, hardly per row. So on SQLite, new documents wait with their terms and
-enter the index together. A search reads the waiting documents too.
+A write to SQLite's FTS5 costs about the same for one row as for many. So on SQLite, new documents wait in a table with
+their terms, and are indexed together. A search reads the waiting documents too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SERIES_BITS = 15
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 REBUILD_BATCH = 1_000
 ATTEMPTS = 4
-"""Four attempts suffice: look up the series, create its scope, create the series, and find it."""
+"""Maximum attempts to extend a series. Between them, its scope and the series are created if necessary."""
 
 
 class DocumentSeries(NamedTuple):
@@ -68,14 +68,14 @@ class IndexedDocument(NamedTuple):
 
 
 class PlacedDocuments(NamedTuple):
-    """Documents with their places, before the write.
+    """The documents with reserved places, ready to be written.
 
     Attributes:
         numbers: The numbers of the documents.
         documents: The documents.
         analyzed: The analyzed text of each document.
-        has_vectors: True if the database keeps vectors.
-        waiting_count: The number of documents that wait for the index.
+        has_vectors: True if the database stores vectors.
+        waiting_count: The number of stored documents that are not indexed yet.
     """
 
     numbers: list[int]
@@ -114,7 +114,7 @@ def reserve_places(tx: Transaction, series: DocumentSeries, documents: Sequence[
             query.change_totals(tx, **change)
             return PlacedDocuments(numbers, documents, analyzed, row["dimensions"] is not None, row["waiting"])
         _create_series(tx, series, min(times))
-    raise BranchMoved  # others take away what is made here: begin again
+    raise BranchMoved  # other writers removed the new series: run the transaction again
 
 
 def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, waits: bool = True) -> None:
@@ -123,8 +123,8 @@ def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, wa
     Args:
         tx: The transaction.
         placed: The result of `reserve_places`.
-        owners: The rows that the documents stand for.
-        waits: True lets the documents wait for the index, if the engine supports it. Default: True.
+        owners: The id of the row that each document represents, such as a message's or an item's.
+        waits: True to defer indexing, if the engine supports it. Default: True.
     """
     entries = list(zip(placed.numbers, owners, placed.documents, placed.analyzed, strict=True))
     _insert_rows(tx, query.insert_document, [_document_row(*entry) for entry in entries])
@@ -132,13 +132,13 @@ def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, wa
         _insert_rows(tx, query.insert_speaker, speakers)
     if placed.has_vectors:
         _insert_rows(tx, query.request_vector, [{"id": number} for number in placed.numbers])
-    terms = [_terms_row(number, found.terms) for number, _, _, found in entries]
-    if waits and placed.waiting_count + len(terms) < tx.max_unindexed:
-        _insert_rows(tx, query.insert_unindexed, terms)
+    rows = [_terms_row(number, text.terms) for number, _, _, text in entries]
+    if waits and placed.waiting_count + len(rows) < tx.max_unindexed:
+        _insert_rows(tx, query.insert_unindexed, rows)
     elif placed.waiting_count:
-        index_waiting(tx, terms)
+        index_waiting(tx, rows)
     else:
-        _insert_rows(tx, query.index_terms, terms)
+        _insert_rows(tx, query.index_terms, rows)
 
 
 def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocument) -> None:
@@ -146,9 +146,9 @@ def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocu
 
     Args:
         tx: The transaction.
-        number: The document.
+        number: The document's number.
         old: The previous text.
-        owner: The row that the document stands for.
+        owner: The id of the row that the document represents.
         new: The new document.
     """
     remove(tx, [(number, old)])
@@ -164,7 +164,7 @@ def remove(tx: Transaction, documents: Iterable[tuple[int, str]]) -> None:
 
     Args:
         tx: The transaction.
-        documents: The number and the text of each.
+        documents: The number and the indexed text of each document.
     """
     texts = dict(documents)
     if texts:
@@ -172,10 +172,9 @@ def remove(tx: Transaction, documents: Iterable[tuple[int, str]]) -> None:
         waiting_rows = query.take_unindexed(tx, ids=json.dumps(list(texts))) if tx.max_unindexed else ()
         indexed = texts.keys() - {row["document_id"] for row in waiting_rows}
         if indexed:
-            query.unindex_terms.run_many(
-                tx, [_terms_row(number, analysis.extract_terms(texts[number])) for number in sorted(indexed)]
-            )
-        changes = [_totals_change(number >> _SCOPE_BITS, documents=-1, removed=number) for number in texts]
+            rows = [_terms_row(number, analysis.extract_terms(texts[number])) for number in sorted(indexed)]
+            query.unindex_terms.run_many(tx, rows)
+        changes = [_totals_change(number >> _SCOPE_BITS, documents=-1, minus=number) for number in texts]
         query.change_totals.run_many(tx, changes)
         query.shrink_series.run_many(tx, ids)
         query.delete_document.run_many(tx, ids)
@@ -188,24 +187,25 @@ def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
     Args:
         tx: The transaction.
         documents: Rows with "id", "owner", "owners" (the owner's table), "created_at", "role", and the series' "kind"
-            and "name", in their order.
+            and "name", in the order of the documents.
         path: The other namespace. It is created if necessary.
     """
-    for (kind, name), rows in groupby(sorted(documents, key=_series_of), key=_series_of):
-        group = list(rows)
-        found = texts_of(tx, ((kind, row["owner"]) for row in group))
-        texts = ["\n".join(found[kind, row["owner"]]) for row in group]
-        new_documents = [
-            IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(group, texts, strict=True)
+    for (kind, name), group in groupby(sorted(documents, key=_series_of), key=_series_of):
+        rows = list(group)
+        owners = [row["owner"] for row in rows]
+        texts_by_owner = texts_of(tx, ((kind, owner) for owner in owners))
+        texts = ["\n".join(texts_by_owner[kind, owner]) for owner in owners]
+        new = [
+            IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(rows, texts, strict=True)
         ]
-        placed = reserve_places(tx, DocumentSeries(path, kind, name), new_documents)
-        write(tx, placed, [row["owner"] for row in group])
-        moved = list(zip(placed.numbers, group, texts, strict=True))
-        numbers = [{"id": number, "from_id": row["id"]} for number, row, _ in moved]
+        placed = reserve_places(tx, DocumentSeries(path, kind, name), new)
+        write(tx, placed, owners)
+        numbers = [{"id": new_id, "from_id": row["id"]} for new_id, row in zip(placed.numbers, rows, strict=True)]
         query.copy_speaker.run_many(tx, numbers)
         query.copy_speakers.run_many(tx, numbers)
-        number_documents(tx, group[0]["owners"], [{"id": row["owner"], "document": number} for number, row, _ in moved])
-        remove(tx, [(row["id"], text) for _, row, text in moved])
+        moved = [{"id": owner, "document": new_id} for owner, new_id in zip(owners, placed.numbers, strict=True)]
+        number_documents(tx, rows[0]["owners"], moved)
+        remove(tx, [(row["id"], text) for row, text in zip(rows, texts, strict=True)])
 
 
 def _series_of(row: Row) -> tuple[str, str]:
@@ -213,16 +213,15 @@ def _series_of(row: Row) -> tuple[str, str]:
 
 
 def delete_series(tx: Transaction, path: str, kind: str, name: str | None = None) -> None:
-    """Delete series without documents, including the records of their speakers.
+    """Delete empty series, including the records of their speakers.
 
     Args:
         tx: The transaction.
         path: The namespace.
         kind: The kind.
-        name: The series; None for all of the kind.
+        name: The name of the series. Default: None, all series of the kind.
     """
-    rows = query.delete_series(tx, path=path, kind=kind, name=name)
-    if rows:
+    if rows := query.delete_series(tx, path=path, kind=kind, name=name):
         query.change_totals.run_many(tx, [_totals_change(row["scope_id"], series=-1) for row in rows])
     query.delete_scopes(tx, path=path, kind=kind)
 
@@ -232,17 +231,17 @@ def index_waiting(tx: Transaction, new: Sequence[dict[str, Any]] = ()) -> None:
 
     Args:
         tx: The transaction.
-        new: The terms of further documents to index. Default: none.
+        new: Rows of further documents to index, as `_terms_row` returns them. Default: none.
     """
     rows = query.all_unindexed(tx)
-    if terms := [*({"id": row["document_id"], "terms": row["terms"]} for row in rows), *new]:
-        query.index_terms.run_many(tx, sorted(terms, key=itemgetter("id")))
+    if unindexed := [*({"id": row["document_id"], "terms": row["terms"]} for row in rows), *new]:
+        query.index_terms.run_many(tx, sorted(unindexed, key=itemgetter("id")))
         query.delete_unindexed(tx)
 
 
 def rebuild_if_old(tx: Transaction) -> None:
-    """Rebuild the index if another version of the analysis built it."""
-    query.lock_writers(tx)  # another opening that does it ends first
+    """Rebuild the index in this transaction, if another version of the analysis built it."""
+    query.lock_writers(tx)  # wait for another process that rebuilds the index
     if is_old(tx):
         empty_index(tx)
         after = -1
@@ -256,7 +255,7 @@ def rebuild_if_old(tx: Transaction) -> None:
 
 
 def empty_index(tx: Transaction) -> None:
-    """Empty the index, and keep the documents."""
+    """Empty the index without deleting the documents."""
     query.empty_index(tx)
     query.delete_unindexed(tx)
 
@@ -274,13 +273,13 @@ def series_of_kinds(tx: Transaction, kinds: Sequence[str]) -> list[Row]:
 
     Args:
         tx: The transaction.
-        kinds: Their names in the index.
+        kinds: The kinds, as in `DocumentSeries`.
     """
     return list(query.series_by_size(tx, keys=json.dumps(kinds)))
 
 
 def is_old(tx: Transaction) -> bool:
-    """Return true if another version of the analysis indexed the database."""
+    """Return true if another version of the analysis built the index."""
     [state] = query.search_state(tx)
     return bool(state["analysis"] != analysis.VERSION)
 
@@ -290,12 +289,10 @@ def find_problems(tx: Transaction) -> list[str]:
     [counts] = query.count_index(tx)
     found = []
     if counts["indexed"] + counts["waiting"] != counts["documents"]:
-        found.append(
-            f"the full-text index holds {counts['indexed']} documents and {counts['waiting']} wait for it, but there "
-            f"are {counts['documents']}"
-        )
+        sizes = f"{counts['indexed']} indexed and {counts['waiting']} waiting documents, not {counts['documents']}"
+        found.append(f"the full-text index has {sizes}")
     found += [
-        f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['found']}"
+        f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['actual']}"
         for row in query.wrong_series(tx)
     ]
     rows = query.wrong_totals(tx)
@@ -310,8 +307,7 @@ def speaker_number(name: str) -> int:
 
 def _create_series(tx: Transaction, series: DocumentSeries, first_at: int) -> None:
     """Create a series, or first the scope that it needs."""
-    rows = query.next_series(tx, path=series.path, kind=series.kind, max_series=1 << SERIES_BITS)
-    if rows:
+    if rows := query.next_series(tx, path=series.path, kind=series.kind, max_series=1 << SERIES_BITS):
         [row] = rows
         number = (row["id"] << SERIES_BITS) + row["series"] - 1
         query.create_series(tx, id=number, scope=row["id"], name=series.name, first_at=first_at)
@@ -322,16 +318,13 @@ def _create_series(tx: Transaction, series: DocumentSeries, first_at: int) -> No
 
 
 def _reanalyze_page(tx: Transaction, after: int, limit: int) -> dict[int, analysis.AnalyzedText]:
-    """Update the stored features of the documents after one; return their analyzed texts."""
+    """Update the lengths and features of a page of documents; return their analyzed texts."""
     page = list(query.documents_after(tx, after=after, limit=limit))
     texts = texts_of(tx, ((row["kind"], row["owner"]) for row in page))
-    analyzed = {
-        row["id"]: analysis.analyze_text("\n".join(texts[row["kind"], row["owner"]]), row["role"]) for row in page
-    }
-    rows = [{"id": number, "length": each.length, "features": each.features} for number, each in analyzed.items()]
-    if rows:
+    found = {row["id"]: analysis.analyze_text("\n".join(texts[row["kind"], row["owner"]]), row["role"]) for row in page}
+    if rows := [{"id": number, "length": each.length, "features": each.features} for number, each in found.items()]:
         query.update_document.run_many(tx, rows)
-    return analyzed
+    return found
 
 
 def texts_of(tx: Transaction, owners: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Sequence[str]]:
@@ -348,31 +341,21 @@ def _insert_rows(tx: Transaction, statement: Query, rows: list[dict[str, Any]]) 
     statement.run_many(tx, rows) if len(rows) > 1 else statement(tx, **rows[0])
 
 
-def _document_row(
-    number: int, owner: int, document: IndexedDocument, analyzed: analysis.AnalyzedText
-) -> dict[str, Any]:
+def _document_row(number: int, owner: int, document: IndexedDocument, text: analysis.AnalyzedText) -> dict[str, Any]:
     return {
         "id": number,
         "owner": owner,
         "created_at": document.created_at,
         "speaker": None if document.speaker is None else speaker_number(document.speaker),
         "role": document.role,
-        "length": analyzed.length,
-        "features": analyzed.features,
+        "length": text.length,
+        "features": text.features,
     }
 
 
-def _totals_change(
-    scope: int, *, series: int = 0, documents: int = 0, words: int = 0, last_at: int = 0, removed: int | None = None
-) -> dict[str, Any]:
-    return {
-        "scope": scope,
-        "series": series,
-        "documents": documents,
-        "words": words,
-        "last_at": last_at,
-        "minus": removed,
-    }
+def _totals_change(scope: int, **changes: int) -> dict[str, Any]:
+    """Return the parameters of `change_totals`: the changes, and defaults for the rest."""
+    return {"scope": scope, "series": 0, "documents": 0, "words": 0, "last_at": 0, "minus": None, **changes}
 
 
 def _terms_row(number: int, terms: Sequence[str]) -> dict[str, Any]:
@@ -386,8 +369,8 @@ def _speaker_rows(number: int, name: str | None) -> list[dict[str, Any]]:
     return [{"word": word, "series": number >> PLACE_BITS, "speaker": speaker} for word in analysis.speaker_words(name)]
 
 
-def bring_up_to_date(engine: Engine) -> None:
-    """Rebuild the index of a database if its terms have changed."""
+def rebuild_outdated_index(engine: Engine) -> None:
+    """Rebuild the index of a database, if another version of the analysis built it."""
     if engine.read(is_old):
         engine.write(rebuild_if_old)
 

@@ -1,20 +1,20 @@
-"""Vectors of documents: the pending ones, the stored ones, and those nearest to a question's.
+"""Vectors of documents: embedding, storage, and comparison with a question's vector.
 
 A document is stored without its vector and marked as pending in the same transaction. A process with the embeddings
-adds the vector later; until then, keyword search finds the document. If PostgreSQL has pgvector when vectors are first
-wanted, pgvector compares them, else numpy.
+adds the vector later; until then, keyword search finds the document. pgvector compares vectors if PostgreSQL has it
+when vectors are enabled, or when `copy_to_pgvector` copies them. Otherwise numpy compares them.
 
-Turns of a conversation are short, so the vector of a message is also mixed with its neighbours'. The message before
-counts more if it is a question. Only this module needs numpy, and it loads numpy on demand.
+Messages are short, so the vector of a message is also mixed with its neighbours'. The previous message counts more if
+it is a question. Only this module needs numpy, and it loads numpy on demand.
 
 Documents are embedded in the background, in batches, and never block a write. The database records pending documents,
-so a crash loses none, and any process with the embeddings continues where another ended. Embedding requires a lease, so
-that two processes never embed the same document. If the embeddings fail, keyword search continues, and the embeddings
-are retried later.
+so a crash loses none, and any process with the embeddings can continue the work. Embedding requires a lease, so that
+two processes never embed the same document. If the embeddings fail, keyword search continues, and embedding is retried
+later.
 
-`StaticEmbeddings` need no model server: each token has a vector of its own, and a text has the mean of its tokens'
-vectors. They are read from the wheel `wordllama` (MIT license; 32,000 tokens of 256 numbers, 16 MB in memory). That
-package itself is never imported, so there is no network access and no warm-up.
+`StaticEmbeddings` need no model server: each token has a fixed vector, and the vector of a text is the mean of its
+tokens' vectors. They are read from the files of the package `wordllama` (MIT license; 32,000 tokens of 256 numbers,
+16 MB in memory). That package is never imported, so there is no network access and no warm-up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.embeddings import Embeddings
 
@@ -51,21 +51,21 @@ if TYPE_CHECKING:
     Visit = Callable[[Any, Any], None]
 
 PAGE_SIZE = 4_000
-_RANGES_AT_ONCE = 32
-"""Ranges to request in one go, as a server may be far away."""
+_RANGE_BATCH = 32
+"""Ranges to request in one round trip to the server."""
 MAX_CACHE_BYTES = 2**30
-"""Bytes of vectors that a process keeps in memory."""
+"""Maximum bytes of vectors that a process keeps in memory."""
 COSINE_DIGITS = 6
-"""Digits of a cosine. Further digits depend on what else is computed at the same time."""
+"""Digits to which cosines are rounded. Further digits depend on which other cosines are computed in the same call."""
 
 Range = tuple[int, int]
 
 INDEX_THRESHOLD = 50_000
-"""The number of vectors from which on pgvector has an index. A search must cover as many to use the index."""
+"""Minimum vectors to create an index in pgvector, and minimum documents that a search must cover to use it."""
 INDEX_SHARE = 0.1
-"""The share of all vectors that a search must cover to use the index."""
-_MAX_DIMENSIONS, _MAX_INDEX_DIMENSIONS = 16_000, 4_000  # dimensions
-_NEXT_WEIGHT, _BEFORE_WEIGHT, _QUESTION_WEIGHT, _SECOND_WEIGHT = 0.4, 0.4, 0.9, 0.2
+"""The minimum share of all vectors that a search must cover to use the index."""
+_MAX_DIMENSIONS, _MAX_INDEX_DIMENSIONS = 16_000, 4_000  # limits of pgvector
+_NEXT_WEIGHT, _BEFORE_WEIGHT, _QUESTION_WEIGHT, _SECOND_WEIGHT = 0.4, 0.4, 0.9, 0.2  # of neighbours' vectors
 
 
 class PendingEmbedding(NamedTuple):
@@ -75,7 +75,7 @@ class PendingEmbedding(NamedTuple):
         ticket: The identifier of the document's current state.
         document: The document's number.
         kind: The kind in the index.
-        owner: The row that the document stands for.
+        owner: The id of the row that the document represents.
     """
 
     ticket: int
@@ -85,11 +85,11 @@ class PendingEmbedding(NamedTuple):
 
 
 def enable_vectors(tx: Transaction, dimensions: int) -> None:
-    """Enable vectors of a number of dimensions, for existing documents too.
+    """Enable vectors, for existing documents too.
 
     Args:
         tx: The transaction.
-        dimensions: Numbers of a vector.
+        dimensions: The number of dimensions of a vector.
 
     Raises:
         InvalidInput: The database has vectors of another size.
@@ -101,10 +101,8 @@ def enable_vectors(tx: Transaction, dimensions: int) -> None:
         query.request_all_vectors(tx)
         _begin_pgvector(tx, dimensions)
     elif state["dimensions"] != dimensions:
-        raise InvalidInput(
-            f"The database has vectors of {state['dimensions']} dimensions, not {dimensions}: use the embeddings that "
-            "it was begun with."
-        )
+        known = f"The database has vectors of {state['dimensions']} dimensions, not {dimensions}."
+        raise InvalidInput(f"{known} Use the embeddings that the database was created with.")
 
 
 def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
@@ -112,10 +110,10 @@ def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
 
     Args:
         tx: The transaction.
-        after: The vector to begin after: 0, or the last return value.
+        after: The last return value; 0 for the first page.
 
     Returns:
-        The vector to continue after; None if pgvector has all vectors or is not available.
+        The id of the last copied vector; None if all vectors have been copied, or pgvector is not available.
     """
     [state] = query.vector_state(tx)
     dimensions = state["dimensions"]
@@ -123,9 +121,7 @@ def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
         return None
     if not (rows := query.vectors_after(tx, after=after, limit=PAGE_SIZE)):
         return None
-    _insert_pgvector(
-        tx, [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows]
-    )
+    _add_pgvector(tx, [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows])
     return int(rows[-1]["id"])
 
 
@@ -137,7 +133,7 @@ def empty_pgvector(tx: Transaction) -> None:
 
 
 def _index_delay(tx: Transaction) -> float | None:
-    """Return 0 if pgvector needs an index that this role may make, else None."""
+    """Return the delay of `INDEX_TASK`: 0 if it can create a missing index, else None."""
     [state] = query.vector_state(tx)
     if not state["pgvector"] or state["newest"] < INDEX_THRESHOLD or state["dimensions"] > _MAX_INDEX_DIMENSIONS:
         return None
@@ -147,7 +143,7 @@ def _index_delay(tx: Transaction) -> float | None:
 def _is_index_usable(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
     """Return true if the vector index suits a search through some ranges.
 
-    The ranges must hold so large a share of all documents that the filter leaves out little.
+    The ranges must contain a large share of all documents, since the filter is applied to the index's results.
     """
     if vectors < INDEX_THRESHOLD:
         return False
@@ -157,7 +153,7 @@ def _is_index_usable(tx: Transaction, ranges: Sequence[Range], vectors: int) -> 
 
 
 def _begin_pgvector(tx: Transaction, dimensions: int) -> bool:
-    """Let pgvector compare vectors from now on; return false if it cannot."""
+    """Enable pgvector; return false if it is missing or its maximum dimensions are exceeded."""
     [found] = query.pgvector_available(tx)
     if not found["available"] or dimensions > _MAX_DIMENSIONS:
         return False
@@ -167,17 +163,17 @@ def _begin_pgvector(tx: Transaction, dimensions: int) -> bool:
 
 
 def load_pending(tx: Transaction, limit: int, *, after: int = -1) -> list[PendingEmbedding]:
-    """Return the documents that have waited longest for vectors, from those after a ticket."""
+    """Return the documents that have waited longest for vectors, from tickets above `after`."""
     rows = query.unembedded_documents(tx, after=after, limit=limit)
     return [PendingEmbedding(row["ticket"], row["document_id"], row["kind"], row["owner"]) for row in rows]
 
 
 def store_vectors(tx: Transaction, vectors: Mapping[PendingEmbedding, Sequence[bytes]]) -> int:
-    """Store the vectors of documents that have not changed since they were read.
+    """Store the vectors of documents, except those that have changed since they were read.
 
     Args:
         tx: The transaction.
-        vectors: For each document the vectors of its passages, as `pack_vector` returns them.
+        vectors: The vectors of the passages of each document, as `pack_vector` returns them.
 
     Returns:
         The number of documents whose vectors were stored.
@@ -193,17 +189,17 @@ def store_vectors(tx: Transaction, vectors: Mapping[PendingEmbedding, Sequence[b
         query.insert_vector.run_many(tx, rows)
         [state] = query.vector_state(tx)
         if state["pgvector"]:
-            _insert_pgvector(tx, rows)
+            _add_pgvector(tx, rows)
     return len(unchanged)
 
 
-def _insert_pgvector(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
+def _add_pgvector(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
     formatted = [{**row, "vector": _format_vector(_unpack_vectors(row["vector"]))} for row in rows]
     query.insert_pgvector.run_many(tx, formatted)
 
 
 def pack_vector(vector: Sequence[float], dimensions: int) -> bytes:
-    """Return a vector of length one as it is stored, in half precision.
+    """Scale a vector to length one, and encode it in half precision for storage.
 
     Arguments and errors are those of `normalize`.
     """
@@ -216,18 +212,18 @@ def normalize(vector: Sequence[float], dimensions: int) -> Floats:
 
     Args:
         vector: The numbers.
-        dimensions: The required number of them.
+        dimensions: The required count of numbers.
 
     Raises:
-        InvalidInput: Their number differs, or they are not finite numbers.
+        InvalidInput: The count differs, or a number is not finite.
     """
     np = numpy()
     try:
         array = np.asarray(vector, dtype="<f4")
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"The embeddings gave {safe_repr(vector)} for a vector.") from error
+        raise InvalidInput(f"The embeddings returned {safe_repr(vector)}, which is not a vector of numbers.") from error
     if array.shape != (dimensions,):
-        raise InvalidInput(f"The embeddings gave a vector of the shape {array.shape}, not ({dimensions},).")
+        raise InvalidInput(f"The embeddings returned a vector of shape {array.shape}, not ({dimensions},).")
     if not np.isfinite(array).all():
         raise InvalidInput(f"The numbers of a vector must be finite, got {safe_repr(vector)} from the embeddings.")
     length = float(np.linalg.norm(array))
@@ -245,7 +241,7 @@ class VectorQuery(NamedTuple):
 
     Attributes:
         vector: The question's vector, as `normalize` returns it.
-        cache: The cache of vectors that were read before.
+        cache: The cache of vectors read from the database.
     """
 
     vector: Floats
@@ -254,16 +250,16 @@ class VectorQuery(NamedTuple):
     def nearest(self, tx: Transaction, ranges: Sequence[Range], limit: int) -> dict[int, float]:
         """Return the documents in some ranges that are nearest to the question, with cosines.
 
-        The nearest come first.
+        They are sorted by cosine, the highest first.
         """
         [state] = query.vector_state(tx)
         if state["pgvector"]:
-            wanted = {"vector": _format_vector(self.vector), "ranges": json.dumps(ranges), "limit": limit}
+            params = {"vector": _format_vector(self.vector), "ranges": json.dumps(ranges), "limit": limit}
             rows: Sequence[Any] = ()
             if _is_index_usable(tx, ranges, state["newest"]):
-                rows = query.nearest_indexed(tx, **wanted)
+                rows = query.nearest_indexed(tx, **params)
             if len(rows) < limit:
-                rows = query.nearest_pgvector(tx, **wanted)
+                rows = query.nearest_pgvector(tx, **params)
             return {row["document_id"]: 1 - row["distance"] for row in rows}
         best: dict[int, float] = {}
 
@@ -297,7 +293,7 @@ class VectorQuery(NamedTuple):
         target = self.vector
         vectors: dict[int, Floats] = {}
         own: dict[int, float] = {}
-        for row in rows:  # of several passages the nearest one counts
+        for row in rows:  # the nearest passage of a document determines its cosine
             number, vector = row["document_id"], _unpack_vectors(row["vector"]).astype(np.float32)
             vectors[number] = vector
             own[number] = max(float(vector @ target), own.get(number, -1.0))
@@ -316,12 +312,12 @@ class VectorQuery(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Vectors of some ranges of documents, with the state in which they were read.
+    """The vectors of some ranges of documents, with the database's state when read.
 
     Attributes:
-        newest: The last vector stored at that time.
-        removed: The number of removals of vectors until that time.
-        numbers: The documents.
+        newest: The id of the newest vector when they were read.
+        removed: The count of removals of vectors when they were read.
+        numbers: The documents' numbers.
         matrix: The vectors, a row for each of `numbers`.
     """
 
@@ -334,7 +330,7 @@ class _Block(NamedTuple):
 class VectorCache:
     """A cache of recently read vectors, up to `MAX_CACHE_BYTES`.
 
-    Vectors that were added since are read when they are needed.
+    A search also reads the vectors that were added since.
     """
 
     _lock = PerProcess(threading.Lock)
@@ -365,7 +361,7 @@ class VectorCache:
                 parts.append(matrix)
         if block.newest < state["newest"]:
             with self._lock:
-                self._blocks.pop(key, None)  # so that the block used last is evicted last
+                self._blocks.pop(key, None)  # the block used most recently is evicted last
                 if size <= MAX_CACHE_BYTES:
                     merged = np.concatenate(numbers), np.concatenate(parts)
                     self._blocks[key] = _Block(state["newest"], state["removals"], *merged)
@@ -379,25 +375,25 @@ class VectorCache:
 
 
 def _is_current(block: _Block, state: Any) -> bool:
-    """Return true if a block is still valid and reading only the newer vectors is quicker.
+    """Return true if a block is valid, and so few vectors are newer that using it is faster.
 
-    After a tenant has moved, its schema may show less than what was read.
+    After a tenant has moved, its schema may have fewer vectors than the block; the block is then invalid.
     """
     page_limit = max(PAGE_SIZE, 4 * len(block.numbers))
     return bool(block.removed == state["removals"] and block.newest <= state["newest"] <= block.newest + page_limit)
 
 
 def _top_cosines(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
-    """Return the highest cosines by document number; of equals, the newest.
+    """Return the highest cosines by document number. Newer documents precede equal older ones.
 
-    Each document may have several cosines.
+    A document may have several cosines, one for each passage; the highest is used.
     """
     np = numpy()
-    wanted = limit
-    while True:  # until there are so many documents
+    count = limit
+    while True:  # until `limit` documents are found
         nearest = np.arange(len(cosines))
-        if wanted < len(cosines):
-            nearest = np.flatnonzero(cosines >= np.partition(cosines, -wanted)[-wanted] - 10**-COSINE_DIGITS)
+        if count < len(cosines):
+            nearest = np.flatnonzero(cosines >= np.partition(cosines, -count)[-count] - 10**-COSINE_DIGITS)
         rounded = np.minimum(np.round(cosines[nearest], COSINE_DIGITS), 1)
         order = np.lexsort((-numbers[nearest], -rounded))
         best: dict[int, float] = {}
@@ -405,9 +401,9 @@ def _top_cosines(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
             best.setdefault(number, cosine)
             if len(best) == limit:
                 return best
-        if wanted >= len(cosines):
+        if count >= len(cosines):
             return best
-        wanted *= 4
+        count *= 4
 
 
 def numpy() -> Any:
@@ -429,46 +425,42 @@ def _format_vector(vector: Any) -> str:
 
 
 def _read_all(tx: Transaction, ranges: Sequence[Range]) -> Iterator[Rows]:
-    """Read every vector in some ranges, in the order of the documents."""
-    for position in range(0, len(ranges), _RANGES_AT_ONCE):
-        batch = ranges[position : position + _RANGES_AT_ONCE]
+    """Yield pages of all vectors in some ranges, in the order of the documents."""
+    for position in range(0, len(ranges), _RANGE_BATCH):
+        batch = ranges[position : position + _RANGE_BATCH]
         first_pages = [query.vectors_from.lazy(tx, low=low, end=end, passage=-1, limit=PAGE_SIZE) for low, end in batch]
         for start, (_, end) in zip(first_pages, batch, strict=True):
             yield (rows := start)
             while len(rows) == PAGE_SIZE:
-                last = rows[-1]
-                rows = query.vectors_from(
-                    tx, low=last["document_id"], end=end, passage=last["passage"], limit=PAGE_SIZE
-                )
+                row = rows[-1]
+                rows = query.vectors_from(tx, low=row["document_id"], end=end, passage=row["passage"], limit=PAGE_SIZE)
                 yield rows
 
 
-def _read_newer(tx: Transaction, after: int, newest: int, ranges: Sequence[Range]) -> Iterator[Rows]:
-    """Read the vectors that were added to some ranges after a given one."""
-    while after < newest and (
-        rows := query.vectors_within(tx, after=after, ranges=json.dumps(ranges), limit=PAGE_SIZE)
-    ):
+def _read_newer(tx: Transaction, after: int, end: int, ranges: Sequence[Range]) -> Iterator[Rows]:
+    """Yield pages of the vectors in some ranges whose ids are greater than `after`."""
+    while after < end and (rows := query.vectors_within(tx, after=after, ranges=json.dumps(ranges), limit=PAGE_SIZE)):
         yield rows
-        after = rows[-1]["id"] if len(rows) == PAGE_SIZE else newest
+        after = rows[-1]["id"] if len(rows) == PAGE_SIZE else end
 
 
 STATIC_NAME = "static"
 """The name of the static embeddings in `index={"embed": …}`."""
 STATIC_DIMENSIONS = 256
-"""Numbers of a vector."""
+"""The number of dimensions of a static vector."""
 
 
 class StaticEmbeddings(Embeddings):
-    """Vectors of length one, the same for a text in every process and on every machine.
+    """An embedding model with a fixed vector for each token.
 
-    A text without a token has a vector of zeros.
+    A text has the same vector in every process. Vectors have length one. The vector of a text without tokens is zero.
 
     Raises:
         MissingExtra: The extra `[static]` is not installed.
     """
 
     def __init__(self) -> None:
-        self._tokenizer, self._table = _model()
+        self._tokenizer, self._table = _load_model()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return the vectors of texts.
@@ -476,7 +468,7 @@ class StaticEmbeddings(Embeddings):
         Args:
             texts: Any texts.
         """
-        # The tokenizer's own batches start threads, which no fork likes.
+        # The tokenizer's own batches start threads, which are unsafe in forked processes.
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
@@ -486,7 +478,7 @@ class StaticEmbeddings(Embeddings):
             text: Any text.
         """
         np = numpy()
-        readable = text.encode("utf-8", "replace").decode()  # without lone surrogates
+        readable = text.encode("utf-8", "replace").decode()  # replaces lone surrogates
         tokens = self._tokenizer.encode(readable, add_special_tokens=False).ids
         total = self._table[tokens].sum(axis=0, dtype=np.float32)
         length = float(np.linalg.norm(total))
@@ -495,7 +487,7 @@ class StaticEmbeddings(Embeddings):
 
 
 @cache
-def _model() -> tuple[Any, Any]:
+def _load_model() -> tuple[Any, Any]:
     """Load the tokenizer, and the vectors of its tokens in half precision."""
     found = find_spec("wordllama")
     try:
@@ -510,19 +502,17 @@ def _model() -> tuple[Any, Any]:
     return tokenizer, load_file(folder / "weights" / "l2_supercat_256.safetensors")["embedding.weight"]
 
 
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
 
 EMBED_TASK = TaskKey(path_of(()), "embed")
 """The task that embeds documents, one for the whole database."""
 INDEX_TASK = TaskKey(path_of(()), "index_vectors")
-"""The task that creates an index of vectors, if pgvector compares many of them."""
+"""The task that creates pgvector's index, if there are `INDEX_THRESHOLD` vectors."""
 BATCH_SIZE = 64
-"""Documents in one call of the embeddings."""
+"""Maximum documents in one call of the embeddings."""
 SEARCH_WAIT = 2.0
-"""Seconds that a search waits for the vectors of newly stored documents."""
-_PROBES = 3  # of a batch that failed, so many are tried alone before the embeddings count as out of order
+"""Maximum seconds that a search waits for the vectors of pending documents."""
+_PROBES = 3  # failures of single documents after which the embeddings are considered unavailable
 
 
 def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
@@ -531,7 +521,7 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
     Args:
         database: The database.
         embeddings: LangChain `Embeddings`.
-        dimensions: Numbers of a vector.
+        dimensions: The number of dimensions of a vector.
 
     Raises:
         InvalidInput: The database has vectors of another size.
@@ -554,12 +544,12 @@ def embedder_of(database: Database) -> Embedder | None:
 
 
 class Embedder:
-    """The embeddings of a database.
+    """A component that embeds the documents and the questions of a database.
 
     Args:
         database: The database.
         embeddings: LangChain `Embeddings`.
-        dimensions: Numbers of a vector.
+        dimensions: The number of dimensions of a vector.
 
     Raises:
         MissingExtra: numpy is not installed.
@@ -570,9 +560,9 @@ class Embedder:
         self.embeddings = embeddings
         self.dimensions = dimensions
         self._cache = VectorCache()
-        # LangGraph's wrapper of an async function has nothing else.
+        # LangGraph's wrapper of an async function has only async methods.
         self._is_async = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
-        self._engine, self._background = database.engine, database.background  # it keeps no database open
+        self._engine, self._background = database.engine, database.background  # without a reference to the database
         self._tasks = [self._background.add_task(EMBED_TASK, _embed_delay, self._embed_waiting)]
         if self._engine.dialect == "postgres":
             self._tasks.append(self._background.add_task(INDEX_TASK, _index_delay, self._create_index))
@@ -590,16 +580,16 @@ class Embedder:
             task.wake()
 
     def wake(self, _: Database) -> None:
-        """Start work in the background after a write."""
+        """Start embedding in the background. Called after a write."""
         self._tasks[0].wake()
 
     def close(self) -> None:
-        """Stop working. Pending documents remain recorded for the next time."""
+        """Stop the background tasks. Pending documents remain in the database."""
         for task in self._tasks:
             task.stop()
 
     def forget(self) -> None:
-        """Forget every vector that was read."""
+        """Clear the cache of vectors."""
         self._cache.clear()
 
     def settle(self) -> None:
@@ -608,12 +598,12 @@ class Embedder:
         A document that the embeddings refuse remains pending, and does not block other documents.
 
         Raises:
-            Exception: Whatever the embeddings raise.
+            Exception: An error of the embeddings.
         """
         self._tasks[0].settle()
 
     def make_query(self, text: str) -> VectorQuery | None:
-        """Return the vector of a question; None when the embeddings fail.
+        """Return the vector of a question; None if the embeddings fail.
 
         Args:
             text: The question.
@@ -624,14 +614,14 @@ class Embedder:
         try:
             vector = run_cancellable(partial(self._call_embeddings, "embed_query", text))
             return VectorQuery(normalize(vector, self.dimensions), self._cache)
-        except Exception as error:  # a failing model never breaks a search that can go by words
+        except Exception as error:  # a failing model must not break keyword search
             if is_graph_bubble_up(error):
                 raise
-            logger.warning("The embeddings failed, so the search goes by words alone.", exc_info=True)
+            logger.warning("The embeddings failed, so this is a keyword search.", exc_info=True)
             return None
 
     def _call_embeddings(self, method: str, argument: Any) -> Any:
-        """Call a method of the embeddings, or its async version if there is no other."""
+        """Call a method of the embeddings, or its async version if they have no sync method."""
         if not self._is_async:
             try:
                 return getattr(self.embeddings, method)(argument)
@@ -640,7 +630,7 @@ class Embedder:
         return run_coroutine(_await_method(getattr(self.embeddings, f"a{method}"), argument))
 
     def _embed_waiting(self, lease: Lease) -> None:
-        """Embed all pending documents, as long as this process holds the lease."""
+        """Embed all pending documents while this process holds the lease."""
         refused, ticket = None, -1
 
         def next_batch(tx: Transaction) -> list[PendingEmbedding]:
@@ -655,55 +645,54 @@ class Embedder:
             raise refused
 
     def _create_index(self, _: Lease) -> None:
-        """Create the index of vectors, outside of any transaction as its statements require."""
-        self._engine.alter(
-            self._engine.read(lambda tx: [row["statement"] for row in query.vector_index_statements(tx)])
-        )
+        """Create pgvector's index. Its statements must run outside of any transaction."""
+        rows = self._engine.read(query.vector_index_statements)
+        self._engine.alter([row["statement"] for row in rows])
 
     def _embed_all(self, batch: Sequence[PendingEmbedding]) -> Exception | None:
-        """Embed a batch; if it is refused, embed its documents one by one.
+        """Embed a batch; if that fails, embed its documents one by one.
 
-        The documents that are likeliest to succeed come first.
+        The shortest documents come first, since they are the most likely to succeed.
 
         Returns:
-            The error that some documents were refused with, or None.
+            The last error of a document that failed, or None.
 
         Raises:
-            Exception: Even the likeliest documents were refused.
+            Exception: The first documents failed, the database is closed, or the batch has one document.
         """
         try:
             self._embed(batch)
-            return None  # noqa: TRY300 - what follows is of a batch that was refused
+            return None  # noqa: TRY300 - the rest handles a refused batch
         except Exception as error:
             if not self._engine.is_open or len(batch) == 1:
                 raise
             refused = error
-        done = 0
-        for number, each in enumerate(sorted(batch, key=self._text_length), start=1):
+        succeeded = 0
+        for attempt, each in enumerate(sorted(batch, key=self._text_length), start=1):
             try:
                 self._embed([each])
-                done += 1
+                succeeded += 1
             except Exception as error:
-                if not self._engine.is_open or (not done and number == min(_PROBES, len(batch))):
+                if not self._engine.is_open or (not succeeded and attempt == min(_PROBES, len(batch))):
                     raise
                 refused = error
         return refused
 
     def _text_length(self, each: PendingEmbedding) -> int:
-        """Return the length of a document; an unreadable document sorts last."""
+        """Return the number of characters of a document; a huge number if it is unreadable."""
         try:
             passages = self._engine.read(lambda tx: self._load_passages(tx, [each]))
-        except AgentMemoryError:  # it is damaged
+        except AgentMemoryError:  # the document is damaged
             return sys.maxsize
         return sum(map(len, passages[each]))
 
     def _embed(self, batch: Sequence[PendingEmbedding]) -> None:
-        """Embed some documents, outside of any transaction."""
+        """Embed some documents. The embeddings are called outside of any transaction."""
         passages = self._engine.read(lambda tx: self._load_passages(tx, batch))
         texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
         found = self._call_embeddings("embed_documents", texts) if texts else []
         if len(found) != len(texts):
-            raise InvalidInput(f"The embeddings gave {len(found)} vectors for {len(texts)} texts.")
+            raise InvalidInput(f"The embeddings returned {len(found)} vectors for {len(texts)} texts.")
         packed = {text: pack_vector(vector, self.dimensions) for text, vector in zip(texts, found, strict=True)}
         vectors = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
         self._engine.write(lambda tx: store_vectors(tx, vectors))

@@ -1,60 +1,61 @@
-"""Storage: the only place that knows SQL.
+"""Storage: the only folder that contains SQL.
 
-It may import `messages`, `tracing` and `base`. `open_engine` returns an engine for a path or URL, `Database` adds the
-data that all parts share. Begin with `transaction.py`, then `engine.py` and `queries.py`; features describe themselves
-to it as a `Part` (`part.py`).
+The folder may import `messages`, `tracing` and `base`. `open_engine` returns an engine for a path or URL, and
+`Database` adds the data that all parts share. Begin with `transaction.py`, then `engine.py` and `queries.py`. Each
+feature describes itself to storage as a `Part` (`part.py`).
 
 An operation is a plain function of a transaction that runs named queries (`storage/transaction.py`). An engine runs the
 whole function in one transaction, and runs it again if another writer came first.
 
-Async methods run the same code in a worker thread (`base/concurrency.py`), on both engines. One driver for both is
-simpler and binds nothing to an event loop, and the hop to a thread is paid once a call, not once a statement.
+Async methods run the same code in a worker thread (`base/concurrency.py`), on both engines. One synchronous driver for
+each engine is simpler, and nothing is bound to an event loop. The change of threads costs once per call, not once per
+statement.
 
 SQLite has one writing connection behind a lock, and reading connections that each see a snapshot; readers never wait.
-PostgreSQL has a pool; reads are repeatable-read, writes lock the branch they append to and then move its head by
-compare-and-set, and a transaction that loses a race is run again. The cost of a transaction there is waiting, and the
-driver's own work for each statement. So statements go through libpq's pipeline (`postgres_session.py`): those that
-return no rows, the beginning and the commit wait for nothing of their own, and `query.name.ahead(tx, …)` asks for rows
-that are looked at only after the statements that follow. To store a checkpoint on a known thread waits twice.
+PostgreSQL has a pool. Reads are repeatable-read. Writes lock the branch that they append to, and then move its head by
+compare-and-set. A transaction that loses a race is run again. The cost of a transaction is its round trips, and the
+driver's work for each statement. So statements are sent through libpq's pipeline (`postgres_session.py`). The begin,
+the commit, and statements without rows need no round trip of their own. `query.name.lazy(tx, …)` returns rows that are
+fetched when they are first read, after the next statements were sent. Storing a checkpoint of a known thread waits for
+two round trips.
 
-`storage/schema/` is the truth; `tests/storage/schema.*.txt` shows it whole.
+`storage/schema/` defines the schema; `tests/storage/schema.*.txt` shows it complete.
 
-- `namespace`: a tuple of labels as a path, so that a prefix is a range.
-- `search_total`: what a search would else count in a scope: documents and words. On PostgreSQL a scope has several, one
-  for each of those that write at once.
-- `receipt`: on PostgreSQL, how many transactions each session has written (`postgres.py`).
-- `branch`: a line of memory with its `head` and the number of its messages; a conversation is a branch of kind
-  "conversation". `parent_id` and `parent_position` make a fork one row.
-- `entry`: one version of a message or round. `key` is its id, unique in the conversation. `replaces` names the row it
-  is a newer version of; the newest one counts. A round is an entry too, and a post is a message with recipient, round
-  and attachments, so that a session and a conversation of one id are two views of one log.
-- `content`: bodies by BLAKE2b-160, one copy each; collected when the last entry that refers to them goes.
+- `namespace`: a tuple of labels as a path, so a prefix is a range of paths.
+- `search_total`: the numbers of documents and words of a scope, so a search need not count them. On PostgreSQL a scope
+  has several rows, for simultaneous writers.
+- `receipt`: on PostgreSQL, the number of writing transactions of each session (`postgres.py`).
+- `branch`: a branch of memory with its `head` and the number of its messages. A conversation is a branch of kind
+  "conversation". With `parent_id` and `parent_position`, a fork is one row.
+- `entry`: one version of a message or round. `key` is its id, unique in the conversation. `replaces` names the row of
+  the previous version; the newest version is current. A round is an entry too. A post is a message with recipient,
+  round and attachments, so a session and a conversation of one id are two views of one log.
+- `content`: bodies by BLAKE2b-160, one copy each. A body is deleted with the last entry that refers to it.
 - `memory`, `memory_group`, `checkpoint_position`, `sealed_group`, `branch_base`, `finished_task`, `finished_group`:
-  memory that rewinds
-  (`rewinding/`). Only writes of a graph's task have a group; a call outside of a run places its
+  memory that rewinds (`rewinding/`). Only writes of a graph's task have a group; a call outside of a run places its
   rows immediately.
-- `search_index`: FTS5 on SQLite, `tsvector` on PostgreSQL, over terms that Python analysed. Indexing a message in its
-  own commit took FTS5 80 µs, among 64 others 6 µs, so on SQLite new documents wait (`search/`). Nothing is ever missing
-  from a search.
-- `blob`: values by key, for byte stores. Keys are bytes (UTF-8, unpaired surrogates included), so that any string is
-  one, their order is that of code points on both engines, and a prefix is a range.
+- `search_index`: FTS5 on SQLite, `tsvector` on PostgreSQL, over terms that Python analyzed. Indexing one message per
+  commit took FTS5 80 µs a message; in batches of 64, 6 µs. So on SQLite new documents wait for a batch (`search/`).
+  Searches find waiting documents, too.
+- `blob`: values by key, for byte stores. Keys are bytes (UTF-8, unpaired surrogates included). So any string can be a
+  key, the order is that of code points on both engines, and a prefix is a range.
 
-Bodies have ascending ids in addition to their digests: references by digest spread over the whole index, and a batch of
-100 messages wrote three times the pages.
+Bodies have ascending ids in addition to their digests. References by digest would spread over the whole index: a batch
+of 100 messages then wrote three times the pages.
 
-Work in the background is a `Task` of `background.py`. It finds its work in the database, so nothing is lost
-by `kill -9`. One process at a time does it: it holds a *lease*, a row that is renewed every 5 s and ends after 15 s,
-and writes what it did only if `Lease.holds` says in the same transaction that the lease is still its own. What fails
-waits 1, 2, 4, up to 60 s. Closing releases the leases. Times are those of the system's clock, since processes share
-them.
+Work in the background is a `Task` of `background.py`. A task finds its work in the database, so nothing is
+lost by `kill -9`. One process at a time runs a task: it holds a *lease*, a row that is renewed every 5 s and expires
+after 15 s. The process writes its results only if `Lease.renew` confirms the lease in the same transaction. A failed
+task waits 1, 2, 4, up to 60 s. Closing releases the leases. Their times are from the system's clock, since processes
+share it.
 
 An export is for people and for other programs: each conversation and thread as records, which an import adds to the
-existing data. A copy is of rows: both engines have the same tables of numbers, texts and bytes, so a row is a tuple
-that is equal on both sides, and all of it moves, vectors included; only the full-text index is rebuilt. Both sides are
-read in the order of their keys and merged, so going on after an interruption, bringing up to date what has changed in
-the source since, and checking are one walk. The source is read on one snapshot. The copy is a file or schema of another
-name until every row was read again and gave the digest of the source, and takes its place by being renamed. A rehearsal
-(`erase` and `prune` with `dry_run`) is the operation itself, in a transaction that is rolled back.
+existing data. A copy consists of rows. Both engines have the same tables of numbers, texts and bytes, so a row is an
+equal tuple on both sides. All rows are copied, vectors included; only the full-text index is rebuilt. Both sides are
+read in the order of their keys and merged. So one pass continues an interrupted copy, updates rows that have changed in
+the source, and checks the result. The source is read on one snapshot. The copy has a temporary name until every row was
+read again with the digest of the source; then the copy is renamed. A rehearsal (`erase` and `prune` with `dry_run`) is
+the operation itself, in a transaction that is rolled back.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ _URL = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/")
 def is_postgres(name: str) -> bool:
     """Return whether a text names a PostgreSQL database.
 
-    It is a URL, or a connection string such as "host=localhost dbname=app".
-    Write the path of a file with such a name as "./host=app.db".
+    The text is a URL, or a connection string such as "host=localhost dbname=app". Write the path of a file with such a
+    name as "./host=app.db".
     """
     return _POSTGRES_NAME.match(name) is not None
 
@@ -107,22 +108,20 @@ def name_of(url: Any) -> str:
     """Return the text that names a database.
 
     Args:
-        url: A path, ":memory:", a `file:` URI, a `postgresql://` URL, or a connection string of PostgreSQL's.
+        url: A path, ":memory:", a `file:` URI, a `postgresql://` URL, or a PostgreSQL connection string.
 
     Raises:
-        InvalidInput: It is none of these.
+        InvalidInput: The value is none of these.
     """
     name = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not isinstance(name, str) or not name.strip() or "\0" in name:
-        raise InvalidInput(
-            f"A database is a path, ':memory:', 'postgresql://…' or a psycopg ConnectionPool, not {safe_repr(url)}."
-        )
+        raise InvalidInput(f"Pass a path, ':memory:', 'postgresql://…' or a psycopg pool, not {safe_repr(url)}.")
     if is_postgres(name):
         return name
     if (other := _URL.match(name)) is not None:
         raise InvalidInput(
-            f"{safe_repr(other[1])} URLs are not supported: give a path or 'postgresql://user@host/database'. A SQLite "
-            "database is named by its path, such as 'agent.db'."
+            f"{safe_repr(other[1])} URLs are not supported. Pass 'postgresql://user@host/database', or the path of a "
+            "SQLite database, such as 'agent.db'."
         )
     check_path(name.partition("?")[0] if name.startswith("file:") else name)
     return name
@@ -132,23 +131,21 @@ def open_engine(url: Any, options: DatabaseOptions = DatabaseOptions()) -> Engin
     """Open a database.
 
     Args:
-        url: What names it, see `name_of`; or a psycopg pool that leads there.
+        url: The name of the database, see `name_of`; or a psycopg pool.
         options: The options of the opening.
 
     Raises:
-        InvalidInput: It names no database, or one of an unknown kind.
-        MissingExtra: PostgreSQL is asked for and psycopg is not installed.
+        InvalidInput: The value names no database, or a database of an unknown kind.
+        MissingExtra: The database is PostgreSQL, and psycopg is not installed.
         StorageError: The database cannot be opened.
     """
     name = url if is_pool(url) else name_of(url)
     if is_pool(url) or is_postgres(name):
         if options.key is not None:
-            raise InvalidInput(
-                "key is SQLite's; a PostgreSQL server encrypts its own disk: see docs/guides/security.md"
-            )
+            raise InvalidInput("key applies only to SQLite. To encrypt PostgreSQL, see docs/guides/security.md.")
         from langchain_agentmem.storage.postgres import PostgresEngine  # noqa: PLC0415 - an extra
 
         return PostgresEngine(name, options)
     if (options.schema, options.pool_size) != (SCHEMA, POOL_SIZE):
-        raise InvalidInput("schema and pool_size are PostgreSQL's: SQLite has a file of its own and one connection.")
+        raise InvalidInput("schema and pool_size apply only to PostgreSQL.")
     return SqliteEngine(name, options._replace(key=options.key or key_from_env()))

@@ -3,12 +3,12 @@
     task = Task(database.background, TaskKey(path, "facts", name), due=seconds_until_due, work=learn)
     task.wake()
 
-A task finds its work in the database, so the next process does the work that was waiting when a process was killed.
-A worker holds a *lease*: a row that names its owner for some seconds and is renewed meanwhile. Results are written only
-if `Lease.holds` is true in the same transaction. It is false after an erasure, or when another worker took over.
+A task finds its work in the database, so another process does the remaining work of a killed process. A worker holds a
+*lease*: a row that names its owner and expires after some seconds unless it is renewed. Results are written only if
+`Lease.renew` returns True in the same transaction. It returns False after an erasure, or when another worker took over.
 
-Threads and the event loop, which runs the timers, belong to the process, so any number of databases share them. Closing
-a database stops its tasks and releases its leases; a forked child has threads, timers and leases of its own.
+All databases of a process share its worker threads and one event loop, which runs the timers. Closing a database stops
+its tasks and releases its leases. A forked child has threads, timers and leases of its own.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LEASE_SECONDS = 15.0
 RENEW_SECONDS = 5.0
 """Seconds between two renewals of a lease."""
 POLL_SECONDS = 5.0
-"""Seconds between two looks at what other processes may have written."""
+"""Seconds between two checks for data that other processes wrote."""
 _WAIT_SECONDS = 0.05
-"""Seconds between two looks whether another has done its work."""
+"""Seconds between two checks whether another process has finished."""
 
 logger = logging.getLogger(__name__)
 
@@ -72,22 +72,22 @@ def _start_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-class _Loop:
-    """The event loop of the background, in a thread of its own."""
+class _BackgroundLoop:
+    """The event loop for background work, in a thread of its own."""
 
     loop = PerProcess(_start_loop)
 
 
-_background_loop = _Loop()
+_background_loop = _BackgroundLoop()
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the one event loop of the background, and wait for it."""
+    """Run a coroutine on the event loop for background work, and return its result."""
     return asyncio.run_coroutine_threadsafe(coroutine, _background_loop.loop).result()
 
 
 def _run_in_thread(function: Callable[[], object]) -> None:
-    """Call a function in a background thread, in an empty context: no run is its parent."""
+    """Call a function in a background thread, in an empty context: its runs have no parent."""
     _workers.submit(partial(Context().run, function))
 
 
@@ -110,7 +110,9 @@ class WeakRegistry(Generic[T]):
 
 
 class Lease:
-    """The right to do the work of a task. A `with` block holds it, once it is taken.
+    """The right to do the work of a task.
+
+    Call `take` first. A `with` block then renews the lease, and releases it at the end.
 
     Args:
         background: The background of the database.
@@ -124,7 +126,7 @@ class Lease:
         self._released = threading.Event()
 
     def take(self) -> bool:
-        """Take the lease if nobody else has it."""
+        """Acquire the lease if no other worker holds it, and return whether it was acquired."""
         times = {"now": _time_after(0), "until": _time_after(LEASE_SECONDS)}
         return bool(self._background.engine.write(lambda tx: self._run_query(tx, query.take_lease, **times)))
 
@@ -154,7 +156,7 @@ class Lease:
 
     def __enter__(self) -> Self:
         self._background.leases.add(self)
-        with contextlib.suppress(RuntimeError):  # no thread can be started: the work has until the lease ends
+        with contextlib.suppress(RuntimeError):  # no thread can be started: the lease may expire before the work ends
             threading.Thread(target=self._renew_until_released, name="agentmem-lease", daemon=True).start()
         return self
 
@@ -164,19 +166,20 @@ class Lease:
 
 
 def _time_after(seconds: float) -> int:
-    """Return the time after some seconds, in microseconds since 1970."""
+    """Return the time `seconds` from now, in microseconds since 1970."""
     return time.time_ns() // 1000 + int(seconds * 1_000_000)
 
 
 class _State:
-    """The state of a task in one process; `condition` guards the rest.
+    """The state of a task in one process.
 
     Attributes:
-        check_requested: Check for work once more.
-        running: A thread runs the task.
-        busy: Somebody else held the lease at the last attempt.
-        scheduled: A timer will continue the remaining work.
-        overdue: A caller waited for the task in vain.
+        condition: The lock of the other attributes, notified when the task becomes idle or is stopped.
+        check_requested: True to check for work once more.
+        running: True while a thread runs the task.
+        busy: True if another worker held the lease at the last attempt.
+        scheduled: True if a timer will continue the remaining work.
+        overdue: True if a call of `run_now` timed out, and the task has not become idle since.
         failures: The number of consecutive failures.
         timer: The number of the last timer; earlier timers are ignored.
         worker_threads: The threads that run the work.
@@ -190,18 +193,18 @@ class _State:
 
 
 class Task:
-    """Work that runs in the background as soon as it is due.
+    """A task that runs in the background as soon as it is due.
 
     Args:
         background: The background of the database.
         key: The name of the task.
-        due: Returns the seconds until there is something to do, 0 for now, None for nothing.
+        due: Returns the seconds until work is due: 0 if it is due now, None if there is no work.
         work: Runs under a lease, in any thread. It may return the seconds until more work is due.
         poll: Seconds between checks without a wake-up. Default: no polling.
         on_stop: Called when the task is stopped.
 
     Attributes:
-        stopped: The task does no more work.
+        stopped: True if the task does no more work.
     """
 
     _state = PerProcess(_State)
@@ -238,21 +241,20 @@ class Task:
             state.scheduled = seconds != self._poll
 
     def run_now(self, timeout: float) -> None:
-        """Do the work now, and wait for it for `timeout` seconds.
+        """Run the work now, and wait for it for `timeout` seconds.
 
-        After a wait in vain, the next callers do not wait.
+        After a timeout, later calls return immediately until the task is idle again.
         """
         state = self._state
         if state.overdue or threading.get_ident() in state.worker_threads:
             return
         self._start()
         with state.condition:
-            state.overdue = not state.condition.wait_for(
-                lambda: self.stopped or not (state.running or state.busy), timeout
-            )
+            idle = state.condition.wait_for(lambda: self.stopped or not (state.running or state.busy), timeout)
+            state.overdue = not idle
 
     def settle(self) -> None:
-        """Run all due work in this thread, after waiting for others that run it.
+        """Run all due work in this thread, and wait while another worker runs it.
 
         Raises:
             Exception: The exception of the work.
@@ -272,7 +274,7 @@ class Task:
             )
 
     def stop(self) -> None:
-        """Stop background work. Running work is not waited for."""
+        """Stop the task, without waiting for running work."""
         if not self.stopped:
             self.stopped = True
             with self._state.condition:
@@ -317,12 +319,12 @@ class Task:
                     continue
                 pause = backoff(state.failures)
                 state.failures += 1
-                logger.warning("Background work %r failed, and will be tried again.", self.key.kind, exc_info=error)
+                logger.warning("Background work %r failed, and will be retried.", self.key.kind, exc_info=error)
 
     def _attempt(self) -> float | None:
-        """Do the due work, unless somebody else does it.
+        """Run the due work, unless another worker runs it.
 
-        Return the seconds until another attempt makes sense.
+        Return the seconds until another attempt makes sense; None if there is no work.
         """
         state, thread = self._state, threading.get_ident()
         if thread in state.worker_threads:
@@ -333,7 +335,7 @@ class Task:
             return due
         lease = Lease(self._background, self.key)
         state.busy = seconds_left > 0 or not lease.take()
-        if state.busy:  # a process that works for minutes is not asked twenty times a second
+        if state.busy:  # a longer pause saves queries while another worker runs for minutes
             return min(seconds_left or _WAIT_SECONDS, 5 * _WAIT_SECONDS)
         with lease:
             state.worker_threads.add(thread)
@@ -345,13 +347,13 @@ class Task:
 
 
 def lease_seconds_left(tx: Transaction, key: TaskKey) -> float:
-    """Return the seconds for which somebody holds the lease of a task, 0 if nobody does."""
+    """Return the seconds until the lease of a task expires; 0 if it is free."""
     rows = query.find_lease(tx, **key._asdict())
     return max(0.0, rows[0]["expires_at"] / 1_000_000 - time.time()) if rows else 0.0
 
 
 def _wait_briefly() -> None:
-    """Wait for others, unless this call is cancelled."""
+    """Wait for another worker, unless this call is cancelled."""
     check_cancelled()
     run_cancellable(partial(time.sleep, _WAIT_SECONDS))
 
@@ -364,8 +366,8 @@ class Background:
 
     Attributes:
         engine: The database.
-        leases: The held leases, which closing releases.
-        tasks: The tasks, which closing stops.
+        leases: The leases held by this process. `close` releases them.
+        tasks: The tasks. `close` stops them.
     """
 
     leases: PerProcess[set[Lease]] = PerProcess(set)
@@ -376,7 +378,7 @@ class Background:
         self._tasks_by_key: dict[TaskKey, Task] = {}
 
     def add_task(self, key: TaskKey, due: Operation[float | None], work: Callable[[Lease], object]) -> Task:
-        """Create and return the database-wide task with this key, which also polls."""
+        """Create and return a task for the whole database, which polls every `POLL_SECONDS`."""
         self._tasks_by_key[key] = Task(self, key, due, work, poll=POLL_SECONDS)
         return self._tasks_by_key[key]
 
@@ -387,7 +389,7 @@ class Background:
                 task.wake()
 
     def settle(self) -> None:
-        """Do all work of the whole database now.
+        """Run all work of the whole database now.
 
         Raises:
             Exception: The exception of the first task that failed.
@@ -396,7 +398,7 @@ class Background:
             task.settle()
 
     def run_exclusively(self, key: TaskKey, work: Callable[[Lease], T]) -> T:
-        """Call a function under a lease in this thread, once nobody else has it."""
+        """Call a function under a lease in this thread, after waiting for the lease."""
         lease = Lease(self, key)
         while self.engine.read(lambda tx: lease_seconds_left(tx, key)) or not lease.take():
             _wait_briefly()
@@ -412,11 +414,11 @@ class Background:
             _run_in_thread(partial(self._call_once, key, function))
 
     def close(self) -> None:
-        """Stop the tasks and release the leases. Running work is not waited for."""
+        """Stop the tasks and release the leases, without waiting for running work."""
         for task in self.tasks:
             task.stop()
         if threading.current_thread().name == THREAD_NAME:
-            return  # a worker may let go of a database within a transaction
+            return  # a worker may drop the last reference to the database within a transaction
         for lease in list(self.leases):
             lease.release()
 
@@ -428,4 +430,4 @@ class Background:
                     function()
         except Exception:
             if self.engine.is_open:
-                logger.warning("Background work %r failed; who needs it does it again.", key.kind, exc_info=True)
+                logger.warning("Background work %r failed. The next use starts it again.", key.kind, exc_info=True)

@@ -1,7 +1,7 @@
-"""One open database, with what every part of the memory shares: its clock, ids, hooks and traces.
+"""An open database, with the clock, hooks and traces that all parts of the memory share.
 
-`AgentMemory` opens one and hands it to its parts. Parts that are built from a path share one among themselves, which
-closes when the last of them is gone.
+Parts are objects such as a conversation, a store or a checkpointer. `AgentMemory` opens a database and passes it to its
+parts. Parts that are built from the same path share one database, which closes with the last of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from langchain_agentmem.base.namespaces import Namespace, Scopes
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError, safe_repr
 from langchain_agentmem.storage import DatabaseOptions, Engine, Operation, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.background import Background, WeakRegistry
-from langchain_agentmem.storage.part import bring_up_to_date
+from langchain_agentmem.storage.part import rebuild_outdated_index
 from langchain_agentmem.tracing import NULL_STEP, Content, RunType, Step, Thunk, Tracing, format_result
 
 if TYPE_CHECKING:
@@ -43,11 +43,13 @@ class HasDatabase(Protocol):
 
 
 class LazyDatabase:
-    """A database of one part alone, opened after the part has checked everything else.
+    """A database that is opened when `database` is first read.
+
+    It serves one part, which can check its other arguments before the database is opened.
 
     Args:
         url: The URL, as for `Database`.
-        opening: The options of the opening.
+        options: The options of the database.
     """
 
     def __init__(self, url: Any, options: DatabaseOptions) -> None:
@@ -69,21 +71,23 @@ class Database:
     Attributes:
         engine: The engine that runs its operations.
         background: The background work of the database.
-        caches: Caches of data read here, which must `forget` it after an erasure.
-        on_write: Functions that are called after each write, with its location.
-        namespace_finders: Functions that return the namespace of a run whose config does not name it; empty if unknown.
-        pending_writers: Objects with pending writes, which they write on `close`.
-        attachments: Objects that belong to the database and all its views, by their classes.
+        caches: Caches of data from this database. After an erasure, their `forget` is called.
+        on_write: Functions that are called with this `Database` after each write.
+        namespace_finders: Functions from a config's "configurable" to the namespace of its run, for configs that do not
+            name it. They return () if it is unknown.
+        pending_writers: Objects whose `close` stores their pending writes. It is called before the database closes.
+        attachments: The shared objects of the database and its views: one object for each class.
+        original: The database that this object is a view of; None if it is not a view.
         url: The URL that the database was opened with. It may contain a password.
-        fact_workers: Objects whose `drain` completes their background work, in addition to `Background.settle`.
+        fact_workers: Objects whose `drain` completes their background work, which `background` does not do.
 
     Args:
         url: A path, ":memory:", a `postgresql://` URL, or a psycopg pool.
         hooks: Functions that are called with every event.
         trace_content: The form of messages and memory in traces, see `Tracing`.
-        opening: The options of the opening.
+        options: The options of the database.
         clock: Returns the time.
-        new_id: Makes ids for messages that have none.
+        new_id: Creates ids for messages without one.
         scopes: The rules that select the namespace of a call.
 
     Raises:
@@ -97,10 +101,10 @@ class Database:
         *,
         hooks: Sequence[Hook] = (),
         trace_content: Content = True,
-        options: DatabaseOptions = DatabaseOptions(),  # noqa: B008 - a value
+        options: DatabaseOptions = DatabaseOptions(),  # noqa: B008 - immutable
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
-        scopes: Scopes = Scopes(),  # noqa: B008 - a value
+        scopes: Scopes = Scopes(),  # noqa: B008 - immutable
     ) -> None:
         if not callable(clock) or not callable(new_id):
             raise InvalidInput("clock and new_id must be functions.")
@@ -113,15 +117,15 @@ class Database:
         self.tracing = Tracing(self.hooks, content=trace_content)
         self.engine = open_engine(url, options)
         self.background = Background(self.engine)
-        self._bring_up_to_date()
+        self._rebuild_outdated_index()
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.caches = WeakRegistry[Any]()
         self.pending_writers = WeakRegistry[Any]()
         self.fact_workers = WeakRegistry[Any]()
         self.on_write: list[Callable[[Database], object]] = []
         self.namespace_finders: list[Callable[[Mapping[str, Any]], Namespace]] = []
-        self.scopes = scopes._replace(find_home=self._find_namespace)
-        self.original: Database | None = None  # kept open by whoever looks at it in another way
+        self.scopes = scopes._replace(find_namespace=self._find_namespace)
+        self.original: Database | None = None  # a view keeps its original open
         self.attachments: dict[type, Any] = {}
         self._finalizer = weakref.finalize(self, _close, self.background, self.engine)
 
@@ -135,7 +139,7 @@ class Database:
         return to_micros(self.clock())
 
     def close(self) -> None:
-        """Close the database; what runs is waited for."""
+        """Close the database after its running calls. A view closes nothing."""
         if self.original is not None:
             return
         for each in self.pending_writers:
@@ -148,7 +152,7 @@ class Database:
             with _shared_databases.lock:
                 if kind not in self.attachments:
                     self.attachments[kind] = make()
-        return self.attachments[kind]  # type: ignore[no-any-return]  # an object of its key
+        return self.attachments[kind]  # type: ignore[no-any-return]  # the key is the object's class
 
     def with_scopes(self, scopes: Scopes) -> Database:
         """Return a view of this database that resolves namespaces by other scopes.
@@ -166,10 +170,10 @@ class Database:
         """Return whether both objects use the same database."""
         return (self.original or self) is (other.original or other)
 
-    def emit(self, event: Callable[[], MemoryEvent]) -> None:
-        """Emit an event to the hooks, if any."""
+    def emit(self, make_event: Callable[[], MemoryEvent]) -> None:
+        """Create an event and call the hooks with it. Without hooks, do nothing."""
         if self.hooks:
-            self.hooks.emit(event())
+            self.hooks.emit(make_event())
 
     def read(
         self, name: str | None, operation: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
@@ -177,9 +181,9 @@ class Database:
         """Run a reading operation as the step `memory.<name>`.
 
         Args:
-            name: Part and verb, "conversation.add". None for a detail of another step.
+            name: The part and the verb, such as "conversation.add". None to add no step to the trace.
             operation: The operation.
-            inputs: Returns the inputs for the trace; called only if somebody listens.
+            inputs: Returns the inputs for the trace; called only if the step is traced.
             outputs: Returns the trace form of the value. Default: a summary.
         """
         check_cancelled()
@@ -191,7 +195,7 @@ class Database:
     def write(
         self, name: str | None, operation: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
     ) -> T:
-        """Run a writing operation as the step `memory.<name>`; arguments as for `read`."""
+        """Run a writing operation as the step `memory.<name>`. The arguments are those of `read`."""
         check_cancelled()
         with self.step(name, inputs) as step:
             value = self.engine.write(operation)
@@ -207,7 +211,7 @@ class Database:
         run_type: RunType = "chain",
         config: RunnableConfig | None = None,
     ) -> Step:
-        """Open the traced step `memory.<name>`, for `with`; without a name, no step.
+        """Return the traced step `memory.<name>` for `with`; without a name, an untraced step.
 
         The other arguments are those of `Tracing.step`.
         """
@@ -215,10 +219,10 @@ class Database:
             return NULL_STEP
         return self.tracing.step(f"memory.{name}", run_type=run_type, inputs=inputs, config=config)
 
-    def _bring_up_to_date(self) -> None:
-        """Bring what was opened up to date; a database in which that fails is closed again."""
+    def _rebuild_outdated_index(self) -> None:
+        """Rebuild a search index of an older version. If that fails, close the database."""
         try:
-            bring_up_to_date(self.engine)
+            rebuild_outdated_index(self.engine)
         except Exception as error:
             self.engine.close()
             if isinstance(error, StorageError):
@@ -230,21 +234,19 @@ class Database:
         return next((namespace for find in self.namespace_finders if (namespace := find(configurable))), ())
 
 
-class _Shared(weakref.WeakValueDictionary[str, Database]):
-    """The databases that parts share, by path or URL, and the lock of what is shared."""
+class _SharedDatabases(weakref.WeakValueDictionary[str, Database]):
+    """The databases that parts share, by path or URL. The lock also protects `attachments`."""
 
     lock = PerProcess(threading.RLock)
 
 
-_shared_databases = _Shared()
+_shared_databases = _SharedDatabases()
 
 
 def shared_database(url: str | os.PathLike[str]) -> Database:
-    """Return the database that parts of this process share by path or URL.
+    """Return the database that parts of this process share by path or URL; open it if needed.
 
-    Open it if it is not open yet.
-
-    It is open as long as one of the parts that were built from the path is in use. An `AgentMemory` has a database of
+    The database stays open as long as a part that was built from the path is in use. An `AgentMemory` has a database of
     its own. A database in memory is never shared: each call opens a new one.
 
     Args:
@@ -260,7 +262,7 @@ def shared_database(url: str | os.PathLike[str]) -> Database:
     key = text if is_postgres(text) or text.startswith("file:") else os.path.realpath(text)
     database = _shared_databases.get(key)
     if database is None or not database.engine.is_open:
-        new = Database(text)  # it may take long, and others are not kept waiting for it
+        new = Database(text)  # without the lock, as this may take long
         with _shared_databases.lock:
             database = _shared_databases.get(key)
             if database is None or not database.engine.is_open:
@@ -271,13 +273,13 @@ def shared_database(url: str | os.PathLike[str]) -> Database:
 
 
 def database_of(memory: MemoryLike) -> Database:
-    """Return the database of an `AgentMemory`, a `Database`, a path or a URL.
+    """Return the database of an object, a path or a URL.
 
     Args:
-        memory: An `AgentMemory`, a `Database`, or a path or URL.
+        memory: An `AgentMemory`, one of its parts, a `Database`, a path or a URL.
 
     Raises:
-        InvalidInput: It is none of these.
+        InvalidInput: The argument is none of these.
     """
     if isinstance(memory, Database):
         return memory

@@ -1,13 +1,13 @@
-"""Encrypted SQLite files, by SQLCipher: every page of the file and of its log, indexes and all, is encrypted.
+"""Encrypted SQLite files, by SQLCipher: every page of the file and of its log is encrypted, indexes included.
 
 SQLCipher needs half a second to derive a key from a passphrase (PBKDF2, 256,000 rounds), for every connection. Here the
 key is derived once for a file and passed to its connections. SQLCipher can still open the file with the passphrase. The
 salt is read through SQLCipher: opening the file outside of SQLite would drop SQLite's locks.
 
 `rewrite_file` encrypts a file, decrypts it, or changes its key. It writes a new file, which replaces the old one when
-it is complete. Meanwhile `rewrite_file` holds SQLite's exclusive lock, so nobody else has the old file open. It
-overwrites the first page before it releases the lock, so that a waiting process finds no database there, and loses no
-writes.
+it is complete. Meanwhile `rewrite_file` holds SQLite's exclusive lock, so no other process has the old file open. It
+overwrites the first page of the old file before it releases the lock. So a waiting process finds no database in the old
+file, and its writes are not lost there.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from langchain_agentmem.base.files import create_private, replace_atomically
 from langchain_agentmem.errors import safe_repr
 
 APPLICATION_ID = 0x41474D45
-"""Marks our files in SQLite's header ("AGME"), so that another program's database is never taken for ours."""
+"""The mark of this package in SQLite's header ("AGME"). Databases of other programs do not have it."""
 SQLITE_MAGIC = b"SQLite format 3\0"
 PBKDF2_ROUNDS = 256_000
-"""Of PBKDF2, as SQLCipher 4 has it."""
+"""The rounds of PBKDF2 in SQLCipher 4."""
 
 
 @cache
 def sqlcipher() -> Any:
-    """Return the driver of encrypted files, which is like Python's `sqlite3`.
+    """Return the driver of encrypted files, which has the interface of Python's `sqlite3`.
 
     Raises:
         MissingExtra: The driver is not installed.
@@ -47,7 +47,7 @@ def sqlcipher() -> Any:
     except ImportError as error:
         raise errors.MissingExtra("An encrypted database", "encryption") from error
     with contextlib.closing(dbapi2.connect(":memory:")) as connection:
-        connection.execute("pragma cipher_log_level = none")  # it would write to standard error
+        connection.execute("pragma cipher_log_level = none")  # the log would go to standard error
     return dbapi2
 
 
@@ -66,7 +66,7 @@ class Cipher:
     def unlock(self, connection: Any) -> None:
         """Set the key of a connection, before it reads or writes anything."""
         if isinstance(self.key(), str):
-            connection.set_key(f"x'{'0' * 64}'")  # which tells the salt, and makes no key
+            connection.set_key(f"x'{'0' * 64}'")  # a raw key, to read the salt without deriving a key
             salt = connection.execute("pragma cipher_salt").fetchone()[0]
             connection.set_key(self._derive_key(salt))
         else:
@@ -90,7 +90,7 @@ def error_class(key: EncryptionKey | None) -> type[Exception]:
 
 
 def connect(path: Path | str, key: EncryptionKey | None, *, driver: Any = None, **options: Any) -> Any:
-    """Open a connection to a file, by the driver that fits.
+    """Open a connection to a file, with the driver for its encryption.
 
     Args:
         path: The file. A missing file is created.
@@ -116,17 +116,17 @@ def is_plain_file(path: Path) -> bool:
 
 
 def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey | None, progress: Watch | None) -> None:
-    """Write a file anew under another key.
+    """Rewrite a file with another key.
 
     Args:
         path: The file, which no process has open.
         key: The file's key; None for a plain file.
-        new_key: The key that it gets; None for none.
-        progress: Receives reports of how far it has come.
+        new_key: The new key; None to decrypt the file.
+        progress: Receives the progress.
 
     Raises:
-        InvalidInput: There is no such file, or it cannot be written.
-        DatabaseBusy: Somebody has it open.
+        InvalidInput: The file does not exist, or cannot be written.
+        DatabaseBusy: Another process has the file open.
         DatabaseUnreadable: The key does not fit, or the file is damaged.
         ForeignDatabase: The file belongs to another program.
         MissingExtra: SQLCipher is not installed.
@@ -136,10 +136,10 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
     key, new_key = (None if each is None else each.resolve() for each in (key, new_key))
     report = progress if progress is not None else lambda _: None
     try:
-        # What is opened here is closed after SQLite's connection: closing it drops SQLite's locks.
+        # `old` is closed after SQLite's connection, because closing it drops SQLite's locks.
         with path.open("rb+") as old, _connect_exclusive(path, key) as source:
             if source.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
-                raise errors.ForeignDatabase(f"{name} is no database of langchain-agentmem.")
+                raise errors.ForeignDatabase(f"{name} is not a database of langchain-agentmem.")
             _check_integrity(source, path)
             with replace_atomically(path) as temp:
                 report(Progress("copying", 0, 2))
@@ -148,12 +148,12 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
                 with _connect_exclusive(temp, new_key) as copy:
                     _check_integrity(copy, path)
                     copy.execute("pragma journal_mode = wal").fetchone()
-                # What lies next to the old file must not be taken for the new one's.
+                # Files next to the old file must not be used with the new one.
                 source.execute("pragma journal_mode = delete").fetchone()
                 for suffix in ("-shm", "-journal"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
             _sync_folder(path.parent)
-            os.pwrite(old.fileno(), bytes(4_096), 0)  # who had the key has read the salt that the page begins with
+            os.pwrite(old.fileno(), bytes(4_096), 0)  # with the old salt, so no process with the key reads it
             report(Progress("checking", 2, 2))
     except (OSError, driver.Error) as error:
         raise file_error(error, path, "rewritten", has_key=key is not None) from error
@@ -161,35 +161,34 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
 
 @contextlib.contextmanager
 def _connect_exclusive(path: Path, key: EncryptionKey | None) -> Iterator[Any]:
-    """Open a connection that locks all others out until it is closed."""
+    """Open a connection with an exclusive lock until it is closed."""
     connection = connect(path, key, driver=sqlcipher(), timeout=0, isolation_level=None)
     with contextlib.closing(connection):
-        for statement in (
-            "pragma temp_store = memory", "pragma locking_mode = exclusive", "begin exclusive", "commit",
-        ):  # fmt: skip
-            connection.execute(statement).fetchone()
+        connection.execute("pragma locking_mode = exclusive").fetchone()
+        for statement in ("pragma temp_store = memory", "begin exclusive", "commit"):
+            connection.execute(statement)
         yield connection
 
 
 def _check_integrity(connection: Any, path: Path) -> None:
     problem = connection.execute("pragma integrity_check(1)").fetchone()[0]
     if problem != "ok":
-        raise errors.DatabaseUnreadable(f"{safe_repr(str(path))} or its new file is not whole: {problem}.")
+        raise errors.DatabaseUnreadable(f"{safe_repr(str(path))} or its new file is damaged: {problem}.")
 
 
 def _export(source: Any, target: Path, key: EncryptionKey | None) -> None:
-    """Write what a connection's database holds to an empty file."""
-    source.execute("attach ? as made key ?", (str(target), "" if key is None else Cipher(key).new_file_key()))
+    """Write the content of a connection's database to an empty file."""
+    source.execute("attach ? as target key ?", (str(target), "" if key is None else Cipher(key).new_file_key()))
     for pragma in ("auto_vacuum", "application_id", "user_version"):
         [value] = source.execute(f"pragma main.{pragma}").fetchone()
-        source.execute(f"pragma made.{pragma} = {value}")
-    source.execute("pragma made.journal_mode = off").fetchone()
-    source.execute("select sqlcipher_export('made')").fetchone()
-    source.execute("detach made")
+        source.execute(f"pragma target.{pragma} = {value}")
+    source.execute("pragma target.journal_mode = off").fetchone()
+    source.execute("select sqlcipher_export('target')").fetchone()
+    source.execute("detach target")
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut, if the system can."""
+    """Sync the file names in a folder to the disk, if the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -199,21 +198,21 @@ def _sync_folder(folder: Path) -> None:
 
 
 def file_error(error: Exception, path: Path, action: str, *, has_key: bool) -> errors.AgentMemoryError:
-    """Return our error for a failure to rewrite or copy a file.
+    """Return the package's error for a failure to rewrite or copy a file.
 
     Args:
         error: The failure, of the operating system or of the driver.
         path: The file.
-        action: The participle of what failed.
-        has_key: Whether a key was given.
+        action: The failed action, as a participle.
+        has_key: True if a key was given.
     """
     name = safe_repr(str(path))
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return errors.DatabaseBusy(f"{name} is open in another program. End that program first.")
-    if "file is not a database" in str(error):  # SQLCipher's driver gives no code when a backup fails
+        return errors.DatabaseBusy(f"{name} is open in another program. Close it there first.")
+    if "file is not a database" in str(error):  # SQLCipher's driver reports no code when a backup fails
         return errors.DatabaseUnreadable(unreadable_message(str(path), has_key=has_key))
     kind = errors.InvalidInput if isinstance(error, OSError) else errors.StorageError
-    return kind(f"{name} cannot be {action}: {error}. It is as it was.")
+    return kind(f"{name} cannot be {action}: {error}. The file is unchanged.")
 
 
 def unreadable_message(path: str, *, has_key: bool) -> str:
@@ -221,30 +220,30 @@ def unreadable_message(path: str, *, has_key: bool) -> str:
 
     Args:
         path: The file.
-        has_key: Whether a key was given.
+        has_key: True if a key was given.
     """
     name = safe_repr(path)
     if has_key:
         return (
-            f"The key does not fit {name}, or that is damaged, or is not encrypted. Open it without a key, or encrypt "
-            "it first: agentmem key DATABASE encrypt."
+            f"The key does not fit {name}, or the file is damaged or is not encrypted. Open it without a key, or "
+            "encrypt it first: agentmem key DATABASE encrypt."
         )
     return (
-        f"{name} is not a database, or an encrypted one. If it is encrypted, give its key (key=…, or AGENTMEM_KEY). "
-        "Files of other programs are read by: agentmem import-from."
+        f"{name} is not a database, or an encrypted one. If it is encrypted, pass its key (key=…, or AGENTMEM_KEY). "
+        "To import files of other programs, run: agentmem import-from."
     )
 
 
 def copy_file(file: Path, target: Path, key: EncryptionKey | None = None) -> None:
-    """Copy a database's file, with what its log holds if it is in use.
+    """Copy a database's file. If it is in use, include the content of its log.
 
     Args:
         file: The database.
-        target: Where to; nothing is there.
-        key: Its key, if it is encrypted, and that of the copy.
+        target: The path of the copy, which does not exist.
+        key: The key of the database and its copy. Default: not encrypted.
 
     Raises:
-        InvalidInput: It cannot be read, or not written there.
+        InvalidInput: The file cannot be read, or the copy not written.
         DatabaseUnreadable: The key does not fit.
         StorageError: The driver failed otherwise.
     """

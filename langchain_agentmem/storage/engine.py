@@ -1,12 +1,12 @@
-"""What a database engine is: something that runs an operation in one transaction.
+"""The database engine, which runs an operation in one transaction.
 
 `read` and `write` block and run in the caller's thread. Async methods of the package call them in a worker thread
 (`base/concurrency.py`), so that no event loop waits for a disk or a socket.
 
-The schema consists of named files that are applied once, in order: a baseline, which is edited in place until version
-0.2.0, and the migrations after it, which are never edited after a release. Each is applied together with its record in
-one transaction. A database that records a migration this package does not know was written by a newer version, or by a
-development version before the baseline: both are refused, and not modified.
+The schema consists of named files that are applied once, in order. The first is a baseline, which is edited in place
+until version 0.2.0. The others are migrations, which are never edited after a release. Each is applied together with
+its record in one transaction. A database with an unknown migration was written by a newer version, or by a development
+version before the baseline. Both are refused, and not modified.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from langchain_agentmem.storage.transaction import Operation, Select, Transactio
 T = TypeVar("T")
 
 MAX_WAIT_SECONDS = 7 * 24 * 3600
-"""The allowed seconds of a wait."""
+"""The maximum seconds of a wait."""
 
 SCHEMA = "agentmem"
 POOL_SIZE = 10
@@ -43,7 +43,7 @@ _SCHEMA_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
 class OpeningOptions(TypedDict, total=False):
-    """The options of `DatabaseOptions`, as parts of the memory pass them on."""
+    """The options of `DatabaseOptions` as keyword arguments."""
 
     synchronous: Literal["NORMAL", "FULL"]
     busy_timeout: Annotated[float, Interval(ge=0, le=MAX_WAIT_SECONDS)]
@@ -60,15 +60,15 @@ class DatabaseOptions(NamedTuple):
     """The options with which a database is opened.
 
     Attributes:
-        synchronous: SQLite's durability, "NORMAL" (a power cut may take the last commits, never the database) or
-            "FULL".
+        synchronous: SQLite's durability. With "NORMAL", a power failure may lose the last commits, but does not
+            corrupt the database. "FULL" loses no commit. Default: "NORMAL".
         busy_timeout: Seconds to wait for other writers.
         timeout: Seconds to wait for a server's answer, or until the server can be reached again.
-        schema: The PostgreSQL schema that holds all tables.
+        schema: The PostgreSQL schema with all tables.
         pool_size: Maximum number of simultaneous connections to PostgreSQL.
-        read_only: Write nothing.
-        migrate: Upgrade a database of an older version. If False, such a database is refused.
-        limits: The upper limits for what callers may pass.
+        read_only: True to write nothing. Default: False.
+        migrate: True to upgrade a database of an older version, False to refuse it. Default: True.
+        limits: The maximum sizes of the values that callers may pass.
         key: The key that encrypts a SQLite file. Default: the key in the environment, if any.
     """
 
@@ -86,7 +86,7 @@ class DatabaseOptions(NamedTuple):
     def of(cls, options: OpeningOptions) -> DatabaseOptions:
         """Create the options from keyword arguments, and remove the key from these to hide it."""
         key = EncryptionKey.of(options.pop("key", None))
-        return cls(**options)._replace(key=key)  # type: ignore[arg-type]  # the one that is not there any more
+        return cls(**options)._replace(key=key)  # type: ignore[arg-type]  # the key was removed
 
     def check(self) -> DatabaseOptions:
         """Return the options after checking them.
@@ -96,7 +96,7 @@ class DatabaseOptions(NamedTuple):
         """
         options = self._asdict()
         del options["key"], options["limits"]
-        if self.key is not None:  # also where it is not used, as in memory
+        if self.key is not None:  # also if the database cannot be encrypted, such as ":memory:"
             self.key.check()
         checked = self._replace(**check_options(OpeningOptions, options))
         if not isinstance(self.limits, MemoryLimits):
@@ -112,7 +112,7 @@ class Sizes(NamedTuple):
     Attributes:
         total: Bytes of the whole database.
         free: Bytes that are free for new data.
-        log: Bytes of the log that are not yet part of the database.
+        log: Bytes of SQLite's write-ahead log that are not yet in the database file.
         tables: Bytes by table name, indexes included.
     """
 
@@ -127,7 +127,7 @@ class HealthCheck(NamedTuple):
 
     Attributes:
         name: The name of the check, such as "vectors".
-        level: "ok", "note" for information, "problem" for a fault that needs a remedy.
+        level: "ok", "note" for information, or "problem" for a fault that needs a remedy.
         text: The finding.
         remedy: The action to take.
     """
@@ -142,9 +142,9 @@ class ActiveCalls:
     """The running calls of one process.
 
     Attributes:
-        condition: Guards the others, and is notified when a call has ended.
-        running: The threads inside a call. A thread may be listed twice.
-        paused: No call may begin now, except within another.
+        condition: The lock of the other attributes, notified when a call ends.
+        running: The ids of the threads inside a call. A thread with nested calls is listed once per call.
+        paused: True while no call may begin, except within another.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class ActiveCalls:
 
 
 class RollbackRequested(Exception):
-    """The exception that rolls back a rehearsal.
+    """The exception that rolls back a dry run.
 
     Args:
         value: The result of the operation.
@@ -170,10 +170,10 @@ class Engine(ABC):
 
     Attributes:
         dialect: "sqlite" or "postgres".
-        path: The location of the database, in the form for errors.
-        persistent: Written data outlasts the engine.
-        encrypted: A key encrypts written data.
-        options: The options of the opening.
+        path: The location of the database for error messages, without a password.
+        persistent: True if written data outlasts the engine.
+        encrypted: True if a key encrypts written data.
+        options: The options with which the database was opened.
     """
 
     dialect: str
@@ -208,28 +208,27 @@ class Engine(ABC):
         """Return the numbers of bytes in use, in all and by table."""
 
     def health(self) -> Iterator[HealthCheck]:
-        """Check the user's rights and the environment. Little is read, nothing is changed."""
+        """Check the user's permissions and the environment, with small reads and no writes."""
         [row] = self.read(query.count_unembedded)
         if not row["dimensions"]:
-            yield HealthCheck("vectors", "ok", "none are wanted: search goes by words")
+            yield HealthCheck("vectors", "ok", "not enabled: keyword search only")
         elif not row["waiting"]:
-            yield HealthCheck("vectors", "ok", f"every document has one of {row['dimensions']:,} dimensions")
+            yield HealthCheck("vectors", "ok", f"every document has a vector of {row['dimensions']:,} dimensions")
         else:
-            text = f"{row['waiting']:,} documents wait for their vectors, and are found by words alone until then."
-            yield HealthCheck(
-                "vectors", "note", text, "Open the memory with its embeddings (index=...) and call settle()."
-            )
+            text = f"Documents without a vector: {row['waiting']:,}. They are found by keywords only."
+            remedy = "Open the memory with its embeddings (index=...) and call settle()."
+            yield HealthCheck("vectors", "note", text, remedy)
 
     @abstractmethod
     def scrub(self) -> None:
-        """Rewrite the storage so that nothing deleted can be read from it any more."""
+        """Rewrite the storage so that deleted data can no longer be read from it."""
 
-    def release(self) -> None:  # noqa: B027 - PostgreSQL's autovacuum does it
+    def release(self) -> None:  # noqa: B027 - PostgreSQL uses its autovacuum
         """Return freed space to the system in small steps, if no other writer is active."""
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Select]:
-        """Return a context for statements that read the database as of the entry of the context."""
+        """Return a context for statements that read the database as of the start of the block."""
 
     def alter(self, statements: Sequence[str]) -> None:
         """Run long statements that must not run in a transaction.
@@ -248,7 +247,7 @@ class Engine(ABC):
             operation: The operation.
 
         Returns:
-            What the operation returns.
+            The result of the operation.
 
         Raises:
             MemoryClosed: The engine was closed.
@@ -264,7 +263,7 @@ class Engine(ABC):
             operation: The operation; it is called again if another writer came first.
 
         Returns:
-            What the operation returns.
+            The result of the operation.
 
         Raises:
             MemoryClosed: The engine was closed.
@@ -272,37 +271,39 @@ class Engine(ABC):
             StorageError: The database failed; nothing was written.
         """
         if self.options.read_only:
-            raise errors.DatabaseReadOnly(f"{safe_repr(self.path)} was opened with read_only=True, and is not written.")
+            raise errors.DatabaseReadOnly(
+                f"{safe_repr(self.path)} was opened with read_only=True. Open it without this option to write."
+            )
         # A call that mostly reads waits for other writers here, and readers do not wait for it.
         with self._active_call(), release_slot() if is_in_read_worker() else contextlib.nullcontext():
             return self._run(operation, write=True)
 
     def rehearse(self, operation: Operation[T]) -> T:
-        """Run an operation as `write` does, then roll back everything it wrote.
+        """Run an operation as a dry run: like `write`, but everything it wrote is rolled back.
 
         Args:
             operation: The operation.
 
         Returns:
-            What the operation returns.
+            The result of the operation.
         """
 
-        def rehearsal(tx: Transaction) -> NoReturn:
+        def run_and_roll_back(tx: Transaction) -> NoReturn:
             raise RollbackRequested(operation(tx))
 
         try:
-            self.write(rehearsal)
+            self.write(run_and_roll_back)
         except RollbackRequested as done:
             return done.value  # type: ignore[no-any-return]  # an exception is not generic
 
     def close(self) -> None:
-        """Wait for what runs, then close. Closing twice is harmless."""
+        """Wait for running calls, then close. Closing twice is harmless."""
         calls, current = self._calls, threading.get_ident()
         with self._close_lock, calls.condition:
             if self._closed:
                 return
             self._closed = True
-        # The last user of a database may let go of it in a worker, within another call.
+        # The last reference to a database may be dropped in a worker, within another call.
         is_worker = threading.current_thread().name == THREAD_NAME
         with calls.condition:
             calls.condition.wait_for(lambda: is_worker or all(thread == current for thread in calls.running))
@@ -341,7 +342,7 @@ class Engine(ABC):
                 calls.condition.notify_all()
 
     def _check_sizes(self, query: str, parameters: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """Refuse values that are larger than the limits, before they are written."""
+        """Check that values to write are not larger than the limits."""
         if (value_names := value_parameters(self.dialect, query)) is not None:
             self.options.limits.check_rows(query, value_names, parameters)
 
@@ -350,50 +351,49 @@ class Engine(ABC):
             raise errors.MemoryClosed
 
     def _pending_migrations(self, tables: set[str], applied: Callable[[], Iterable[Any]]) -> list[Migration]:
-        """Return the migrations to be made on opening.
+        """Return the migrations to apply on opening.
 
         Args:
             tables: The tables of the database.
-            applied: Reads the rows of the migrations that were made.
+            applied: Reads the rows of the applied migrations.
 
         Raises:
-            ForeignDatabase: The tables are another program's.
+            ForeignDatabase: The tables belong to another program.
             NewerDatabase: The database records a migration that this version does not know.
             StorageError: A development version wrote the database.
-            NothingStored: None was ever made, and this opening may make none.
-            DatabaseReadOnly: There are some, and this opening may not make them.
+            NothingStored: The database is empty, and the options do not allow migrations.
+            DatabaseReadOnly: Migrations are missing, and the options do not allow them.
         """
-        location = safe_repr(self.path) + (
-            f", schema {safe_repr(self.options.schema)}," if self.dialect == "postgres" else ""
-        )
+        location = safe_repr(self.path)
+        if self.dialect == "postgres":
+            location += f", schema {safe_repr(self.options.schema)},"
         if tables and MIGRATION_TABLE not in tables:
             raise errors.ForeignDatabase(
-                f"{location} holds another program's tables ({', '.join(sorted(tables)[:3])}). Give "
-                "langchain-agentmem a "
-                "file or schema of its own. Databases of other programs are read by: agentmem import-from."
+                f"{location} contains tables of another program ({', '.join(sorted(tables)[:3])}). Use a separate file "
+                "or schema for langchain-agentmem. To import from other programs, run: agentmem import-from."
             )
         applied_names = {row["name"] for row in applied()} if tables else set()
         if "0001_log" in applied_names:
             raise errors.StorageError(
-                f"{location} was written by a development version of langchain-agentmem, before 0.1.0. There is no "
-                "upgrade path: start with a new database."
+                f"{location} was written by a development version of langchain-agentmem, before 0.1.0. It cannot be "
+                "upgraded. Start with a new database."
             )
         known = migrations(self.dialect)
         if unknown := sorted(applied_names.difference(migration.name for migration in known)):
             raise errors.NewerDatabase(
-                f"{location} has the schema change {safe_repr(unknown[0])}, which this version of langchain-agentmem "
-                "does not know. Upgrade the package to open it."
+                f"{location} was written by a newer version of langchain-agentmem: its migration "
+                f"{safe_repr(unknown[0])} is unknown. Upgrade the package to open it."
             )
         pending = [migration for migration in known if migration.name not in applied_names]
         if pending and (self.options.read_only or not self.options.migrate):
             if not tables:
                 raise errors.NothingStored(
-                    f"Nothing is stored in {location} and this opening makes no memory there. Check the name, restore "
-                    "a backup, or make one with: agentmem migrate URL"
+                    f"Nothing is stored in {location} and it was opened read-only or without migrations. Check the "
+                    "name, restore a backup, or create a memory with: agentmem migrate URL"
                 )
             raise errors.DatabaseReadOnly(
-                f"{location} was written by an older version, and this opening may not change that. Let a role that "
-                "may do so run: agentmem migrate URL"
+                f"{location} was written by an older version, and was opened read-only or without migrations. To "
+                "upgrade it, use a role that may alter tables and run: agentmem migrate URL"
             )
         return pending
 
@@ -402,7 +402,7 @@ MIGRATION_TABLE = "agentmem_migration"
 
 
 def migrate(pending: Iterable[Migration], run: Callable[[str], object]) -> None:
-    """Make migrations in an open transaction.
+    """Apply migrations in an open transaction.
 
     Args:
         pending: The migrations.
@@ -415,7 +415,7 @@ def migrate(pending: Iterable[Migration], run: Callable[[str], object]) -> None:
 
 
 class Migration(NamedTuple):
-    """One step of the schema: its name, such as "0002_labels", and its SQL."""
+    """A schema migration: its name, such as "0002_labels", and its SQL."""
 
     name: str
     sql: str
@@ -428,12 +428,12 @@ COLUMN_TYPES = {
     "real": ("real", "double precision"),
     "text": ("text", 'text collate "C"'),
     "blob": ("blob", "bytea"),
-    "id_too": ("", ", id"),
+    "index_id": ("", ", id"),
     "without_rowid": (" without rowid", ""),
 }
-"""The names in braces of a migration, in SQLite and in PostgreSQL. A `serial` is an id that is not assigned again.
-`text` is in the order of code points on every server. `id_too` is the id at the end of an index, which every index of
-SQLite has."""
+"""The replacements for the names in braces of a migration, in SQLite and in PostgreSQL. A `serial` is an id that is
+never assigned again. `text` sorts by code points on every server. `index_id` appends the id to an index of PostgreSQL;
+SQLite appends it to every index itself."""
 
 
 @cache

@@ -1,6 +1,6 @@
-"""Tables of other programs, and their rows. Their database is opened read-only.
+"""The tables and rows of other programs' databases, which are opened read-only.
 
-Statements here contain only names of tables and columns that the database itself reported.
+The statements contain only names of tables and columns that the database itself reported.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class ForeignTables:
     """The tables of a database, as of one moment.
 
     Attributes:
-        name: What names the database in errors, without passwords.
+        name: The name of the database for errors, without passwords.
         columns: The columns of each table.
 
     Args:
         name: As above.
         columns: As above.
-        cursor: Makes a cursor.
-        failure: What the driver raises.
+        cursor: Creates a cursor.
+        error_class: The base class of the driver's errors.
     """
 
     def __init__(self, name: str, columns: Columns, cursor: Callable[[], Any], error_class: type[Exception]) -> None:
@@ -68,7 +68,7 @@ class ForeignTables:
         """Yield the rows of a table.
 
         Args:
-            table: One of `columns`.
+            table: A key of `columns`.
             *order: The columns to order the rows by. Columns that the table lacks are ignored.
 
         Raises:
@@ -79,22 +79,20 @@ class ForeignTables:
 
     def count_values(self, table: str, column: str) -> dict[Any, int]:
         """Count the rows of a table by the values of a column, in the order of the values."""
-        statement = (
-            f"select {quote_name(column)} as value, count(*) as count from {quote_name(table)} group by 1 order by 1"  # noqa: S608
-        )
-        return {row["value"]: int(row["count"]) for row in self._read(statement)}
+        counts = f"select {quote_name(column)} as value, count(*) as count from {quote_name(table)}"  # noqa: S608
+        return {row["value"]: int(row["count"]) for row in self._read(f"{counts} group by 1 order by 1")}
 
 
 @contextmanager
 def foreign_tables(source: Path | str) -> Iterator[ForeignTables]:
-    """Open a database of another program, so that nothing can be written to it.
+    """Open a database of another program read-only.
 
     Args:
         source: The path of a SQLite file, or the URL or connection string of a PostgreSQL database.
 
     Raises:
-        InvalidInput: There is no such database, or it cannot be read.
-        MissingExtra: It is one of PostgreSQL's, and psycopg is not installed.
+        InvalidInput: The database does not exist, or cannot be read.
+        MissingExtra: The database is PostgreSQL, and psycopg is not installed.
     """
     with ExitStack() as stack:
         yield _open_postgres(source, stack) if isinstance(source, str) else _open_sqlite(source, stack)
@@ -103,9 +101,9 @@ def foreign_tables(source: Path | str) -> Iterator[ForeignTables]:
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Open a SQLite file read-only.
 
-    While nobody else has the file open, no file is written next to it either.
+    If no other process has the file open, no file is written next to it either.
     """
-    # A file whose log was folded into it is opened by nobody; to be read only, it must not get a log again.
+    # Without a log, no process has the file open. Opening it as immutable creates no new log.
     is_idle = _has_log_format(path) and not path.with_name(path.name + "-wal").exists()
     uri = f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if is_idle else "")
     return sqlite3.connect(uri, uri=True, check_same_thread=False)
@@ -123,7 +121,7 @@ def _open_sqlite(path: Path, stack: ExitStack) -> ForeignTables:
 
 def _has_log_format(path: Path) -> bool:
     with _translate_errors(safe_repr(str(path)), OSError), path.open("rb") as file:
-        return file.read(19)[18:] == b"\x02"  # where the header says whether there is a write-ahead log
+        return file.read(19)[18:] == b"\x02"  # this byte of the header is 2 for a file with a write-ahead log
 
 
 def _open_postgres(url: str, stack: ExitStack) -> ForeignTables:

@@ -1,4 +1,8 @@
-"""The description of each feature for search and maintenance, which know no feature by name."""
+"""Descriptions of the features of the package: searchable kinds, tables, checks, deletions.
+
+Search and maintenance read these descriptions, so they need no code for a particular feature. Each searchable kind has
+a public name for users, such as "message". The search index has an internal name for each form in which it is stored.
+"""
 
 from __future__ import annotations
 
@@ -13,40 +17,43 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.transaction import Operation, Transaction
 
-TextsOf: TypeAlias = Callable[[Transaction, Sequence[int]], dict[int, tuple[str, ...]]]
-"""A function that returns the searchable texts of a kind, by their rows."""
-RecollectionsOf: TypeAlias = Callable[[Transaction, Sequence[Any], int, Any], Mapping[int, Any]]
-"""A function that converts hits, by their documents, into results for a user at a time and position."""
+TextLoader: TypeAlias = Callable[[Transaction, Sequence[int]], dict[int, tuple[str, ...]]]
+"""A function from row ids of a kind to the searchable texts of each row."""
+HitConverter: TypeAlias = Callable[[Transaction, Sequence[Any], int, Any], Mapping[int, Any]]
+"""A function that converts hits into results, by document number.
+
+Its arguments: the transaction, the hits, the time in microseconds since 1970, and the `SearchView` or None.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchableKind:
-    """A kind of thing that a search finds.
+    """A kind of object that searches find.
 
     Attributes:
-        index_name: The name of the kind in the index.
-        texts: Reads the texts of the kind, to rebuild the index.
+        index_name: The internal name of the kind in the search index.
+        texts: Loads the texts of the kind, to rebuild the index.
         recollections: Converts hits into results for the user.
-        needs_conversation: Find the kind only if its conversation is named.
+        needs_conversation: True if only searches of one conversation find the kind. Default: False.
     """
 
     index_name: str
-    texts: TextsOf
-    recollections: RecollectionsOf
+    texts: TextLoader
+    recollections: HitConverter
     needs_conversation: bool = False
 
 
 @dataclass(kw_only=True, slots=True)
 class Erasure:
-    """A deletion that every feature takes part in.
+    """A request to delete data of all features, with the results so far.
 
     Attributes:
-        low: The first path of the namespaces.
-        high: The path after the last.
-        name: Only what belongs to the conversation or thread of this id. Default: everything in the namespaces.
-        threads: Delete threads too. False if only a conversation was named.
+        low: The start of the path range of the namespaces.
+        high: The end of the range, excluded.
+        name: The id of the conversation or thread to delete. Default: None, all data in the namespaces.
+        threads: True to delete threads, too. False if only a conversation was specified.
         removed: The numbers of deleted entries, by the names of `EraseReport`.
-        conversations: Path and name of the deleted conversations.
+        conversations: The path and the id of each deleted conversation.
     """
 
     low: str
@@ -58,18 +65,18 @@ class Erasure:
 
 
 CheckpointMessage: TypeAlias = tuple[str | None, Any]
-"""A message of a checkpoint: its id or None, and its stored body, or the message if it is stored otherwise."""
+"""A message of a checkpoint: first its id or None; second its stored body, else the message object."""
 
 
 class RecordedMessage(NamedTuple):
     """A message of a checkpoint, as the conversation of its thread stores it.
 
     Attributes:
-        entry: The entry of the log; its key is the name of the message there.
+        entry: The entry of the conversation log. Its key identifies the message.
         hash: The digest of the message's body.
-        has_no_id: The message has no id. Its content and the count of earlier equal contents name it.
-        is_compacted: A compaction made or altered the message, so it is no newer version of the original message.
-        new: The message was missing, or had other content.
+        has_no_id: True if the message has no id. Its content and the count of earlier equal contents identify it.
+        is_compacted: True if a compaction created or changed the message, so it is not a new version of the original.
+        new: True if the message was missing, or had other content.
     """
 
     entry: Any
@@ -84,13 +91,13 @@ class Part:
     """A feature, with the data that code for all features needs.
 
     Attributes:
-        search_kinds: The searchable kinds of the feature by the user's name; a kind may be stored in several forms.
-        is_default: Search the feature when a user names no kinds. Default: True.
-        has_pending: Returns whether entries wait to be indexed before a search. Default: none wait.
-        settle: Indexes the waiting entries.
+        search_kinds: The forms in which each searchable kind is stored, by its public name.
+        is_default: True to search the feature when a user specifies no kinds. Default: True.
+        has_pending: Returns whether entries must be indexed before a search. Default: None, entries never wait.
+        settle: Indexes the waiting entries. Default: None.
         tables: The feature's tables, by the name that `stats` uses for that part of the database.
-        verify: The feature's checks, by name; each returns the faults as sentences.
-        erase: Deletes the data that an erasure names.
+        verify: The feature's checks, by name. Each returns the problems as sentences.
+        erase: Deletes the feature's data of an `Erasure`, and adds the counts to it.
     """
 
     search_kinds: Mapping[str, Sequence[SearchableKind]] = field(default_factory=dict)
@@ -107,10 +114,10 @@ class Parts:
 
     Attributes:
         all: The features.
-        kinds: The kinds that a user can search.
-        default_kinds: The kinds that are searched when the user names none.
-        texts: The readers of texts, by the index's name of their kind.
-        recollections: The converters of hits into results for the user, by the same names.
+        kinds: The public names of the kinds that a user can search.
+        default_kinds: The public names of the kinds that are searched by default.
+        texts: The text loader of each kind, by internal name.
+        recollections: The hit converter of each kind, by internal name.
 
     Args:
         parts: The features.
@@ -118,42 +125,37 @@ class Parts:
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self.all = tuple(parts)
-        kinds = sorted((name, each.is_default) for each in self.all for name in each.search_kinds)
-        self.kinds = tuple(name for name, _ in kinds)
-        self.default_kinds = tuple(name for name, is_default in kinds if is_default)
-        self._kinds_by_name = {name: tuple(each.search_kinds[name]) for each in self.all for name in each.search_kinds}
-        all_kinds = list(chain.from_iterable(self._kinds_by_name.values()))
-        self.texts: Mapping[str, TextsOf] = {each.index_name: each.texts for each in all_kinds}
-        self.recollections: Mapping[str, RecollectionsOf] = {each.index_name: each.recollections for each in all_kinds}
+        self._kinds_by_name = {name: kinds for part in self.all for name, kinds in part.search_kinds.items()}
+        self.kinds = tuple(sorted(self._kinds_by_name))
+        self.default_kinds = tuple(sorted(name for part in self.all if part.is_default for name in part.search_kinds))
+        kinds = list(chain.from_iterable(self._kinds_by_name.values()))
+        self.texts: Mapping[str, TextLoader] = {kind.index_name: kind.texts for kind in kinds}
+        self.recollections: Mapping[str, HitConverter] = {kind.index_name: kind.recollections for kind in kinds}
 
     def index_names(self, kinds: Sequence[str] | None, *, has_conversation: bool = False) -> tuple[str, ...]:
-        """Return the index's names for the kinds that a user searches.
+        """Return the internal names of the kinds that a user searches.
 
         Args:
-            kinds: Some of `kinds`; None for `default_kinds`.
-            has_conversation: True if the search names a conversation.
+            kinds: Public names; None for `default_kinds`.
+            has_conversation: True if the search specifies a conversation.
         """
-        wanted = self.default_kinds if kinds is None else kinds
-        return tuple(
-            each.index_name
-            for kind in wanted
-            for each in self._kinds_by_name[kind]
-            if has_conversation or not each.needs_conversation
-        )
+        names = self.default_kinds if kinds is None else kinds
+        forms = chain.from_iterable(self._kinds_by_name[name] for name in names)
+        return tuple(kind.index_name for kind in forms if has_conversation or not kind.needs_conversation)
 
 
 @cache
 def all_parts() -> Parts:
-    """Load all features of the package, which `langchain_agentmem.parts` lists."""
+    """Return all features of the package, from the list in `langchain_agentmem.parts`."""
     return Parts(import_module("langchain_agentmem.parts").PARTS)
 
 
 @cache
 def thread_recorder() -> Any:
-    """Return the module that records the messages of threads."""
+    """Return the module that records the messages of threads, imported only when needed."""
     return import_module("langchain_agentmem.conversations.recorded_messages")
 
 
-def bring_up_to_date(engine: Engine) -> None:
-    """Renew a search index that an older version made, in a database that is being opened."""
-    import_module("langchain_agentmem.search.search_index").bring_up_to_date(engine)
+def rebuild_outdated_index(engine: Engine) -> None:
+    """Rebuild the search index of a database if an older version created it."""
+    import_module("langchain_agentmem.search.search_index").rebuild_outdated_index(engine)

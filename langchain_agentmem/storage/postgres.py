@@ -1,12 +1,12 @@
-"""PostgreSQL: the same memory for many machines. Needs the extra `[postgres]`.
+"""The PostgreSQL engine, for a memory that many machines share (extra `[postgres]`).
 
-Everything lives in a schema of its own, `agentmem`, so that a database can be shared with an application.
-A few sessions serve all threads (`postgres_session.py`), and send statements together. An operation that loses a
-race (a serialization failure, a deadlock, a branch that moved) is run again from its first line, and so is one whose
-connection is lost, as long as it is patient: a server that restarts, or another that takes its place, is waited for.
+All tables are in a separate schema, `agentmem`, so a database can be shared with an application. A few sessions serve
+all threads (`postgres_session.py`), and pipeline their statements. An operation that conflicts with another transaction
+is run again from its first line: after a serialization failure, a deadlock, or `BranchMoved`. An operation whose
+connection is lost is also run again, until `timeout` ends: the server may be restarting, or be replaced.
 
-Where the connection is lost in the commit, it is found out whether that was done: each session counts its
-transactions in a row of its own, in the transactions themselves.
+If the connection is lost during the commit, the engine finds out whether the transaction was committed. For this, each
+session has a row in the table `receipt`. Each writing transaction of the session stores its number there.
 """
 
 from __future__ import annotations
@@ -55,68 +55,58 @@ T = TypeVar("T")
 MAX_RETRIES = 100
 _ADVISORY_LOCK = 0x41474D45
 _CHANGED_ATTRIBUTES = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
-"""The attributes that are changed on a borrowed connection."""
+"""The attributes that are changed on a borrowed connection, and then restored."""
 
-_HAS_OLDER = """
+_OLDER_TRANSACTION_QUERY = """
     select pg_snapshot_xmin(pg_current_snapshot()) <= %(id)s::xid8
         or exists (
             select from pg_stat_activity
             where coalesce(datname, current_database()) = current_database()
                 and pid <> pg_backend_pid() and age(backend_xmin) > age(%(id)s::xid8::xid)
         )
-        or exists (select from pg_replication_slots where age(xmin) > age(%(id)s::xid8::xid)) as lasts
+        or exists (select from pg_replication_slots where age(xmin) > age(%(id)s::xid8::xid)) as found
 """
-"""Whether VACUUM FULL heeds a transaction older than this one: one that writes, in any database of the server, as its
-own snapshot does; one that reads here, or in a process of the server that belongs to no database; or a replica's."""
-
-
+"""Tests whether VACUUM FULL must keep rows for an older transaction. Such a transaction writes in any database of the
+server, reads in this database or in a server process without a database, or belongs to a replica."""
 _HEALTH_QUERY = """
-    select current_setting('server_version') as version, pg_is_in_recovery() as replica,
-        current_setting('max_connections')::int as most, (select sum(numbackends)::int from pg_stat_database) as used,
+    select current_setting('server_version') as version, current_setting('max_connections')::int as max_connections,
+        pg_is_in_recovery() as replica, (select sum(numbackends)::int from pg_stat_database) as used,
         bool_and(has_table_privilege(c.oid, 'select')) as reads,
         bool_and(has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update')
             and has_table_privilege(c.oid, 'delete')) as writes
     from pg_class c where c.relnamespace = to_regnamespace(current_schema()) and c.relkind = 'r'
 """
-"""The version and connections of the server, and what this role may do with the tables."""
+"""The version and connections of the server, and the permissions of this role."""
 CROWDED_SHARE = 0.8
-"""The share of the server's connections in use from which they are reported as a problem."""
-
-
+"""The share of used connections of the server above which `health` reports a problem."""
 _SET_SEARCH_PATH = "select set_config('search_path', %s, true)"
 
 
-class _UnreachableError(psycopg.OperationalError):
+class _ConnectError(psycopg.OperationalError):
     """The error of a failed connection attempt that may succeed later."""
 
 
-class _LostError(_UnreachableError):
+class _ConnectionLostError(_ConnectError):
     """The error of a broken connection, as in a server restart: nothing was written."""
 
 
 _POOLER_ERRORS = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
-"""Errors caused by a pooler that poses as the server, and moves a transaction to another server."""
-_RETRIED_ERRORS = (
-    errors.BranchMoved,
-    pg.SerializationFailure,
-    pg.DeadlockDetected,
-    psycopg.IntegrityError,
-    *_POOLER_ERRORS,
-)
-"""Errors that another transaction may cause: the operation is run again and finds the new state. A constraint fails if
-one transaction collects content after another found it, but before that stores a reference."""
+"""Errors of an undetected pooler: its server connection lacks a prepared statement, or already has it."""
+_RETRYABLE = (errors.BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_POOLER_ERRORS)
+"""Errors that another transaction may cause: the operation is run again and finds the new state. For example, a
+constraint fails if a transaction deletes unreferenced content that another has found and is about to reference."""
 _TEMPORARY_ERRORS = (pg.CannotConnectNow, pg.TooManyConnections, pg.AdminShutdown, pg.CrashShutdown)
 """Errors of a reachable server that temporarily accepts no connection, or drops new ones immediately."""
 
 _NO_PERMISSION = (
-    "This role may not do that. Let the owner of the schema grant it, or run: agentmem migrate URL; then open the "
+    "This role lacks the permission. Let the owner of the schema grant it, or run agentmem migrate URL. Then open the "
     "database with migrate=False."
 )
-_READ_ONLY_SERVER = "This server only reads. Name the primary, or open the database with read_only=True."
-_ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
+_READ_ONLY_SERVER = "This server is read-only. Connect to the primary, or open the database with read_only=True."
+_PSYCOPG_ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
     (pg.ReadOnlySqlTransaction, errors.DatabaseReadOnly(_READ_ONLY_SERVER)),
     (pg.InsufficientPrivilege, errors.DatabaseReadOnly(_NO_PERMISSION)),
-    (pg.InvalidSchemaName, errors.DatabaseReadOnly(_NO_PERMISSION)),  # so is one that the role may not look into
+    (pg.InvalidSchemaName, errors.DatabaseReadOnly(_NO_PERMISSION)),  # also for a schema that the role may not use
     (pg.DiskFull, errors.DatabaseFull()),
     (pg.LockNotAvailable, errors.DatabaseBusy()),
     (pg.QueryCanceled, errors.DatabaseTimeout()),
@@ -138,7 +128,7 @@ _WRITE_RECEIPT = prepare_query(
     "insert into receipt (session, transactions, at) values (:session, :transactions, :at) "
     "on conflict (session) do update set transactions = excluded.transactions, at = excluded.at"
 )
-_READ_RECEIPT = (  # as soon as what the session is at is carried out or given up
+_READ_RECEIPT = (  # waits until the session's transaction has ended
     "insert into receipt (session, transactions, at) values (:session, 0, 0) "
     "on conflict (session) do update set at = receipt.at returning transactions"
 )
@@ -154,7 +144,7 @@ _IDENTITY_COLUMNS = (
 class _PostgresTransaction(Transaction):
     """A transaction on a session, active until the block of its `with` ends.
 
-    Queries are pipelined: only rows that are needed now are waited for.
+    Queries are pipelined: a call waits for rows only if they are needed now.
     """
 
     __slots__ = ("_check", "_copy_in", "_execute", "_sql")
@@ -211,10 +201,10 @@ class PostgresEngine(Engine):
     Args:
         url: A `postgresql://` URL, a connection string such as "host=localhost dbname=app", or a psycopg pool, which is
             used and never closed.
-        options: The options of the opening. Options for SQLite are ignored.
+        options: The options with which the database is opened. Options for SQLite are ignored.
 
     Raises:
-        ForeignDatabase: The schema `agentmem` exists and is not ours.
+        ForeignDatabase: The schema contains tables of another program.
         NewerDatabase: A newer version of this package wrote it.
         StorageError: The server cannot be reached.
     """
@@ -240,7 +230,7 @@ class PostgresEngine(Engine):
         with translate_errors(self.path):
             try:
                 if self._run(lambda tx: self._missing_migrations(lambda sql: tx.run_sql(sql, {})), write=False):
-                    with self._connection() as connection, self._lock_transaction(connection):
+                    with self._autocommit_connection() as connection, self._lock_transaction(connection):
                         self._migrate(connection)
             except BaseException:
                 self._close()
@@ -250,35 +240,34 @@ class PostgresEngine(Engine):
     # -- transactions ------------------------------------------------------------------------------------------
 
     def _run(self, operation: Operation[T], *, write: bool) -> T:
-        races, deadline = 0, None
+        conflicts, deadline = 0, None
         with translate_errors(self.path):
             while True:
                 try:
                     return self._run_transaction(self._pool.take(), operation, write=write)
-                except _RETRIED_ERRORS:
-                    races += 1
-                    if races >= MAX_RETRIES:
+                except _RETRYABLE:
+                    conflicts += 1
+                    if conflicts >= MAX_RETRIES:
                         raise
-                    time.sleep(random.uniform(0, 0.001 * min(races, 20)))  # noqa: S311 - spreads the losers
-                except _UnreachableError as error:
+                    time.sleep(random.uniform(0, 0.001 * min(conflicts, 20)))  # noqa: S311 - spreads the retries
+                except _ConnectError as error:
                     now = time.monotonic()
                     deadline = deadline or now + self._timeout
-                    answered = isinstance(error, _LostError) or isinstance(error.__cause__, _TEMPORARY_ERRORS)
-                    maybe_misspelt = not (self._is_ready or answered)  # perhaps: there may be no such server
-                    if maybe_misspelt or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= deadline:
+                    answered = isinstance(error, _ConnectionLostError) or isinstance(error.__cause__, _TEMPORARY_ERRORS)
+                    is_unverified = not (self._is_ready or answered)  # the address may be wrong
+                    if is_unverified or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= deadline:
                         raise
                     time.sleep(min(random.uniform(0.05, 0.5), deadline - now))  # noqa: S311
 
     def _run_transaction(self, session: Session, operation: Operation[T], *, write: bool) -> T:
         is_committing = has_written = False
         try:
-            session.begin(
-                self.options.schema, write=write, lock_timeout=self.options.busy_timeout, timeout=self._timeout
-            )
+            options = self.options
+            session.begin(options.schema, write=write, lock_timeout=options.busy_timeout, timeout=self._timeout)
             with _PostgresTransaction(self, session) as tx:
                 value = operation(tx)
             if not (write and session.has_answer):
-                session.wait_all()  # a connection that was lost long ago is heard of before it could be too late
+                session.wait_all()  # reports a lost connection before the commit
             if has_written := session.has_written:
                 session.execute(_WRITE_RECEIPT, session.receipt)
                 if session.receipt["transactions"] == 1:
@@ -286,53 +275,51 @@ class PostgresEngine(Engine):
             is_committing = write
             session.commit(wait=write)
         except BaseException as error:
-            is_reusable = self._roll_back(session, error)
-            may_switch_host = self._hosts > 1 and isinstance(error, pg.ReadOnlySqlTransaction)
-            if (is_reusable and not may_switch_host) or not isinstance(
-                error, psycopg.OperationalError | pg.ReadOnlySqlTransaction
-            ):
+            is_read_only = isinstance(error, pg.ReadOnlySqlTransaction)
+            is_reusable = self._roll_back(session, error) and not (is_read_only and self._hosts > 1)
+            if is_reusable or not (is_read_only or isinstance(error, psycopg.OperationalError)):
                 raise
             if not (is_committing and has_written and self._was_committed(session)):
                 if isinstance(error, NoAnswerError):
                     raise
-                raise _LostError(str(error)) from error
+                raise _ConnectionLostError(str(error)) from error
         else:
             self._pool.give_back(session)
         return value
 
     def _was_committed(self, session: Session) -> bool:
-        """Return whether the transaction was committed in whose commit a session was lost.
+        """Return whether a transaction was committed although its session was lost in the commit.
 
         Raises:
             StorageError: The result of the commit cannot be determined.
         """
 
-        def count(tx: Transaction) -> NoReturn:
+        def read_receipt(tx: Transaction) -> NoReturn:
             tx.run_sql("select set_config('lock_timeout', :wait, true)", {"wait": milliseconds(self._timeout)})
-            # Where the server is still at it, this waits until it is done.
+            # If the server is still committing, this waits for the end.
             [row] = tx.run_sql(_READ_RECEIPT, {"session": session.receipt["session"]})
             raise RollbackRequested(row["transactions"])
 
         try:
-            self._run(count, write=True)
+            self._run(read_receipt, write=True)
         except RollbackRequested as done:
             return bool(done.value == session.receipt["transactions"])
         except Exception as error:
             raise errors.StorageError(
-                f"The connection to {safe_repr(self.path)} broke in the commit: it is not known whether this is "
-                "written. Read, and write again what is missing: under the same id, a message is never stored twice."
+                f"The connection to {safe_repr(self.path)} was lost in the commit, so the data may be stored or not. "
+                "Read, and write the missing data again. A message with the same id is never stored twice."
             ) from error
 
     def _roll_back(self, session: Session, error: BaseException) -> bool:
         """Roll back a failed transaction; return whether the connection still works."""
         if isinstance(error, _POOLER_ERRORS):
-            session.is_direct = False  # every other session finds it out for itself
+            session.is_direct = False  # other sessions detect it themselves
         if isinstance(error, Exception) and not isinstance(error, NoAnswerError) and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.roll_back()
                 self._pool.give_back(session)
                 return True
-        if not (isinstance(error, Exception) or session.broken):  # the server would keep its locks until it is done
+        if not (isinstance(error, Exception) or session.broken):  # else the statement would run on, with its locks
             with contextlib.suppress(psycopg.Error):
                 session.connection.cancel_safe(timeout=1)
         self._pool.drop(session)
@@ -341,8 +328,8 @@ class PostgresEngine(Engine):
     # -- opening and closing -----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Open a connection in autocommit mode."""
+    def _autocommit_connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Open or borrow a connection in autocommit mode."""
         if isinstance(self._pool, Pool):
             with self._connect(row_factory=dict_row) as connection:
                 yield connection
@@ -360,7 +347,7 @@ class PostgresEngine(Engine):
 
     @contextlib.contextmanager
     def _lock_transaction(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """Open a transaction that waits for locks up to `busy_timeout` seconds."""
+        """Open a transaction that waits at most `busy_timeout` seconds for locks."""
         with connection.transaction():
             wait = milliseconds(self.options.busy_timeout)
             connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
@@ -370,7 +357,7 @@ class PostgresEngine(Engine):
         """Open a new session.
 
         Raises:
-            _UnreachableError: The server cannot be reached, or accepts no connection now.
+            _ConnectError: The server cannot be reached, or accepts no connection now.
         """
         connection = None
         try:
@@ -379,31 +366,30 @@ class PostgresEngine(Engine):
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            if isinstance(error, psycopg.OperationalError) and (
-                error.sqlstate is None or isinstance(error, _TEMPORARY_ERRORS)
-            ):  # later perhaps a connection can be made
-                raise (_UnreachableError if connection is None else _LostError)(str(error)) from error
+            is_temporary = isinstance(error, _TEMPORARY_ERRORS) or getattr(error, "sqlstate", "") is None
+            if isinstance(error, psycopg.OperationalError) and is_temporary:
+                raise (_ConnectError if connection is None else _ConnectionLostError)(str(error)) from error
             raise
 
     def _start_session(self, connection: psycopg.Connection[Any]) -> Session:
         for name in ("server_encoding", "client_encoding"):
             encoding = connection.info.parameter_status(name) or ""
-            if encoding.lower().replace("-", "") not in ("utf8", "unicode"):  # as a pool spells it
-                problem = f"{encoding} would garble texts in {safe_repr(self.path)}"
-                raise errors.StorageError(f"{problem}: make the database, or open the pool, with {name}='UTF8'.")
+            if encoding.lower().replace("-", "") not in ("utf8", "unicode"):  # poolers spell it differently
+                problem = f"{name} of {safe_repr(self.path)} is {encoding}, which cannot store all texts"
+                raise errors.StorageError(f"{problem}. Create the database, or open the pool, with {name}='UTF8'.")
         session = Session(connection)
         session.detect_pooler(self._timeout)
         return session
 
     def _connect(self, **options: Any) -> Connection:
-        # What takes long is waited for; a server that has gone is noticed after four probes without an answer.
-        interval = min(max(1, round(self._timeout / 4)), 32_767)  # TCP takes no more
+        # Long statements are waited for. A lost server is detected after four intervals: one idle, then three probes.
+        interval = min(max(1, round(self._timeout / 4)), 32_767)  # the maximum of TCP
         probes = dict.fromkeys(("keepalives_idle", "keepalives_interval"), interval)
         arguments: dict[str, Any] = {**probes, "keepalives_count": 3, **psycopg.conninfo.conninfo_to_dict(self._url)}
-        if self._hosts > 1 and not self.options.read_only:  # after a failover, another one is written
+        if self._hosts > 1 and not self.options.read_only:  # after a failover, the primary is another host
             arguments.setdefault("target_session_attrs", "read-write")
         arguments.setdefault("connect_timeout", max(2, round(self._timeout / self._hosts)))
-        # A statement that the driver prepares would stay with the server, which a pooler gives to others.
+        # A statement prepared by the driver would stay on the server, which a pooler shares.
         fixed = {"autocommit": True, "client_encoding": "utf8", "prepare_threshold": None}
         return Connection.connect(**(arguments | fixed | options))
 
@@ -415,10 +401,10 @@ class PostgresEngine(Engine):
 
     def _migrate(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
-        # Another process may have been quicker: look again, now that nobody else migrates.
+        # Another process may have been faster: check again, now that no other process migrates.
         pending = self._missing_migrations(connection.execute)
         exists = connection.execute("select from pg_namespace where nspname = %s", (self.options.schema,)).fetchall()
-        if not exists:  # who may not make schemas may use one that was made for it
+        if not exists:  # a role that may not create schemas can use an existing one
             connection.execute(f'create schema if not exists "{self.options.schema}"')
         connection.execute(_SET_SEARCH_PATH, (self.options.schema,))
         engine.migrate(pending, connection.execute)
@@ -426,14 +412,14 @@ class PostgresEngine(Engine):
     def _close(self) -> None:
         self._pool.close()
 
-    # -- care --------------------------------------------------------------------------------------------------
+    # -- maintenance -------------------------------------------------------------------------------------------
 
     def health(self) -> Iterator[HealthCheck]:
-        """Check the server's version and connections, the rights of the role, and the vectors."""
+        """Check the server's version and connections, the role's permissions, and the vectors."""
         [row] = self.read(lambda tx: tx.run_sql(_HEALTH_QUERY, {}))
         yield HealthCheck("postgresql", "ok", f"PostgreSQL {row['version']}")
-        used = f"{row['used']:,} of {row['most']:,} connections are in use"
-        if row["used"] > row["most"] * CROWDED_SHARE:
+        used = f"{row['used']:,} of {row['max_connections']:,} connections are in use"
+        if row["used"] > row["max_connections"] * CROWDED_SHARE:
             remedy = "Lower pool_size in the programs, put a pooler in front, or raise max_connections."
             yield HealthCheck("connections", "problem", used, remedy)
         else:
@@ -443,15 +429,11 @@ class PostgresEngine(Engine):
         if not row["reads"]:
             yield HealthCheck("permissions", "problem", "This user may not read all tables of the memory.", remedy)
         elif row["replica"]:
-            yield HealthCheck(
-                "permissions", "note", "The server is a replica, which is only read.", "Write to the primary."
-            )
+            yield HealthCheck("permissions", "note", "The server is a read-only replica.", "Write to the primary.")
         elif not row["writes"]:
-            yield HealthCheck(
-                "permissions", "note", "This user may read the tables, and not write all of them.", remedy
-            )
+            yield HealthCheck("permissions", "note", "This user may read all tables, but not write all.", remedy)
         else:
-            yield HealthCheck("permissions", "ok", "this user may write")
+            yield HealthCheck("permissions", "ok", "this user may read and write all tables")
         yield from super().health()
 
     def sizes(self) -> Sizes:
@@ -465,22 +447,21 @@ class PostgresEngine(Engine):
     def scrub(self) -> None:
         """Rewrite every table and index with VACUUM FULL.
 
-        The server's own log and backups stay as they are.
-        For a role that does not own the tables, only a warning is logged.
+        The server's log and backups are not changed. If the role does not own the tables, only a warning is logged.
         """
         tables = self.read(query.table_sizes)
         if not all(table["owned"] for table in tables):
             logger.warning(
-                "What was erased is gone from %s, but this role does not own the tables, so their files may still "
-                "hold it. Let the owner run VACUUM FULL.",
+                "The erased data is gone from %s, but this role does not own the tables, so their files may still "
+                "contain the data. Let the owner run VACUUM FULL.",
                 safe_repr(self.path),
             )
             return
         with self.connection() as connection:
-            self._wait_for_older(connection)
+            self._wait_for_older_transactions(connection)
             for table in tables:
                 name = psycopg.sql.Identifier(self.options.schema, table["name"])
-                with self._lock_transaction(connection):  # VACUUM itself would wait for a lock without end
+                with self._lock_transaction(connection):  # VACUUM itself would wait for a lock without a timeout
                     connection.execute(psycopg.sql.SQL("lock table {} in access exclusive mode").format(name))
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
 
@@ -490,11 +471,11 @@ class PostgresEngine(Engine):
         Closing the engine does not wait for them.
         """
         self._check_open()
-        with translate_errors(self.path), self._connection() as connection:
+        with translate_errors(self.path), self._autocommit_connection() as connection:
             for statement in statements:
                 connection.execute(statement.encode())
 
-    def _wait_for_older(self, connection: psycopg.Connection[Any]) -> None:
+    def _wait_for_older_transactions(self, connection: psycopg.Connection[Any]) -> None:
         """Wait for the end of transactions that are older than the erasure.
 
         VACUUM keeps rows that such a transaction may still see.
@@ -502,13 +483,13 @@ class PostgresEngine(Engine):
         deadline = time.monotonic() + self.options.busy_timeout
         [now] = connection.execute("select pg_current_xact_id()::text as id").fetchall()
         while True:
-            [row] = connection.execute(_HAS_OLDER, now).fetchall()
-            if not row["lasts"]:
+            [row] = connection.execute(_OLDER_TRANSACTION_QUERY, now).fetchall()
+            if not row["found"]:
                 return
             if time.monotonic() > deadline:
                 raise errors.DatabaseBusy(
-                    "What was erased is gone from the tables, but an older transaction on the server still holds it. "
-                    "End that (pg_stat_activity, pg_prepared_xacts or pg_replication_slots shows it) and erase again."
+                    "The erased data is gone from the tables, but an older transaction on the server still sees it. "
+                    "End the transaction (see pg_stat_activity, pg_prepared_xacts, pg_replication_slots), then retry."
                 )
             time.sleep(0.01)
 
@@ -521,9 +502,8 @@ class PostgresEngine(Engine):
             numbers = itertools.count()
 
             def select(sql: str, parameters: Mapping[str, Any]) -> tuple[list[str], Iterator[Values]]:
-                cursor = cursors.enter_context(
-                    connection.cursor(f"agentmem_rows_{next(numbers)}", row_factory=tuple_row)
-                )
+                cursor = connection.cursor(f"agentmem_rows_{next(numbers)}", row_factory=tuple_row)
+                cursors.enter_context(cursor)
                 cursor.itersize = 500
                 cursor.execute(re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", sql), parameters)
                 return [column.name for column in cursor.description or ()], iter(cursor)
@@ -535,7 +515,7 @@ class PostgresEngine(Engine):
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Open a dedicated autocommit connection that raises driver errors as the package's own."""
-        with self._active_call(), translate_errors(self.path), self._connection() as connection:
+        with self._active_call(), translate_errors(self.path), self._autocommit_connection() as connection:
             yield connection
 
 
@@ -544,7 +524,7 @@ def translate_errors(path: str) -> Iterator[None]:
     """Translate driver errors into errors of this package.
 
     Args:
-        path: The database, in the form for errors.
+        path: The address of the database, as shown in errors.
     """
     try:
         yield
@@ -552,27 +532,27 @@ def translate_errors(path: str) -> Iterator[None]:
         raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
     except psycopg.Error as error:
         reason = mask_passwords(str(error))
-        for kind, ours in _ERRORS:
+        for kind, ours in _PSYCOPG_ERRORS:
             if isinstance(error, kind) or isinstance(error.__cause__, kind):
                 raise type(ours)(f"{ours} ({safe_repr(path)}: {reason})") from error
         raise errors.StorageError(f"The database {safe_repr(path)} failed: {reason}.") from error
 
 
 def address_of(url: str) -> str:
-    """Check the name of a database, and return it in the form for errors and logs.
+    """Check the address of a database, and return it without passwords for errors and logs.
 
     Args:
         url: A URL, or a connection string.
 
     Raises:
-        InvalidInput: The name cannot be parsed, or only differently than meant.
+        InvalidInput: The address cannot be parsed, or has an unescaped password.
     """
     masked = mask_passwords(url)
     if (problem := _find_url_problem(url, has_password=masked != url)) is None:
         return masked
     raise errors.InvalidInput(
-        f"This is no address of a PostgreSQL database: {safe_repr(masked)}{problem}. Write "
-        "postgresql://user:password@host:5432/database, and in the user and the password %40 for @, %2F for /, "
+        f"Invalid address of a PostgreSQL database: {safe_repr(masked)}{problem}. Write "
+        "postgresql://user:password@host:5432/database. In the user and the password, write %40 for @, %2F for /, "
         "%3A for :, %23 for #, %3F for ?, %25 for % and %20 for a space."
     )
 
@@ -586,7 +566,7 @@ def _find_url_problem(url: str, *, has_password: bool) -> str | None:
         parts = psycopg.conninfo.conninfo_to_dict(url)
     except (psycopg.Error, ValueError) as error:
         return "" if has_password else f" ({str(error).strip()})"
-    # A password that holds a / or @ which is not escaped ends there, and its rest is taken for a host or a name.
+    # A password ends at an unescaped / or @. Its rest is parsed as part of the host or the database name.
     port, host_and_name = str(parts.get("port", "")), f"{parts.get('host', '')}{parts.get('dbname', '')}"
     is_misplaced = "@" in host_and_name and "://" in url and "%40" not in url
     return "" if is_misplaced or not all(number.isdecimal() or not number for number in port.split(",")) else None

@@ -1,15 +1,15 @@
 """A connection to PostgreSQL that pipelines its statements.
 
-The cost of a transaction is round trips, and the driver's own work for each of them. So a session uses libpq's pipeline
+A transaction mainly costs round trips, and the driver's own work for each of them. So a session uses libpq's pipeline
 mode, through the driver's wrapper of libpq. Every statement is only sent into the pipeline, and the session waits when
 rows are read. Statements that return no rows, the beginning and the commit do not wait. If such a statement fails, the
-error appears at the next wait, in the same transaction. The driver's own pipeline takes
-twice the time (`tests/benchmarks/postgres_session.py`).
+error appears at the next wait, in the same transaction. The driver's own pipeline takes twice the time
+(`tests/benchmarks/postgres_session.py`).
 
-Nothing of a session outlasts a transaction on the server, so that a pooler may give each transaction another server:
-settings are those of the transaction. If the session is connected to the server itself, statements are prepared at
-their first use. Behind a pooler, only a statement that repeats the one before it is not parsed again; since a
-transaction does not end as the next one begins, this applies within one transaction. No caller waits for the end of a
+A pooler may run each transaction on another server connection. So settings apply to one transaction, and statements are
+prepared at their first use only if the session is connected to the server itself. Behind a pooler, a statement is
+parsed again unless it repeats the previous one. A repetition never spans two transactions: one ends with COMMIT, and
+the next begins with BEGIN. No caller waits for the end of a
 read-only transaction, but behind a pooler the next transaction begins after it.
 
 A `Pool` lends a few sessions to any number of threads. It lends the most recently returned session first, to reuse its
@@ -37,7 +37,7 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.errors import DatabaseBusy, StorageError
 from langchain_agentmem.storage.transaction import Rows
 
-BEGIN = b"begin isolation level read committed"  # whoever waited for a lock sees what was written meanwhile
+BEGIN = b"begin isolation level read committed"  # after waiting for a lock, a statement sees the other's commit
 COMMIT, ROLLBACK = b"commit", b"rollback"
 BEGIN_READING = b"begin isolation level repeatable read, read only"
 SETTINGS = (
@@ -46,14 +46,15 @@ SETTINGS = (
     b"set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', "
     b"case when current_setting('citus.version', true) is null then 'force_generic_plan' else 'auto' end, true)"
 )
-"""What holds for a transaction. What is asked of JSON looks costly to the planner, and would be compiled each time. A
-prepared statement keeps one plan until the server has analysed its tables anew: left to itself, the server compares
-that with what plans cost when there was little, and may then plan every call. Merging is out of the question, since the
-planner hopes to stop early, and what is newest stands at the end. Citus cannot plan some without their values."""
-_UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # types by their numbers; an unknown one is inferred
+"""Sets the settings of a transaction. JIT is off: the planner overestimates queries on JSON, and would compile them
+each time. A prepared statement keeps its generic plan until the server analyzes its tables again. By default, the
+server compares that plan with plans that were made for small tables, and may then plan each call. Merge joins are off:
+the planner expects them to stop early, but the newest rows are at the end. Citus cannot plan some statements without
+the values of their parameters."""
+_UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # type OIDs; the server infers an unknown type
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _WAKE_SECONDS = 0.1
-"""Seconds after which a wait looks whether the process was interrupted."""
+"""The interval, in seconds, at which a wait checks for an interrupt and for the timeout."""
 
 
 class PreparedQuery(NamedTuple):
@@ -62,8 +63,8 @@ class PreparedQuery(NamedTuple):
     Attributes:
         text: The SQL, with numbered parameters.
         names: The parameters' names by number.
-        returns_rows: Whether it returns rows.
-        is_write: Whether it may write.
+        returns_rows: True if the query returns rows.
+        is_write: True if the query may write.
     """
 
     text: bytes
@@ -73,11 +74,11 @@ class PreparedQuery(NamedTuple):
 
 
 class NoAnswerError(psycopg.OperationalError):
-    """The error for a server that does not answer."""
+    """The error for a server that does not answer in time."""
 
 
 _Key: TypeAlias = tuple[str, bytes, tuple[int, ...]]
-"""The key of a prepared statement: the schema that it was prepared for, its text, and its types."""
+"""The key of a prepared statement: the schema, the text, and the types of the parameters."""
 
 
 class _BoundParameter(NamedTuple):
@@ -95,8 +96,8 @@ class Answer(Sequence[Any]):
     """The answer to a sent statement, whose rows are fetched when they are first read.
 
     Args:
-        session: The session that sent it.
-        prepared_key: The statement that was to be prepared, if any was.
+        session: The session that sent the statement.
+        prepared_key: The key of the statement, if this is the answer to its preparation.
     """
 
     __slots__ = ("_rows", "_session", "prepared_key", "result")
@@ -110,7 +111,7 @@ class Answer(Sequence[Any]):
         """Wait for the rows.
 
         Raises:
-            psycopg.Error: The statement failed, or one before it.
+            psycopg.Error: The statement failed, or an earlier one.
         """
         if self._rows is None:
             self._rows = self._session.rows(self)
@@ -130,21 +131,22 @@ class Connection(psycopg.Connection[Any]):
     """A connection that stays silent and open in forked children of this process."""
 
     def __del__(self, *_: Any) -> None:
-        """Do nothing, silently. The driver says goodbye to the server only where it connected."""
+        """Do nothing. The driver's libpq wrapper closes it, only in the process that opened it."""
 
 
 class Session:
     """One connection, with its pending statements.
 
     Args:
-        connection: An open connection. It belongs to the session from now on.
+        connection: An open connection, which then belongs to the session.
 
     Attributes:
         connection: The connection, which is the session's own between `enter` and `leave`.
-        is_direct: The connection certainly leads to the server itself, so that prepared statements stay.
-        has_written: The transaction sent a statement that may write.
-        receipt: The row that a transaction writes so that its commit can be verified: the number of the session, unique
-            in all processes, the number of its writing transactions, and the time in microseconds since 1970.
+        is_direct: True if the connection certainly has no pooler, so prepared statements stay valid.
+        has_written: True if the transaction sent a statement that may write.
+        receipt: The row that a writing transaction stores, so that its commit can be verified. It has the id of the
+            session (unique in all processes), the number of its writing transactions so far, and the time in
+            microseconds since 1970.
     """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -154,17 +156,17 @@ class Session:
         self._libpq = connection.pgconn
         self._schema = ""
         self.is_direct = False
-        self._prepared_names: dict[_Key, bytes] = {}  # of the prepared statements
-        self._last_unnamed: tuple[bytes, tuple[int, ...]] | None = None  # what the server keeps until the next one
-        self._count = 0
-        self._unanswered: deque[Answer] = deque()  # what is not answered yet
-        self._sync_marker = Answer(self)  # stands for the end of a part of the pipe, up to which the server skips
+        self._prepared_names: dict[_Key, bytes] = {}
+        self._last_unnamed: tuple[bytes, tuple[int, ...]] | None = None  # the statement last sent without a name
+        self._prepared_count = 0
+        self._unanswered: deque[Answer] = deque()
+        self._sync_marker = Answer(self)  # stands for each sync point; after an error, the server skips to the next
         self._begin_answer = Answer(self)
         self._timeout = self._deadline = 0.0
         self.enter()
 
     def enter(self) -> None:
-        """Take exclusive use of the connection."""
+        """Reserve the connection for exclusive use."""
         self._libpq.enter_pipeline_mode()
 
     def leave(self) -> None:
@@ -187,27 +189,27 @@ class Session:
         return self._begin_answer.result is not None
 
     def detect_pooler(self, timeout: float) -> None:
-        """Find out whether it speaks with the server itself.
+        """Set `is_direct` if the connection has no pooler.
 
         Args:
             timeout: Seconds to wait for an answer of the server.
 
         Raises:
-            psycopg.Error: The connection is lost, or a pooler behind it knows no transactions.
+            psycopg.Error: The connection is lost, or its pooler does not support transactions.
         """
         self._timeout = timeout
         self._send(BEGIN)
-        self._sync()  # where a pooler may take the server away
+        self._sync()  # here a pooler may change the server connection
         [row] = self.rows(self._send(b"select pg_backend_pid() as pid"))
         self.commit(wait=True)
         self.is_direct = row["pid"] == self._libpq.backend_pid
 
     def begin(self, schema: str, *, write: bool, lock_timeout: float, timeout: float) -> None:
-        """Begin a transaction; one that reads sees one snapshot.
+        """Begin a transaction. A reading transaction sees one snapshot.
 
         Args:
-            schema: The schema that it looks in.
-            write: Whether it may write.
+            schema: The schema of its tables.
+            write: True if the transaction may write.
             lock_timeout: Seconds to wait for a lock.
             timeout: Seconds to wait for an answer of the server.
         """
@@ -215,22 +217,20 @@ class Session:
             now = time.time_ns() // 1000
             self.receipt = self.receipt | {"transactions": self.receipt["transactions"] + 1, "at": now}
         self.has_written = False
-        self._timeout = timeout + 1.0  # the server is the first to give up, and says why
+        self._timeout = timeout + 1.0  # the server times out first, with a reason
         self._schema = schema
         if not self.is_direct:
-            self._receive_all()  # of the last transaction: a pooler may give this one another server
+            self._receive_all()  # ends the last transaction: a pooler may change the server connection now
         self._begin_answer = self._send(BEGIN if write else BEGIN_READING)
-        self._send(
-            SETTINGS, [_bind_value(each) for each in (schema, milliseconds(lock_timeout), milliseconds(timeout))]
-        )
+        self._send(SETTINGS, [_bind(each) for each in (schema, milliseconds(lock_timeout), milliseconds(timeout))])
 
     def execute(self, query: PreparedQuery, parameters: Mapping[str, Any]) -> Answer:
         """Send a statement into the pipeline."""
         self.has_written = self.has_written or query.is_write
-        return self._send(query.text, [_bind_value(parameters[name]) for name in query.names])
+        return self._send(query.text, [_bind(parameters[name]) for name in query.names])
 
     def copy_in(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows by PostgreSQL's COPY, outside of the pipe."""
+        """Insert rows by PostgreSQL's COPY, outside of the pipeline."""
         self.has_written = True
         self._sync()
         self._receive_all()
@@ -246,7 +246,7 @@ class Session:
         """Wait for a statement's rows.
 
         Raises:
-            psycopg.Error: It failed, or one before it.
+            psycopg.Error: The statement failed, or an earlier one.
         """
         if (result := answer.result) is None:
             self._libpq.send_flush_request()
@@ -259,23 +259,23 @@ class Session:
         return transformer.load_rows(0, result.ntuples, lambda values: dict(zip(names, values, strict=True)))
 
     def wait_all(self) -> None:
-        """Wait until everything that was sent is answered.
+        """Wait for the answers to all sent statements.
 
         Raises:
-            psycopg.Error: Something failed.
+            psycopg.Error: A statement failed.
         """
         if self._unanswered:
             self._libpq.send_flush_request()
             self._wait(self._unanswered[-1])
 
     def commit(self, *, wait: bool) -> None:
-        """Commit.
+        """Commit the transaction.
 
         Args:
-            wait: Wait until it is done. If False, a failure is not reported.
+            wait: True to wait for the end. If False, a failure is not reported.
 
         Raises:
-            psycopg.Error: Something that was sent before failed, or the commit itself.
+            psycopg.Error: The commit failed, or an earlier statement.
         """
         answer = self._send(COMMIT)
         self._sync()
@@ -286,7 +286,7 @@ class Session:
             self._flush()
 
     def roll_back(self) -> None:
-        """Roll the transaction back; the session can be used again.
+        """Roll back the transaction. The session can be used again.
 
         Raises:
             psycopg.Error: The connection is lost.
@@ -300,7 +300,7 @@ class Session:
         """Close the connection."""
         self.connection.close()
 
-    # -- the pipe ----------------------------------------------------------------------------------------------
+    # -- the pipeline ------------------------------------------------------------------------------------------
 
     def _send(self, text: bytes, parameters: Sequence[_BoundParameter] = ()) -> Answer:
         types = tuple([each.type for each in parameters])
@@ -318,8 +318,8 @@ class Session:
         return answer
 
     def _prepare(self, key: _Key) -> bytes:
-        name = b"agentmem_%x_%d" % (self.receipt["session"], self._count)
-        self._count += 1
+        name = b"agentmem_%x_%d" % (self.receipt["session"], self._prepared_count)
+        self._prepared_count += 1
         _, text, types = key
         self._libpq.send_prepare(name, text, types)
         self._unanswered.append(Answer(self, key))
@@ -344,15 +344,13 @@ class Session:
 
     def _receive(self, *, raise_errors: bool = True) -> None:
         """Receive the next answer."""
-        result = None
+        result, libpq = None, self._libpq
         while result is None:
-            if self._libpq.is_busy():
-                waiting.wait(
-                    self._receive_while(self._libpq.is_busy, waiting.WAIT_R), self._libpq.socket, _WAKE_SECONDS
-                )
+            if libpq.is_busy():
+                waiting.wait(self._receive_while(libpq.is_busy, waiting.WAIT_R), libpq.socket, _WAKE_SECONDS)
             elif self.broken or not self._unanswered:
                 raise psycopg.OperationalError("the connection is closed")
-            result = self._libpq.get_result()  # None stands between the answers of two statements
+            result = libpq.get_result()  # None separates the answers to two statements
         answer = self._unanswered.popleft()
         if result.status == pq.ExecStatus.PIPELINE_SYNC:
             return
@@ -364,15 +362,15 @@ class Session:
         answer.result = result
 
     def _flush(self) -> None:
-        """Send all, and be patient from now on."""
+        """Send all pending data, and start the timeout."""
         self._deadline = time.monotonic() + self._timeout
-        if self._libpq.flush():  # the server may wait until its answers are taken
+        if self._libpq.flush():  # the server may wait until its answers are received
             waiting.wait(self._receive_while(self._libpq.flush, waiting.WAIT_RW), self._libpq.socket, _WAKE_SECONDS)
 
-    def _receive_while(self, pending: Callable[[], object], wanted: waiting.Wait) -> PQGen[None]:
-        """Receive data as long as an answer is pending."""
+    def _receive_while(self, pending: Callable[[], object], event: waiting.Wait) -> PQGen[None]:
+        """Receive data as long as `pending` returns a true value."""
         while pending():
-            if (yield wanted):
+            if (yield event):
                 self._libpq.consume_input()
             elif time.monotonic() > self._deadline:
                 raise NoAnswerError("the server does not answer")
@@ -383,13 +381,13 @@ def milliseconds(seconds: float) -> str:
     return f"{max(1, round(seconds * 1000))}ms"
 
 
-def _bind_value(value: Any) -> _BoundParameter:
+def _bind(value: Any) -> _BoundParameter:
     """Encode a value as a parameter."""
     if value is None:
         return _NULL
     if isinstance(value, str):
         text = value.encode()
-        if b"\0" in text:  # libpq would take it for the end
+        if b"\0" in text:  # libpq would end the text there
             raise pg.DataError("a text cannot contain the character NUL")
         return _BoundParameter(_UNKNOWN, pq.Format.TEXT, text)
     if isinstance(value, bool):
@@ -407,12 +405,12 @@ class Pool:
     """A pool of sessions.
 
     Args:
-        connect: Opens one.
+        connect: Opens a session.
         size: The maximum number of simultaneous sessions.
-        timeout: Seconds to wait for one.
+        timeout: Seconds to wait for a session.
     """
 
-    # Per process: a child opens sessions of its own, and leaves those of its parent alone.
+    # Per process: a child opens its own sessions, and does not use those of its parent.
     _condition = PerProcess(threading.Condition)
     _idle: PerProcess[list[Session]] = PerProcess(list)  # last in, first out
     _count = PerProcess(int)
@@ -427,19 +425,19 @@ class Pool:
         """Borrow a session.
 
         Raises:
-            DatabaseBusy: All of them were in use for too long.
+            DatabaseBusy: All sessions were in use for too long.
             psycopg.Error: The server cannot be reached.
         """
         with self._condition:
-            if not (self._has_room() or self._condition.wait_for(self._has_room, self._timeout)):
-                raise DatabaseBusy(f"All {self._size} connections to the database were in use for too long.")
+            if not (self._has_capacity() or self._condition.wait_for(self._has_capacity, self._timeout)):
+                raise DatabaseBusy(f"All {self._size} connections to the database were in use for {self._timeout:g} s.")
             if self._idle:
                 return self._idle.pop()
             self._count += 1
         try:
             return self._connect()
         except BaseException:
-            self._free_room()
+            self._release_slot()
             raise
 
     def give_back(self, session: Session) -> None:
@@ -452,12 +450,12 @@ class Pool:
             self._condition.notify()
 
     def drop(self, session: Session) -> None:
-        """Close a session that is of no use any more."""
+        """Close a session that cannot be used again."""
         session.close()
-        self._free_room()
+        self._release_slot()
 
     def close(self) -> None:
-        """Close all sessions; those that are in use, when they are given back."""
+        """Close all sessions. Sessions in use are closed when they are returned."""
         self._closed = True
         with self._condition:
             idle = list(self._idle)
@@ -465,10 +463,10 @@ class Pool:
         for session in idle:
             self.drop(session)
 
-    def _has_room(self) -> bool:
+    def _has_capacity(self) -> bool:
         return bool(self._idle) or self._count < self._size
 
-    def _free_room(self) -> None:
+    def _release_slot(self) -> None:
         with self._condition:
             self._count -= 1
             self._condition.notify()
@@ -479,16 +477,12 @@ class BorrowedPool:
 
     Args:
         pool: A `psycopg_pool.ConnectionPool`.
-        begin: Makes the session of a connection.
+        start: Creates the session of a connection.
         timeout: Seconds to wait for a connection.
     """
 
-    def __init__(
-        self, pool: Any, start_session: Callable[[psycopg.Connection[Any]], Session], *, timeout: float
-    ) -> None:
-        self._pool = pool
-        self._start_session = start_session
-        self._timeout = timeout
+    def __init__(self, pool: Any, start: Callable[[psycopg.Connection[Any]], Session], *, timeout: float) -> None:
+        self._pool, self._start_session, self._timeout = pool, start, timeout
         self._sessions: weakref.WeakKeyDictionary[psycopg.Connection[Any], Session] = weakref.WeakKeyDictionary()
         self._process = os.getpid()
 
@@ -511,7 +505,7 @@ class BorrowedPool:
         return session
 
     def give_back(self, session: Session) -> None:
-        """Return a session, and its connection as it was."""
+        """Return a session, and restore the state of its connection."""
         try:
             session.leave()
         except psycopg.Error:
@@ -519,7 +513,7 @@ class BorrowedPool:
         self._pool.putconn(session.connection)
 
     def drop(self, session: Session) -> None:
-        """Return a connection that is of no use any more."""
+        """Return a connection that cannot be used again."""
         session.close()
         self._pool.putconn(session.connection)
 
@@ -534,9 +528,9 @@ class BorrowedPool:
             psycopg.Error: The server cannot be reached.
         """
         if os.getpid() != self._process:
-            raise StorageError("A psycopg pool cannot be used in a fork: open one there, and a memory on it.")
+            raise StorageError("A psycopg pool cannot be used in a forked process. Open a new pool and memory there.")
         try:
             connection: psycopg.Connection[Any] = self._pool.getconn(self._timeout)
         except psycopg.OperationalError as error:
-            raise DatabaseBusy(f"The pool gave no connection in {self._timeout:g} s: {error}.") from error
+            raise DatabaseBusy(f"The pool provided no connection in {self._timeout:g} s: {error}.") from error
         return connection

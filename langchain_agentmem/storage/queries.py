@@ -1,15 +1,14 @@
-"""The named queries: SQL lives in `.sql` files, and nothing is ever interpolated into it.
+"""The named queries. Their SQL is stored in `.sql` files, and no value is ever interpolated into it.
 
-Each file in `queries/` holds queries that begin with a line `-- name: the_name`. A file `log.sql` is for both
-engines; `log.postgres.sql` and `log.sqlite.sql` hold what a dialect must say in its own way. Parameters are
-written `:name`. What several queries share is a fragment, which begins with `-- fragment: the_name` and is named in a
-query in braces: `{the_name}`, or `{the_name given}` where its text is about any list or table (`lists.*.sql`).
-Operations ask for one by attribute, `query.insert_entry(branch=1, …)`, and know nothing of dialects; each engine looks
-the text up in its own table.
+Each file in `queries/` contains queries that begin with a line `-- name: the_name`. A file `log.sql` is for both
+engines; `log.postgres.sql` and `log.sqlite.sql` contain the queries that differ between dialects. Parameters are
+written `:name`. Text that several queries share is a fragment, which begins with `-- fragment: the_name`. A query
+includes it with `{the_name}`, or with arguments for a list or table, as in `{the_name given}` (`lists.*.sql`).
+Operations call a query by attribute, `query.insert_entry(tx, branch=1, …)`, and are independent of dialects. Each
+engine finds the text in its own table.
 
-Bodies are content-addressed: there is one copy of each, whoever refers to it. The key of a body is its BLAKE2b-160
-digest. Whoever stores a reference stores the body first, in the same transaction; whoever drops references collects
-afterwards what nothing refers to any more.
+Bodies are content-addressed: each is stored once, with its BLAKE2b-160 digest as the key. A transaction that stores a
+reference stores the body first. A transaction that drops references then deletes the bodies without references.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ DIALECTS = ("sqlite", "postgres")
 _NAME = re.compile(r"^-- (name|fragment): *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n?", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{([a-z_]+)((?: [a-z_]+)*)\}")
-# A parameter is :name; a doubled colon is PostgreSQL's cast, and a quoted string holds no parameters.
+# A parameter is :name. A doubled colon is PostgreSQL's cast, and a quoted string contains no parameters.
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|(?<!:):([a-z_][a-z0-9_]*)")
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'")
@@ -52,8 +51,8 @@ def load_queries(dialect: str) -> Mapping[str, str]:
         The SQL text by query name, parameters written `:name`.
 
     Raises:
-        ValueError: A name occurs twice in the files of the same rank.
-        KeyError: There is no such fragment.
+        ValueError: A name occurs twice in files for the same dialects.
+        KeyError: A fragment is unknown.
     """
     files = sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda file: file.name)
     all_texts: dict[tuple[str, str], str] = {}
@@ -63,18 +62,14 @@ def load_queries(dialect: str) -> Mapping[str, str]:
             if file.name == file.name.partition(".")[0] + ending:
                 for name, sql in _split(file.read_text(encoding="utf-8")):
                     if name in file_texts:
-                        raise ValueError(f"{safe_repr(' '.join(name))} stands twice, also in {safe_repr(file.name)}")
+                        raise ValueError(f"{safe_repr(' '.join(name))} occurs twice, also in {safe_repr(file.name)}")
                     file_texts[name] = sql
         all_texts |= file_texts
 
     def text_of(fragment: re.Match[str]) -> str:
         text = all_texts["fragment", fragment[1]]
-        if arguments := fragment[2].split():
-            text = (
-                text.replace(":list", f":{arguments[0]}")
-                .replace("the_table", arguments[0])
-                .replace("the_row", arguments[-1])
-            )
+        if names := fragment[2].split():
+            text = text.replace(":list", f":{names[0]}").replace("the_table", names[0]).replace("the_row", names[-1])
         return _FRAGMENT.sub(text_of, text)
 
     return {name: _FRAGMENT.sub(text_of, sql) for (kind, name), sql in all_texts.items() if kind == "name"}
@@ -106,7 +101,7 @@ def sqlite_statement(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]
     Returns:
         The SQL, and a function that returns the ordered values from the parameters by name.
     """
-    if (3, 12) <= sys.version_info < (3, 12, 4):  # where numbers are taken for names
+    if (3, 12) <= sys.version_info < (3, 12, 4):  # these versions treat ?1 as a name
         return sql, lambda parameters: parameters
     text, names = number_parameters(sql, "?")
     if len(names) > 1:
@@ -133,26 +128,17 @@ def is_write(sql: str) -> bool:
 
 
 _VALUE_PARAMETERS = (
-    "body",
-    "value",
-    "recipe",
-    "head",
-    "metadata",
-    "extra",
-    "versions",
-    "indexed",
-    "note",
-    "payload",
-    "messages",
-)
-"""The parameters that hold what callers gave."""
+    "body", "value", "recipe", "head", "metadata", "extra", "versions", "indexed", "note", "payload", "messages",
+)  # fmt: skip
+"""The parameters with values of callers."""
 
 
 @cache
 def value_parameters(dialect: str, name: str) -> tuple[str, ...] | None:
-    """Return a writing query's parameters that hold callers' values, or None.
+    """Return a writing query's parameters with callers' values, or None.
 
-    The result is () for a query that writes many entries.
+    None means that their sizes are not checked. The result is () for `insert_entries`, of which only the number of rows
+    is checked.
     """
     sql = load_queries(dialect).get(name, "")
     names = tuple(filter(parameter_names(sql).__contains__, _VALUE_PARAMETERS))
@@ -179,15 +165,15 @@ class Query:
         self.name = name
 
     def __call__(self, tx: Transaction, /, **parameters: Any) -> Rows:
-        """Run it."""
+        """Run the query."""
         return tx.run(self.name, parameters)
 
     def lazy(self, tx: Transaction, /, **parameters: Any) -> Rows:
-        """Run it and return lazy rows; see `Transaction.run`."""
+        """Run the query and return lazy rows; see `Transaction.run`."""
         return tx.run(self.name, parameters, lazy=True)
 
     def run_many(self, tx: Transaction, rows: list[dict[str, Any]]) -> None:
-        """Run it once for each mapping of parameters."""
+        """Run the query once for each mapping of parameters."""
         tx.run_many(self.name, rows)
 
 
@@ -196,7 +182,7 @@ class _Queries:
         self.__dict__.update((name, Query(name)) for name in load_queries(DIALECTS[0]))
 
     def __getattr__(self, name: str) -> Query:
-        raise AttributeError(f"there is no query named {safe_repr(name)} in storage/queries")
+        raise AttributeError(f"Unknown query {safe_repr(name)}: storage/queries does not define it.")
 
 
 query = _Queries()
@@ -222,7 +208,7 @@ def store_bodies(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
         tx: The transaction.
         bodies: Body by digest.
     """
-    # In the order of their keys, so that two writers of the same bodies never wait for each other in a circle.
+    # Ordered by key, so two writers of the same bodies never wait for each other.
     rows = [{"hash": key, "body": bodies[key]} for key in sorted(bodies)]
     if len(rows) == 1:
         query.store_content(tx, **rows[0])
@@ -231,11 +217,11 @@ def store_bodies(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
 
 
 def collect_bodies(tx: Transaction, hashes: Iterable[bytes]) -> None:
-    """Delete those of the given bodies that nothing refers to any more.
+    """Delete those of the given bodies that have no references left.
 
     Args:
         tx: The transaction.
-        hashes: Digests that were referred to until now.
+        hashes: The digests of the dropped references.
     """
     if rows := [{"hash": key} for key in sorted(set(hashes))]:
         query.lock_contents(tx, hashes=json.dumps([row["hash"].hex() for row in rows]))
@@ -243,7 +229,7 @@ def collect_bodies(tx: Transaction, hashes: Iterable[bytes]) -> None:
 
 
 def ensure_namespace(tx: Transaction, path: str) -> int:
-    """Return the number of a namespace, which is created if it is missing.
+    """Return the id of a namespace, which is created if it is missing.
 
     Args:
         tx: The transaction.
@@ -254,5 +240,5 @@ def ensure_namespace(tx: Transaction, path: str) -> int:
         query.create_namespace(tx, path=path)
         rows = query.find_namespace(tx, path=path)
     if not rows:
-        raise BranchMoved  # somebody else removed it between the two: begin again
+        raise BranchMoved  # another writer deleted it meanwhile: run again
     return int(rows[0]["id"])

@@ -1,9 +1,9 @@
-"""SQLite: the embedded default. One file, one writer at a time, readers that never wait for it.
+"""The SQLite engine: one file, one writer at a time, and readers that never wait.
 
-The file is in write-ahead-log mode. One connection writes, behind a lock of this process and SQLite's own lock
-between processes; every other connection only reads, each on its own snapshot. A database in memory has a
-single connection that does both. With a key, the file is SQLCipher's (`encrypted_database.py`), and its driver takes
-the place of Python's.
+The file is in write-ahead-log mode. One connection writes, protected by a lock of this process and SQLite's own lock
+between processes. All other connections only read, each on its own snapshot. A database in memory has a single
+connection that reads and writes. With a key, the file is encrypted by SQLCipher (`encrypted_database.py`), whose driver
+replaces Python's.
 """
 
 from __future__ import annotations
@@ -37,16 +37,15 @@ MIN_SQLITE_VERSION = (3, 35, 0)
 SQLITE_VERSION = sqlite3.sqlite_version
 MAX_IDLE_READERS = 8
 BACKUP_PAGES = 1_000
-"""Pages of a backup that are copied in one step."""
-
+"""The pages that one step of a backup copies."""
 VACUUM_PAGES = 200
-"""Free pages that one transaction hands back."""
+"""The free pages that one transaction returns to the system."""
 
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
-_MAKES_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
-"""A path, or a URI that does not require an existing file."""
+_CREATABLE_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
+"""Matches the address of a file that may be created: a path, or a URI that does not require an existing file."""
 
-_ERRORS: dict[int, type[errors.StorageError]] = {
+_SQLITE_ERRORS: dict[int, type[errors.StorageError]] = {
     sqlite3.SQLITE_BUSY: errors.DatabaseBusy,
     sqlite3.SQLITE_LOCKED: errors.DatabaseBusy,
     sqlite3.SQLITE_FULL: errors.DatabaseFull,
@@ -54,10 +53,8 @@ _ERRORS: dict[int, type[errors.StorageError]] = {
     sqlite3.SQLITE_CORRUPT: errors.DatabaseUnreadable,
     sqlite3.SQLITE_NOTADB: errors.DatabaseUnreadable,
 }
-
-
 FORK_TIMEOUT = 10.0
-"""Seconds that a fork waits for calls to end."""
+"""The maximum seconds that a fork waits for running calls."""
 
 
 class _SqliteTransaction(Transaction):
@@ -85,7 +82,7 @@ class _SqliteTransaction(Transaction):
             if self._connection.in_transaction:
                 self._connection.rollback()
 
-    def run(self, query: str, parameters: dict[str, Any], *, lazy: bool = False) -> Rows:  # noqa: ARG002 - rows are read at once
+    def run(self, query: str, parameters: dict[str, Any], *, lazy: bool = False) -> Rows:  # noqa: ARG002 - all rows are fetched
         self._check(query, parameters)
         text, values = sqlite_statement(self._sql[query])
         return self._execute(text, values(parameters)).fetchall()
@@ -120,20 +117,20 @@ class SqliteEngine(Engine):
 
     Args:
         path: A file, a `file:` URI, or ":memory:".
-        options: The options of the opening. Options for PostgreSQL are ignored.
+        options: The options with which the database is opened. Options for PostgreSQL are ignored.
 
     Raises:
-        ForeignDatabase: The file holds another program's tables.
+        ForeignDatabase: The file contains tables of another program.
         NewerDatabase: A newer version of this package wrote it.
         DatabaseUnreadable: The file is not a database, is damaged, or cannot be opened.
         StorageError: This Python's SQLite is too old or lacks FTS5.
-        MissingExtra: There is a key, and SQLCipher is not installed.
+        MissingExtra: A key was given, and SQLCipher is not installed.
     """
 
     dialect = "sqlite"
     _open_engines: ClassVar[weakref.WeakSet[SqliteEngine]] = weakref.WeakSet()
-    _inherited: ClassVar[list[SqliteEngine]] = []  # in a child: not to be used, nor closed, which would harm the parent
-    _forked_in_call = False  # when the process last forked
+    _inherited: ClassVar[list[SqliteEngine]] = []  # in a child: neither use nor close, as both would harm the parent
+    _forked_in_call = False  # True if a call was running at the last fork
     _write_lock = PerProcess(threading.RLock)
 
     def __init__(self, path: str, options: DatabaseOptions = DatabaseOptions()) -> None:  # noqa: B008 - a value
@@ -144,12 +141,12 @@ class SqliteEngine(Engine):
         self.encrypted = self.cipher is not None
         self._driver = sqlite3 if self.cipher is None else self.cipher.driver
         self._sql = load_queries(self.dialect)
-        # Connections are opened when they are needed, wherever the process is by then.
+        # Connections are opened when needed, so the path must not depend on the working directory.
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
         self._idle_readers: list[sqlite3.Connection] = []
         self._write_connection: sqlite3.Connection | None = None
         if any((each.cipher is None) != (self.cipher is None) for each in self.find_open(file_of(self._file))):
-            raise errors.InvalidInput(f"{safe_repr(path)} is open in this process already, with another key or none.")
+            raise errors.InvalidInput(f"{safe_repr(path)} is already open in this process, with another key or none.")
         self._open_engines.add(self)
         try:
             with self._active_call(), self._translate_errors():
@@ -160,7 +157,7 @@ class SqliteEngine(Engine):
 
     @classmethod
     def find_open(cls, file: Path) -> list[SqliteEngine]:
-        """Return the engines that have a file open in this process."""
+        """Return the engines in this process that have the given file open."""
         engines = [each for each in list(cls._open_engines) if each.persistent and each.is_open]
         files = [(each, file_of(each._file)) for each in engines]
         return [each for each, path in files if file.exists() and path.exists() and file.samefile(path)]
@@ -174,7 +171,7 @@ class SqliteEngine(Engine):
         super()._check_open()
         if any(each is self or (self.persistent and each._file == self._file) for each in self._inherited):
             raise errors.StorageError(
-                "The process was forked during a call on this database, and SQLite's locks do not hold in this child. "
+                "The process was forked during a call on this database, and SQLite's locks are not valid in the child. "
                 "Fork when no call is running, or start processes with 'spawn'."
             )
 
@@ -190,7 +187,7 @@ class SqliteEngine(Engine):
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for reading: the writing one for a database in memory."""
+        """Yield a reading connection. A database in memory has only the writing one."""
         if not self.persistent:
             with self._write_lock:
                 yield self._writer
@@ -218,19 +215,18 @@ class SqliteEngine(Engine):
 
     def _open_database(self) -> sqlite3.Connection:
         """Open the writing connection on an up-to-date file of this package."""
-        if _MAKES_FILE.fullmatch(self.path) and self.persistent:
+        if _CREATABLE_FILE.fullmatch(self.path) and self.persistent:
             file = file_of(self._file)
             if not file.is_file() and (self.options.read_only or not self.options.migrate):
-                raise errors.NothingStored(f"There is no database {safe_repr(self.path)}, and this opening makes none.")
+                raise errors.NothingStored(f"Database {safe_repr(self.path)} does not exist, and may not be created.")
             create_private(file)
         try:
             return self._connect_prepared()
         except self._driver.DatabaseError as error:
             if self.cipher is None or _result_code(error) != sqlite3.SQLITE_NOTADB:
                 raise
-        return (
-            self._connect_prepared()
-        )  # of two processes that make one encrypted file, one has a salt that is not the file's
+        # If two processes create the same encrypted file, one has used a wrong salt. Retry with the file's salt.
+        return self._connect_prepared()
 
     def _connect_prepared(self) -> sqlite3.Connection:
         connection = self._connect()
@@ -258,7 +254,7 @@ class SqliteEngine(Engine):
             for pragma in (
                 "pragma foreign_keys = on",
                 f"pragma synchronous = {self.options.synchronous}",
-                "pragma wal_autocheckpoint = 4000",  # pages, 16 MB: a quarter of the folding
+                "pragma wal_autocheckpoint = 4000",  # pages (16 MB) instead of 1000: fewer WAL checkpoints
                 "pragma cache_size = -16000",
                 "pragma temp_store = memory",
             ):
@@ -273,11 +269,10 @@ class SqliteEngine(Engine):
 
         A connection that fails here is closed.
         """
-        has_index = connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]
-        if self._driver.sqlite_version_info < MIN_SQLITE_VERSION or not has_index:
-            raise errors.StorageError(
-                f"SQLite {self._driver.sqlite_version} is too old, or was built without FTS5: use 3.35 or newer."
-            )
+        has_fts = connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]
+        if self._driver.sqlite_version_info < MIN_SQLITE_VERSION or not has_fts:
+            version = self._driver.sqlite_version
+            raise errors.StorageError(f"SQLite {version} is too old, or lacks FTS5. Use SQLite 3.35 or newer.")
 
         def set_wal_mode() -> bool:
             """Set WAL mode; return False while the file is locked.
@@ -294,10 +289,10 @@ class SqliteEngine(Engine):
 
         if not self._missing_migrations(connection):
             with contextlib.suppress(self._driver.OperationalError):
-                set_wal_mode()  # who was killed when it gave the file another key may have left it without its log
+                set_wal_mode()  # a killed `rewrite_file` may have left the file without WAL mode
             return
         if self.persistent:
-            connection.execute("pragma auto_vacuum = incremental")  # before the first table, or never
+            connection.execute("pragma auto_vacuum = incremental")  # only possible before the first table
             self._retry_until(set_wal_mode)
         connection.execute("begin immediate")
 
@@ -305,7 +300,7 @@ class SqliteEngine(Engine):
             for statement in _split_statements(script):
                 connection.execute(statement)
 
-        # Another process may have been quicker: look again, now that nobody else can write.
+        # Another process may have been faster: check again, now that no other process can write.
         engine.migrate(self._missing_migrations(connection), run)
         connection.execute(f"pragma application_id = {APPLICATION_ID}")
         connection.execute("commit")
@@ -318,14 +313,14 @@ class SqliteEngine(Engine):
         return self._pending_migrations(tables, lambda: connection.execute(recorded))
 
     def _retry_until(self, attempt: Callable[[], bool]) -> bool:
-        """Try until something succeeds, as long as the busy timeout. Return whether it did."""
+        """Retry until an attempt succeeds or the busy timeout ends. Return whether it succeeded."""
         deadline = time.monotonic() + self.options.busy_timeout
         while not (done := attempt()) and time.monotonic() < deadline:
             time.sleep(0.01)
         return done
 
     def _close(self) -> None:
-        """Close unused connections. A busy reader closes its own connection later."""
+        """Close unused connections. A running reader closes its own connection later."""
         if self in self._inherited:
             return
         with self._write_lock:
@@ -337,12 +332,12 @@ class SqliteEngine(Engine):
     def before_fork(self, deadline: float) -> None:
         """Wait for running calls, block new ones, and close the connections.
 
-        A connection that a child opens next to one of its parent shares that one's locks, which the system does not
-        count as the child's: when the parent closed its own, the child's writes would be lost. A database in memory
-        keeps its connection, and the child has a copy.
+        A child inherits SQLite's record of the locks, but the system's locks belong to the parent. A new connection in
+        the child would rely on that record. When the parent closed its connection, the child's writes would be lost. A
+        database in memory keeps its connection, and the child gets a copy.
 
         Args:
-            deadline: When to stop waiting for calls to end, as `time.monotonic` counts.
+            deadline: The `time.monotonic` time at which waiting for running calls ends.
         """
         calls, thread = self._calls, threading.get_ident()
         with calls.condition:
@@ -359,7 +354,7 @@ class SqliteEngine(Engine):
             self._calls.paused = False
             self._calls.condition.notify_all()
 
-    # -- care --------------------------------------------------------------------------------------------------
+    # -- maintenance -------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
         """Run SQLite's own checks of the pages, the foreign keys and the full-text index."""
@@ -369,24 +364,20 @@ class SqliteEngine(Engine):
                 f"row {row['rowid']} of {row['table']} names a missing row of {row['parent']}"
                 for row in connection.execute("pragma foreign_key_check")
             ]
-        # The index's own check is written as an insert, which a file that is only read refuses.
-        with (
-            contextlib.suppress(errors.DatabaseReadOnly),
-            self._active_call(),
-            self._translate_errors(),
-            self._write_lock,
-        ):
+        # The index's own check is written as an insert, which a read-only file refuses.
+        ignore_read_only = contextlib.suppress(errors.DatabaseReadOnly)
+        with ignore_read_only, self._active_call(), self._translate_errors(), self._write_lock:
             self._writer.execute("insert into search_index (search_index) values ('integrity-check')")
         return faults
 
     def health(self) -> Iterator[HealthCheck]:
-        """Check whether the file may be written and is encrypted, and the vectors."""
+        """Check the permissions, the encryption, and the vectors."""
         file = file_of(self._file)
         if all(os.access(each, os.W_OK) for each in (file, file.parent)):
-            yield HealthCheck("permissions", "ok", "the file and its folder may be written")
+            yield HealthCheck("permissions", "ok", "the file and its folder are writable")
         else:
-            text = f"{safe_repr(str(file))} or its folder may not be written, so nothing can be remembered."
-            yield HealthCheck("permissions", "note", text, "Let this user write both: SQLite keeps its log there.")
+            text = f"{safe_repr(str(file))} or its folder is not writable, so nothing can be stored."
+            yield HealthCheck("permissions", "note", text, "Let this user write both. SQLite keeps its log there.")
         if self.encrypted:
             yield HealthCheck("encryption", "ok", "every page is encrypted, by SQLCipher")
         yield from super().health()
@@ -396,12 +387,12 @@ class SqliteEngine(Engine):
 
         The method reads the whole file. If SQLite was built without the table `dbstat`, no table is listed.
         """
-        with self._snapshot() as connection:
-            page = int(connection.execute("pragma page_size").fetchone()[0])  # which SQLCipher gives as a text
+        with self._snapshot_connection() as connection:
+            page = int(connection.execute("pragma page_size").fetchone()[0])  # SQLCipher returns a text
             pages = connection.execute("pragma page_count").fetchone()[0]
             free = connection.execute("pragma freelist_count").fetchone()[0]
             tables = {}
-            with contextlib.suppress(self._driver.OperationalError):  # there is no dbstat
+            with contextlib.suppress(self._driver.OperationalError):  # without dbstat
                 tables = {row["name"]: row["bytes"] for row in connection.execute(self._sql[query.table_sizes.name])}
         log = Path(f"{file_of(self._file)}-wal")
         return Sizes(page * pages, page * free, log.stat().st_size if log.exists() else 0, tables)
@@ -409,26 +400,25 @@ class SqliteEngine(Engine):
     def scrub(self) -> None:
         """Merge the full-text index, rewrite the file, and empty the write-ahead log.
 
-        Deleted terms outlive a plain VACUUM inside the index's own segments, and old pages outlive both in the log.
+        Without these steps, deleted terms would remain in the segments of the index, and old pages in the log.
 
         Raises:
-            DatabaseBusy: Another connection kept reading an old snapshot, so the log still holds old pages.
+            DatabaseBusy: Another connection kept reading an old snapshot, so the log still contains old pages.
         """
         with self._active_call(), self._translate_errors(), self._write_lock:
             self._writer.execute("insert into search_index (search_index) values ('optimize')")
             self._writer.execute("vacuum")
-            if not self._retry_until(
-                lambda: not self._writer.execute("pragma wal_checkpoint (truncate)").fetchone()[0]
-            ):
+            checkpoint = "pragma wal_checkpoint(truncate)"
+            if not self._retry_until(lambda: not self._writer.execute(checkpoint).fetchone()[0]):
                 raise errors.DatabaseBusy(
-                    "What was erased is gone from the tables, but another connection keeps an old snapshot open, so "
-                    "the write-ahead log still holds it. Close that connection and erase again."
+                    "The erased data is gone from the tables, but another connection keeps an old snapshot open, so "
+                    "the write-ahead log still contains the data. Close that connection and erase again."
                 )
 
     def release(self) -> None:
         """Return free pages in small transactions, and checkpoint the write-ahead log.
 
-        Other writers take precedence: the remaining pages are returned the next time.
+        If another process writes, the remaining pages stay free until a later call.
         """
         if not self.persistent:
             return
@@ -438,48 +428,44 @@ class SqliteEngine(Engine):
             if free < VACUUM_PAGES:
                 return
             for _ in range(free // VACUUM_PAGES):
-                self._run_if_free(f"pragma incremental_vacuum({VACUUM_PAGES})")
-            self._run_if_free("pragma wal_checkpoint(passive)")
+                self._run_without_waiting(f"pragma incremental_vacuum({VACUUM_PAGES})")
+            self._run_without_waiting("pragma wal_checkpoint(passive)")
 
-    def _run_if_free(self, statement: str) -> None:
+    def _run_without_waiting(self, statement: str) -> None:
         """Run a statement on the writing connection; fail if another process writes."""
         with self._write_lock:
             self._writer.execute("pragma busy_timeout = 0")
             try:
-                self._writer.executescript(statement)  # `execute` would hand back one page alone
+                self._writer.executescript(statement)  # `execute` would return only one page
             finally:
                 self._writer.execute(f"pragma busy_timeout = {int(self.options.busy_timeout * 1000)}")
 
     def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> None:
-        """Copy the database as of one moment, while others go on reading and writing.
+        """Copy the database as of one moment, while others continue to read and write.
 
         Raises:
-            InvalidInput: The copy cannot be written there, it would replace the database itself, or it is to be
-                encrypted and the database is not.
+            InvalidInput: The copy cannot be written, would replace the database itself, or has a key while the database
+                is not encrypted.
         """
         if key is not None and self.cipher is None:
             raise errors.InvalidInput(
-                f"{safe_repr(self.path)} is not encrypted, so its backup cannot be: copy(path, key=…) makes an "
-                "encrypted copy of it."
+                f"{safe_repr(self.path)} is not encrypted, so its backup cannot be encrypted. For an encrypted copy, "
+                "call copy(path, key=…)."
             )
         cipher = self.cipher if key is None else Cipher(key)
-        on_progress = (
-            None
-            if progress is None
-            else lambda _, remaining, total: progress(Progress("copying", total - remaining, total))
-        )
-        with self._snapshot() as source:  # nobody who writes makes the copy begin anew
+        report = None if progress is None else lambda _, left, total: progress(Progress("copying", total - left, total))
+        with self._snapshot_connection() as source:  # a read transaction: else a write would restart the copy
             if self.persistent and path.exists() and path.samefile(file_of(self._file)):
-                raise errors.InvalidInput(f"{safe_repr(str(path))} is the database itself: name the copy otherwise.")
+                raise errors.InvalidInput(f"{safe_repr(str(path))} is the database itself. Choose another path.")
             with replace_atomically(path) as copy, contextlib.closing(self._driver.connect(copy)) as target:
                 if cipher is not None:
                     target.set_key(cipher.new_file_key())
-                source.backup(target, pages=BACKUP_PAGES, progress=on_progress)
+                source.backup(target, pages=BACKUP_PAGES, progress=report)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Select]:
         """Read as of the moment when the block begins."""
-        with self._snapshot() as connection:
+        with self._snapshot_connection() as connection:
 
             def select(sql: str, parameters: Mapping[str, Any]) -> tuple[list[str], Iterator[Values]]:
                 cursor = connection.cursor()
@@ -490,12 +476,12 @@ class SqliteEngine(Engine):
             yield select
 
     @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+    def _snapshot_connection(self) -> Iterator[sqlite3.Connection]:
         """Open a connection that reads the database as of the start of the block."""
         with self._active_call(), self._translate_errors(), self._reader() as connection:
             connection.execute("begin")
             try:
-                connection.execute("select 1 from sqlite_schema").fetchone()  # the snapshot begins with the first look
+                connection.execute("select 1 from sqlite_schema").fetchone()  # the snapshot begins with the first read
                 yield connection
             finally:
                 connection.rollback()
@@ -507,10 +493,9 @@ class SqliteEngine(Engine):
             yield
         except self._driver.Error as error:
             raise self._convert_error(error) from error
-        except UnicodeDecodeError as error:  # in what SQLite says of a damaged schema
-            raise errors.DatabaseUnreadable(
-                f"{errors.DatabaseUnreadable()} ({safe_repr(self.path)}: {error})"
-            ) from error
+        except UnicodeDecodeError as error:  # from SQLite's message about a damaged schema
+            kind = errors.DatabaseUnreadable
+            raise kind(f"{kind()} ({safe_repr(self.path)}: {error})") from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
 
@@ -520,11 +505,11 @@ class SqliteEngine(Engine):
             folder = file_of(self.path).absolute().parent
             return errors.DatabaseUnreadable(
                 f"{safe_repr(self.path)} cannot be opened. Check that it is a file, and that the folder "
-                f"{safe_repr(str(folder))} exists and may be written: SQLite keeps its log there."
+                f"{safe_repr(str(folder))} exists and is writable: SQLite keeps its log there."
             )
         if code == sqlite3.SQLITE_NOTADB:
             return errors.DatabaseUnreadable(unreadable_message(self.path, has_key=self.cipher is not None))
-        if kind := _ERRORS.get(code):
+        if kind := _SQLITE_ERRORS.get(code):
             return kind(f"{kind()} ({safe_repr(self.path)}: {error})")
         return errors.StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
 
@@ -536,7 +521,7 @@ def _result_code(error: BaseException) -> int:
 
 
 def _split_statements(script: str) -> Iterator[str]:
-    """Cut a script into statements, so that it can run inside a transaction."""
+    """Split a script into statements, so that it can run inside a transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -545,7 +530,7 @@ def _split_statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-_fork_lock = threading.RLock()  # the child has the thread that holds it
+_fork_lock = threading.RLock()  # reentrant: the forking thread also exists in the child, and releases it there
 
 
 def _before_fork() -> None:
@@ -566,5 +551,5 @@ def _after_fork_in_child() -> None:
     _fork_lock.release()
 
 
-if hasattr(os, "register_at_fork"):  # not where there is no fork
+if hasattr(os, "register_at_fork"):  # on systems with fork
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,8 +1,8 @@
 """Database operations: plain functions of a transaction.
 
 An operation runs named queries in a transaction and returns a value. An engine runs the whole function in one
-transaction, and runs it again from its first line if another writer came first. The same function serves SQLite and
-PostgreSQL, and tests that have no database.
+transaction. After a conflict with another writer, it calls the function again in a new transaction. The same function
+works on SQLite, on PostgreSQL and on a fake transaction in tests.
 
     def rename(tx: Transaction, branch_id: int, name: str) -> int:
         rows = query.rename_branch(tx, branch=branch_id, name=name)
@@ -10,7 +10,7 @@ PostgreSQL, and tests that have no database.
 
     engine.write(lambda tx: rename(tx, 7, "main"))
 
-A failing query raises in the operation. Do not catch it there: on PostgreSQL the transaction is aborted.
+A failed query raises an error in the operation. Do not catch it there, as PostgreSQL has aborted the transaction.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ T = TypeVar("T")
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = Sequence[Any]
-"""The rows of one query, each readable as `row["column"]`; empty for a query that returns none."""
+"""The rows of one query. `row["column"]` reads a value. Empty for a query that returns no rows."""
 
 
 Values: TypeAlias = tuple[Any, ...]
-"""A row as the values of its columns."""
+"""The values of a row, in the order of the columns."""
 Select: TypeAlias = Callable[[str, Mapping[str, Any]], tuple[list[str], Iterator[Values]]]
-"""Runs a query with parameters written `:name`; returns the columns, and the rows one by one."""
+"""A function that runs SQL with `:name` parameters and returns the column names and an iterator of the rows."""
 
 
 def values_of(row: Any) -> Iterable[Any]:
     """Return the values of a row, in the order of the columns.
 
-    Over many rows, values are faster to read by position than by name.
+    For many rows, reading values by position is faster than reading them by name.
     """
     return row.values() if isinstance(row, dict) else row
 
@@ -47,32 +47,32 @@ class Transaction(ABC):
 
     __slots__ = ()
     max_unindexed: ClassVar[int] = 0
-    """How many documents may wait for the full-text index. They are found all the same: a search reads them."""
+    """The maximum number of documents that wait for the full-text index. Searches find waiting documents, too."""
 
     @abstractmethod
     def run(self, query: str, parameters: dict[str, Any], *, lazy: bool = False) -> Rows:
-        """Run a query.
+        """Run a named query and return its rows.
 
         Args:
-            query: Its name, as in the `.sql` files.
+            query: The name of the query, as in the `.sql` files.
             parameters: Values by name.
-            lazy: Return lazy rows, which are fetched on first access, so that an engine can send the next queries
-                before it waits for them.
+            lazy: True to return before the server has answered, so that several queries can be sent together. The first
+                access to the rows waits for the answer. Default: False.
         """
 
     @abstractmethod
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
-        """Run a query once for each mapping of parameters. No rows are returned."""
+        """Run a named query once for each mapping of parameters. No rows are returned."""
 
     def run_sql(self, sql: str, parameters: Mapping[str, Any], *, lazy: bool = False) -> Rows:
-        """Run a statement that is no named query, with `:name` parameters.
+        """Run a statement that is not a named query, with `:name` parameters.
 
         `lazy` has the same meaning as for `run`.
         """
         raise NotImplementedError
 
     def run_sql_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run such a statement once for each mapping of parameters. No rows are returned."""
+        """Call `run_sql` once for each mapping of parameters. No rows are returned."""
         for row in rows:
             self.run_sql(sql, row, lazy=True)
 
@@ -81,15 +81,15 @@ class Transaction(ABC):
         raise NotImplementedError
 
     def take_ids(self, table: str, count: int) -> list[int]:
-        """Return ids for new rows of a table, ascending."""
+        """Return unused ids for new rows of a table, in ascending order."""
         raise NotImplementedError
 
-    def advance_ids(self) -> None:  # noqa: B027 - an engine may do it by itself
-        """Advance the id counters of all tables beyond the inserted rows."""
+    def advance_ids(self) -> None:  # noqa: B027 - SQLite advances ids itself
+        """Advance the id counters of all tables to the highest existing ids."""
 
 
 def raise_ended(*_: Any) -> NoReturn:
-    """Raise an error: replaces the methods of a transaction that has ended."""
+    """Raise the error of an ended transaction, whose methods this function replaces."""
     raise StorageError("The transaction has ended. Run its queries before the operation returns.")
 
 

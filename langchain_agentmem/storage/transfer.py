@@ -1,12 +1,12 @@
-"""One list of tables, by which rows are exported, imported, backed up, restored and copied between engines.
+"""The tables that are copied between databases and exports, and the transfer of rows.
 
-Both engines have the same tables with the same columns, of whole numbers, floats, texts and bytes. So a row that was
-read from one can be written to the other. What an engine makes for itself, the full-text index and pgvector's table, is
-made again from the rows.
+Both engines have the same tables with the same columns of whole numbers, floats, texts and bytes. So a row from one
+engine can be written to the other. The full-text index and pgvector's table differ between the engines, so they are
+rebuilt from the rows.
 
-`open_rows` reads the rows of a database as of one moment. `copy_rows` writes them into an empty database, under the
-same ids: so an export is a SQLite database with the rows of a namespace. `check_file` checks a file that may come from
-anybody. `upkeep/memory_import.py` merges one into a database that has other rows.
+`open_rows` reads the rows of a database as of one moment. `copy_rows` writes them into an empty database, with the same
+ids, so an export is a SQLite database with the rows of a namespace. `check_file` checks an untrusted file.
+`upkeep/memory_import.py` merges such a file into a database with other rows.
 """
 
 # ruff: noqa: S608 - tables, columns and conditions are our own
@@ -35,17 +35,17 @@ from langchain_agentmem.storage.transaction import Rows, Select, Transaction, Va
 T = TypeVar("T")
 
 PAGE_ROWS = 500
-"""Rows that are held at a time."""
+"""The number of rows that are loaded at a time."""
 
 _NAMESPACES = "select id from namespace where path >= :low and path < :high"
 _OF_NAMESPACES = f"namespace_id in ({_NAMESPACES})"
 _OF_THREADS = f"thread_id in (select id from thread where {_OF_NAMESPACES})"
 _OF_CHECKPOINTS = f"ns_id in (select id from checkpoint_ns where {_OF_THREADS})"
-_STORAGES = (
+_PART_STORES = (
     f"select store_id from thread where {_OF_NAMESPACES} "
     f"union select store_id from audit where {_OF_NAMESPACES} and store_id is not null"
 )
-_OF_STORAGES = f"store_id in ({_STORAGES})"
+_OF_PART_STORES = f"store_id in ({_PART_STORES})"
 _OF_BRANCHES = f"branch_id in (select id from branch where {_OF_NAMESPACES})"
 _GROUPS = (
     f"select id from memory_group where {_OF_THREADS} union select group_id from finished_group where {_OF_THREADS} "
@@ -56,7 +56,7 @@ _MEMORIES = f"select id from memory where {_OF_MEMORY}"
 _CONTENTS = f"""
     select content_id from entry where {_OF_BRANCHES}
     union select attachments_id from entry where {_OF_BRANCHES}
-    union select content_id from part where {_OF_STORAGES}
+    union select content_id from part where {_OF_PART_STORES}
     union select content_id from memory where {_OF_MEMORY}
 """
 _OF_SCOPES = f"scope_id in (select id from search_scope where {_OF_NAMESPACES} and kind <> 'audit')"
@@ -64,13 +64,13 @@ _SERIES = f"select id from search_series where {_OF_SCOPES}"
 
 
 class Table(NamedTuple):
-    """A table.
+    """A table that is copied.
 
     Attributes:
-        name: Its name.
-        key: The columns of its primary key.
-        condition: The condition for rows that belong to the namespaces with paths from `:low` up to `:high`.
-        references: The columns that hold ids of rows, and the tables of these.
+        name: The name of the table.
+        key: The columns of the primary key.
+        condition: The SQL condition for rows of the namespaces with paths from `:low` up to `:high`.
+        references: The columns with ids of rows, and the tables of these rows.
     """
 
     name: str
@@ -86,10 +86,10 @@ def _table(name: str, condition: str, *key: str, **references: str) -> Table:
 TABLES = (
     _table("namespace", f"id in ({_NAMESPACES})"),
     _table("content", f"id in ({_CONTENTS})"),
-    _table("part_store", f"id in ({_STORAGES})"),
+    _table("part_store", f"id in ({_PART_STORES})"),
     _table("thread", _OF_NAMESPACES, namespace_id="namespace", store_id="part_store"),
     _table("checkpoint_ns", _OF_THREADS, thread_id="thread"),
-    _table("part", _OF_STORAGES, "store_id", "number", store_id="part_store", content_id="content"),
+    _table("part", _OF_PART_STORES, "store_id", "number", store_id="part_store", content_id="content"),
     _table("checkpoint", _OF_CHECKPOINTS, "ns_id", "name", ns_id="checkpoint_ns", namespace_id="namespace"),
     _table("channel_value", _OF_CHECKPOINTS, "ns_id", "channel", "version", ns_id="checkpoint_ns"),
     _table("pending_write", _OF_CHECKPOINTS, "ns_id", "checkpoint", "task", "idx", ns_id="checkpoint_ns"),
@@ -123,10 +123,10 @@ TABLES = (
     _table("search_unembedded", f"document_id >> 22 in ({_SERIES})", "ticket", document_id="search_document"),
     _table("search_state", "id = 1"),
 )  # fmt: skip
-"""Every table that is copied, in an order in which none refers to a later one."""
+"""Every table that is copied, in an order in which no table refers to a later one."""
 
 SINGLE_ROW_TABLES = ("search_state", "audit_head")
-"""Tables of one row, which always exists."""
+"""The tables with exactly one row."""
 
 
 class RowSource:
@@ -156,11 +156,9 @@ class RowSource:
         return next(rows)[0]
 
     def find_rows(self, name: str, **values: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a table with these values, ordered by key; without values, all rows."""
-        where = " and ".join(f"{column} = :{column}" for column in values) or "true"
-        return self.rows(
-            f"select * from {name} where {where} order by {', '.join(_TABLES_BY_NAME[name].key)}", **values
-        )
+        """Yield the rows whose columns have the given values, ordered by key. Default: all."""
+        where, order = _equality_condition(values) or "true", ", ".join(_TABLES_BY_NAME[name].key)
+        return self.rows(f"select * from {name} where {where} order by {order}", **values)
 
     def table_rows(self, table: Table, namespace: Namespace = ()) -> tuple[list[str], Iterator[Values]]:
         """Return the columns of a table, and its rows in the order of their keys.
@@ -173,7 +171,7 @@ class RowSource:
         return self._select(f"select * from {table.name}{where} order by {', '.join(table.key)}", parameters)
 
     def count(self, table: Table, namespace: Namespace = ()) -> int:
-        """Return how many rows `table_rows` yields; arguments as there."""
+        """Return the number of rows that `table_rows` yields for the same arguments."""
         where, parameters = _where_clause(table, namespace)
         return int(self.get_value(f"select count(*) from {table.name}{where}", **parameters))
 
@@ -191,24 +189,27 @@ def open_rows(engine: Engine) -> Iterator[RowSource]:
 
 
 def has_row(tx: Transaction, name: str, values: Mapping[str, Any]) -> Rows:
-    """Query whether a table has a row with these values.
+    """Return one row of a table with these values, or none.
 
-    The answer is fetched when it is first read.
+    The result is true if there is such a row. It is fetched when it is first read.
     """
-    where = " and ".join(f"{column} = :{column}" for column in values)
-    return tx.run_sql(f"select 1 as found from {name} where {where}", values, lazy=True)
+    return tx.run_sql(f"select 1 as found from {name} where {_equality_condition(values)}", values, lazy=True)
+
+
+def _equality_condition(values: Mapping[str, Any]) -> str:
+    return " and ".join(f"{column} = :{column}" for column in values)
 
 
 def number_documents(tx: Transaction, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Set the document numbers of rows of a table: each row has an `id` and a `document`."""
+    """Set `document_id` of rows of a table. Each mapping has an `id` and a `document`."""
     tx.run_sql_many(f"update {name} set document_id = :document where id = :id", rows)
 
 
 def move_rows(tx: Transaction, namespace: int, thread: int, branches: Sequence[int]) -> None:
     """Move a thread, branches and their rows to another namespace.
 
-    The columns with ids of namespaces are updated. The thread and other authors on these branches also move, unless
-    they wrote elsewhere.
+    The columns with ids of namespaces are updated. The thread's authors and other authors on these branches also move,
+    unless they also have memory in another namespace.
     """
     ids = f"({', '.join(map(str, branches)) or 'null'})"
     writers = f"select m.author_id from memory m where m.branch_id in {ids}"
@@ -237,7 +238,7 @@ def delete_all(tx: Transaction) -> None:
 
 
 def split_pages(rows: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
-    """Yield things some at a time."""
+    """Yield rows in pages of at most `size` rows. Default: `PAGE_ROWS`."""
     iterator = iter(rows)
     while page := list(islice(iterator, size or PAGE_ROWS)):
         yield page
@@ -247,9 +248,9 @@ class CountingProgress:
     """A reporter of the number of rows processed so far.
 
     Args:
-        progress: Receives the reports, if anybody does.
-        doing: The current step, for the progress.
-        counts: Gives the numbers of rows of the tables; they are counted only for who receives reports.
+        progress: Receives the reports. Default: none.
+        stage: The current step, for the reports.
+        counts: Yields the numbers of rows of the tables. It is consumed only if `progress` is given.
     """
 
     def __init__(self, progress: Watch | None, stage: str, counts: Iterable[int]) -> None:
@@ -268,9 +269,8 @@ def copy_rows(
 ) -> Counter[str]:
     """Write the rows of a database into an empty one with the same ids.
 
-    The full-text index is not copied.
-    The index is made when the database is opened for the first time. The audit trail of a namespace becomes a chain of
-    its own.
+    The full-text index is not copied. It is built when the database is first opened. The audit trail of a namespace
+    becomes a separate chain.
 
     Args:
         source: The rows.
@@ -284,7 +284,7 @@ def copy_rows(
     counter = CountingProgress(progress, "copying", (source.count(table, namespace) for table in TABLES))
     counts = Counter[str]()
     for table in TABLES:
-        if namespace and table.name == "audit_head":  # its row is written with the chain
+        if namespace and table.name == "audit_head":  # the row is written with the chain
             continue
         if table.name in SINGLE_ROW_TABLES:
             tx.run_sql(f"delete from {table.name}", {})
@@ -302,7 +302,7 @@ def copy_rows(
 
 
 def _chain_entries(columns: Sequence[str], rows: Iterable[Values], tx: Transaction) -> Iterator[Values]:
-    """Yield audit entries as a new chain, each without a document of the search index."""
+    """Yield audit entries as a new chain, without search documents; then store its head."""
     sequence, link = 0, bytes(LINK_BYTES)
     for values in rows:
         row = dict(zip(columns, values, strict=True))
@@ -325,31 +325,28 @@ def is_unused_export(path: Path, key: EncryptionKey | None) -> bool:
 _SCHEMA = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite%'"
 
 
-def check_file(source: RowSource, reference: RowSource) -> None:
+def check_file(source: RowSource, empty: RowSource) -> None:
     """Refuse a SQLite file that this version cannot have written.
 
-    It checks the schema, in which somebody could have hidden a trigger, the type of each value, and that the row exists
-    which a reference names. What only a feature knows of its rows is checked by `verify`.
+    The function checks the schema, since it could contain a malicious trigger. It also checks the type of each value,
+    and that each referenced row exists. `verify` checks the features' own rules for their rows.
 
     Args:
         source: The file.
-        reference: An empty database.
+        empty: An empty database of this version, whose schema is compared.
 
     Raises:
-        DatabaseUnreadable: Something is otherwise.
+        DatabaseUnreadable: A check failed.
     """
-    if {tuple(row.values()) for row in source.rows(_SCHEMA)} != {
-        tuple(row.values()) for row in reference.rows(_SCHEMA)
-    }:
-        raise DatabaseUnreadable("it has other tables than this version makes")
+    if {tuple(row.values()) for row in source.rows(_SCHEMA)} != {tuple(row.values()) for row in empty.rows(_SCHEMA)}:
+        raise DatabaseUnreadable("it has other tables than this version creates")
     for table in TABLES:
-        columns = reference.rows("select name, lower(type) as type from pragma_table_info(:name)", name=table.name)
+        columns = empty.rows("select name, lower(type) as type from pragma_table_info(:name)", name=table.name)
         faults = [each for column in columns for each in _fault_conditions(**column)]
         faults += [
-            f"{column} is not null and not exists (select 1 from {target} r where r.{_TABLES_BY_NAME[target].key[0]} "
-            f"= t.{column})"
+            f"{column} is not null and not exists (select 1 from {target} r where r.id = t.{column})"
             for column, target in table.references.items()
-            if column != "origin"  # a copy stays where the thread of its original was deleted
+            if column != "copy_of"  # a copy outlives the thread of its original
         ]
         faults += [f"{column} >= id" for column, target in table.references.items() if target == table.name]
         for condition in faults:

@@ -1,32 +1,25 @@
-"""`AgentMemoryStore`: LangGraph's store of long-term items, in the one database.
-
-    with AgentMemoryStore.from_conn_string("agent.db", ttl={"default_ttl": 60 * 24}) as store:
-        store.put(("users", "ana"), "home", {"city": "Lisbon"})
-        store.search(("users",), query="Who lives in Lisbon?")
-
-One class serves synchronous and asynchronous code, threads and processes. A batch is one transaction. Its reads see the
-state before its writes, the last of several writes to one key wins, and after an error nothing is written. (A batch of
-reads alone puts off the expiry of items with a ttl in a transaction of its own, so that readers do not wait for
-writers.)
-
-LangGraph's own stores disagree on some points. In this store, an update keeps an item's creation time. Expired items
-are not readable, swept or not. Without a query, the last updated item comes first, then the order is by key. `$ne`
-matches a missing key, and ordering operators do not. Conditions may be nested, and keys may have dots. Values are
-stored exactly, and each result is a copy. A search by words needs no `index`, and returns only matching items.
-
-Each call passes the namespace, as in LangGraph. The namespace of a run's config is not applied here.
-
-Items are searchable by their words without any model. They expire after their ttl, and are unreadable from that moment
-on.
+"""`AgentMemoryStore`: LangGraph's store of long-term items, in the database of the memory.
 
     from langchain_agentmem import AgentMemoryStore
 
     with AgentMemoryStore.from_conn_string("agent.db", ttl={"default_ttl": 60 * 24 * 30}) as store:
         store.put(("users", "ana"), "home", {"city": "Lisbon", "since": 2020})
-        store.put(("users", "ana"), "tea", {"likes": "green tea", "stars": 4}, ttl=None)  # this one stays
+        store.put(("users", "ana"), "tea", {"likes": "green tea", "stars": 4}, ttl=None)  # never expires
         print(store.get(("users", "ana"), "home").value)
         print(store.search(("users",), query="Who lives in Lisbon?")[0].key)
         print(store.search(("users",), filter={"stars": {"$gte": 4}})[0].key)
+
+One class serves synchronous and asynchronous code, threads and processes. A batch is one transaction. Its reads see the
+state before its writes. If it writes a key several times, the last write applies. After an error nothing is written. A
+batch that only reads extends the ttl of its items in a separate transaction, so that readers do not wait for writers.
+
+LangGraph's own stores differ from each other in some points. In this store, an update keeps an item's creation time.
+Expired items are not readable, even before they are swept. Without a query, the most recently updated items come first;
+items of the same time are sorted by key. `$ne` matches a missing key, and ordering operators do not. Conditions may be
+nested, and keys may have dots. Values are stored exactly, and each result is a copy. A search by words needs neither
+`index` nor a model, and returns only matching items.
+
+As in LangGraph, the namespace is an argument of each call. The namespace in the config of a run is ignored.
 
 `AgentMemory("agent.db").store` is the same store, for `builder.compile(store=memory.store)`, and `memory.search`
 finds its items next to messages. `store.start_ttl_sweeper()` deletes expired items in the background.
@@ -39,17 +32,16 @@ finds its items next to messages. `store.start_ttl_sweeper()` deletes expired it
         runtime.store.put(("plan",), "step", {"text": "Buy a ticket to Lisbon."})
 
 Use the store in the nodes of a graph. It belongs to the thread that runs there, and other threads do not see it. A
-checkpoint shows the items of its time, so after a rewind to an earlier checkpoint, later items are not visible. A node
-that is executed again puts once. The graph needs this memory's checkpointer.
+checkpoint shows the items of its time, so after a rewind to an earlier checkpoint, later items are not visible. If a
+node is executed again, its puts replace those of the first attempt. The graph needs this memory's checkpointer.
 
-    store = memory.thread_store.at(config)   # from outside, to look at a checkpoint: read-only
+    store = memory.thread_store.at(config)   # outside of runs: a read-only view of a checkpoint
 
-The store implements LangGraph's contract as `AgentMemoryStore` does, with two differences. Parallel nodes see each
-other's puts only after the step. Expiry depends on the time of the checkpoint, so that a past checkpoint always shows
-the same items.
+The store differs from `AgentMemoryStore` in two points. Parallel nodes see each other's puts only after the step.
+Expiry depends on the time of the checkpoint, so that a past checkpoint always shows the same items.
 
-The cost of `get` and of a search for words does not depend on the number of items of a thread. A search without words
-and a list of namespaces read all items of the thread, so the store suits hundreds of items, or a few thousand.
+The cost of `get` and of a search with a query does not depend on the number of items of a thread. A search without a
+query and `list_namespaces` read all items of the thread, so the store suits hundreds of items, or a few thousand.
 """
 
 from __future__ import annotations
@@ -69,18 +61,12 @@ from langgraph.store import base as langgraph
 from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
 from pydantic import PositiveInt
 
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_timeout, check_value
-from langchain_agentmem.base.concurrency import (
-    AwaitableNumber,
-    Closable,
-    CompletedAwaitable,
-    awaited,
-    check_cancelled,
-    run_in_worker,
-)
+from langchain_agentmem.base.concurrency import AwaitableNumber, Closable, CompletedAwaitable, awaited, run_in_worker
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver, safe_repr
-from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_position
+from langchain_agentmem.rewinding.thread_memory import thread_position
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.search.memory_search import make_vector_query
@@ -104,12 +90,12 @@ def _with_check(
     method: Callable[Concatenate[S, P], T],
     amethod: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
-    """Wrap a method of LangGraph's and its async version with a check of their arguments.
+    """Wrap a method of `BaseStore` and its async version with a check of the arguments.
 
-    LangGraph builds operations before a store sees the arguments, and refuses namespaces with its own errors.
+    Without it, LangGraph would check the namespaces first, and raise its own errors.
 
     Args:
-        check: Checks the arguments first, and raises an error of this package for an invalid namespace.
+        check: A function of the same arguments that raises an error of this package for an invalid namespace.
         method: The method.
         amethod: Its async version.
     """
@@ -127,8 +113,8 @@ def _with_check(
     return call, acall
 
 
-# LangGraph's method reports missing or excess arguments under its own name.
-def _check_namespaces(*args: Any, **kwargs: Any) -> None:
+# It accepts any arguments, so that the wrapped method reports missing and excess ones.
+def _check_names(*args: Any, **kwargs: Any) -> None:
     namespaces = (*args[:1], kwargs.get("namespace", ()), kwargs.get("prefix") or (), kwargs.get("suffix") or ())
     for namespace in namespaces:
         store_batch.path_of_items(namespace)
@@ -138,12 +124,12 @@ def _check_put(namespace: Any = (), *_: Any, **__: Any) -> None:
     store_batch.path_of_items(namespace)
     if not namespace or namespace[0] == "langgraph":
         raise store_batch.InvalidNamespace(
-            f"An item cannot be in {safe_repr(namespace)}: a namespace has a label, and its first is not 'langgraph'."
+            f"Invalid namespace {safe_repr(namespace)}: it needs a label, and the first cannot be 'langgraph'."
         )
 
 
 class IndexOptions(IndexConfig, total=False):
-    """LangGraph's `IndexConfig` with the options of this package; see `AgentMemoryStore`.
+    """An `IndexConfig` of LangGraph with this package's options; see `AgentMemoryStore`.
 
     Attributes:
         text_fields: Another name for "fields".
@@ -156,7 +142,7 @@ IndexLike: TypeAlias = IndexConfig | IndexOptions
 
 
 class ItemStore(BaseStore):
-    """A store of items.
+    """The base class of `AgentMemoryStore` and `AgentMemoryThreadStore`.
 
     Args:
         memory: An `AgentMemory`, a `Database`, or a path or URL.
@@ -176,6 +162,7 @@ class ItemStore(BaseStore):
 
     supports_ttl = True
     _part: str
+    """The name of the store in traces."""
 
     def __init__(self, memory: MemoryLike, index: IndexLike | None, ttl: TTLConfig | None) -> None:
         self.index_config, self._fields = parse_index(index)
@@ -186,26 +173,24 @@ class ItemStore(BaseStore):
         if self.embeddings is not None:
             embed_with(self.database, self.embeddings, config["dims"])
 
-    get, aget = _with_check(_check_namespaces, BaseStore.get, BaseStore.aget)
-    search, asearch = _with_check(_check_namespaces, BaseStore.search, BaseStore.asearch)
+    get, aget = _with_check(_check_names, BaseStore.get, BaseStore.aget)
+    search, asearch = _with_check(_check_names, BaseStore.search, BaseStore.asearch)
     put, aput = _with_check(_check_put, BaseStore.put, BaseStore.aput)
-    delete, adelete = _with_check(_check_namespaces, BaseStore.delete, BaseStore.adelete)
-    list_namespaces, alist_namespaces = _with_check(
-        _check_namespaces, BaseStore.list_namespaces, BaseStore.alist_namespaces
-    )
+    delete, adelete = _with_check(_check_names, BaseStore.delete, BaseStore.adelete)
+    list_namespaces, alist_namespaces = _with_check(_check_names, BaseStore.list_namespaces, BaseStore.alist_namespaces)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in one transaction.
 
         Args:
-            ops: `GetOp`, `SearchOp`, `PutOp` and `ListNamespacesOp`, in any mixture.
+            ops: Any of `GetOp`, `SearchOp`, `PutOp` and `ListNamespacesOp`.
 
         Returns:
-            The result of each, in their order: an item or None, a list of items, None, or a list of namespaces.
+            The result of each operation, in order: an item or None, a list of items, None, or a list of namespaces.
 
         Raises:
-            InvalidInput: An operation is invalid, or a value cannot be stored as JSON. Nothing was written.
-            StorageError: The database failed. Nothing was written.
+            InvalidInput: An operation is invalid, or a value cannot be stored as JSON. Nothing is written.
+            StorageError: The database failed. Nothing is written.
         """
         batch = Batch(ops, self.ttl_config or {}, self._fields, self._base_namespace(), self.database.limits)
         open_items = self._item_opener()
@@ -220,25 +205,22 @@ class ItemStore(BaseStore):
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Async version of `batch`."""
+        """Run `batch` asynchronously."""
         if not isinstance(ops, Iterable):
-            return self.batch(ops)  # it is refused
-        operations = list(ops)
-        return await run_in_worker(
-            lambda: self.batch(operations), writes=any(isinstance(op, PutOp) for op in operations)
-        )
+            return self.batch(ops)  # raises InvalidInput
+        listed = list(ops)
+        return await run_in_worker(lambda: self.batch(listed), writes=any(isinstance(op, PutOp) for op in listed))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.database.engine.path)})"
 
     def _run(self, batch: Batch, open_items: Callable[[], Items], now: int) -> Answers:
-        check_cancelled()
+        concurrency.check_cancelled()
         engine = self.database.engine
 
-        def vector_of(item_query: ItemQuery) -> VectorQuery | None:
-            return make_vector_query(
-                self.database, analyze_query(item_query.question, now), open_items().index_filter(item_query)
-            )
+        def vector_of(items: ItemQuery) -> VectorQuery | None:
+            filters = open_items().index_filter(items)
+            return make_vector_query(self.database, analyze_query(items.question, now), filters)
 
         batch.embed(vector_of)
         if not batch.changes:
@@ -249,9 +231,9 @@ class ItemStore(BaseStore):
         return answers
 
     def _item_opener(self) -> Callable[[], Items]:
-        """Return a factory that opens the items, for each transaction anew.
+        """Return a factory of the `Items` for a transaction.
 
-        This call decides whose items they are.
+        This call determines which store or thread the items belong to; the factory does not.
         """
         raise NotImplementedError
 
@@ -261,7 +243,7 @@ class ItemStore(BaseStore):
 
 
 _INDEX_KEYS = ("embed", "dims", "fields", "text_fields", "distance_type", "ann_index_config")
-"""The keys of an index, which `IndexOptions` and LangGraph's store on PostgreSQL have."""
+"""The keys of `IndexOptions` and of the index config of LangGraph's `PostgresStore`."""
 
 
 def _check_keys(name: str, value: Any, known: Collection[str], example: str) -> None:
@@ -269,13 +251,13 @@ def _check_keys(name: str, value: Any, known: Collection[str], example: str) -> 
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{name} must be a dictionary such as {example}, not {safe_repr(value)}.")
     if unknown := [key for key in value if key not in known]:
-        raise InvalidInput(f"There is no option {safe_repr(unknown[0])}. Options: {', '.join(known)}.")
+        raise InvalidInput(f"Unknown option {safe_repr(unknown[0])}. Valid options: {', '.join(known)}.")
 
 
 def parse_index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     """Check LangGraph's `IndexConfig`; return it and its fields.
 
-    Its "embed" becomes the embeddings object.
+    In the result, "embed" is an `Embeddings` object.
 
     Raises:
         InvalidInput: The configuration is invalid.
@@ -284,9 +266,8 @@ def parse_index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
         return None, None
     _check_keys("index", index, _INDEX_KEYS, "{'fields': ['text']}")
     embed, dims = index.get("embed"), check_value(PositiveInt | None, index.get("dims"), "index['dims']")
-    fields = store_batch.check_fields(
-        "index['fields']", index.get("fields") or index.get("text_fields") or [store_batch.WHOLE_VALUE]
-    )
+    named = index.get("fields") or index.get("text_fields") or [store_batch.WHOLE_VALUE]
+    fields = store_batch.check_fields("index['fields']", named)
     config: IndexConfig = {**index, "fields": list(fields or (store_batch.WHOLE_VALUE,))}  # type: ignore[typeddict-item]
     if embed == vectors.STATIC_NAME:
         config["dims"] = dims or vectors.STATIC_DIMENSIONS
@@ -301,16 +282,14 @@ def _make_embeddings(embed: Any, dims: int | None) -> Embeddings:
             f"index['embed'] must be Embeddings, a function, 'provider:model' or 'static', not {type(embed).__name__}."
         )
     if dims is None:
-        raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
+        raise InvalidInput("index['embed'] needs index['dims'], the length of a vector.")
     if embed != vectors.STATIC_NAME:
         try:
             return langgraph.ensure_embeddings(embed)
-        except (ImportError, ValueError) as error:  # of a name: there is no such provider, or it is not installed
+        except (ImportError, ValueError) as error:  # the provider is unknown or not installed
             raise InvalidInput(f"index['embed'] cannot be made of {safe_repr(embed)}: {error}") from error
     if dims != vectors.STATIC_DIMENSIONS:
-        raise InvalidInput(
-            f"The static embeddings have {vectors.STATIC_DIMENSIONS} dimensions, not {dims}: leave index['dims'] out."
-        )
+        raise InvalidInput(f"'static' has {vectors.STATIC_DIMENSIONS} dimensions, not {dims}: leave index['dims'] out.")
     return vectors.StaticEmbeddings()
 
 
@@ -330,10 +309,8 @@ SWEEP_MINUTES = 5.0
 class Sweeper(Future[None]):
     """A future whose background task sweeps a store periodically.
 
-    It ends when it is cancelled or stopped, or when the store is gone, which it references weakly.
-
-    The future is done when the task has ended. Awaiting it returns a task of asyncio immediately, and both end
-    together.
+    The task ends when the future is cancelled or stopped, or when the store is garbage-collected. The future is done
+    when the task has ended. Awaiting the future immediately returns an `asyncio.Task`; cancelling either cancels both.
     """
 
     def __init__(self, store: AgentMemoryStore, seconds: float) -> None:
@@ -346,16 +323,16 @@ class Sweeper(Future[None]):
         self._task.wake_in(seconds)
 
     def __await__(self) -> Generator[Any, None, asyncio.Task[None]]:
-        async def ended(future: asyncio.Future[None]) -> None:
+        async def wait_for_end(future: asyncio.Future[None]) -> None:
             await future
 
         yield from ()
-        task = asyncio.create_task(ended(asyncio.wrap_future(self)))
-        task.add_done_callback(lambda _: self.cancel())  # it may be cancelled before it begins
+        task = asyncio.create_task(wait_for_end(asyncio.wrap_future(self)))
+        task.add_done_callback(lambda _: self.cancel())  # also if the task is cancelled before it begins
         return task
 
     def stop(self, timeout: float | None) -> bool:
-        """Stop sweeping and wait; return true if the sweeper has ended. None waits without limit."""
+        """Stop sweeping and wait up to a timeout, or without limit; return true if it has ended."""
         self._task.stop()
         return self._task.wait(timeout)
 
@@ -367,24 +344,24 @@ class Sweeper(Future[None]):
         return self._seconds
 
     def _end(self) -> None:
-        with contextlib.suppress(InvalidStateError):  # it was cancelled
+        with contextlib.suppress(InvalidStateError):  # the future is already cancelled
             self.set_result(None)
 
 
 class AgentMemoryStore(Closable, ItemStore):
-    """LangGraph's store of long-term items.
+    """A LangGraph store of long-term items.
 
     Args:
-        memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". A file is shared with everything else in
-            this process that was built from its path.
-        index: LangGraph's `IndexConfig`: "fields" (also "text_fields"), the paths whose texts items are found by
-            unless a put names its own (default: all text and numbers of the value); "embed" and "dims", the embeddings:
-            LangChain `Embeddings`, a function, "provider:model", or "static" for those of the extra `[static]`, which
-            know their "dims". Without any of them, items are searchable by their words. The score of an item combines
-            words and, with embeddings, vectors. It is about 1 for a short text with every word of the query, more if
-            vectors agree, and comparable within one search only.
+        memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". Objects in this process that use the same
+            path share the database.
+        index: LangGraph's `IndexConfig`. "fields", or "text_fields", are the paths of the texts to index, unless a put
+            passes others. Default: all text and numbers of the value. "embed" are the embeddings: LangChain
+            `Embeddings`, a function, "provider:model", or "static" for those of the extra `[static]`. "dims" is the
+            number of their dimensions; "static" needs none. Without embeddings, items are searched by words only. The
+            score of an item combines words and, with embeddings, vectors. It is about 1 for a short text with every
+            word of the query, and higher if its vector is near. Scores are comparable only within one search.
         ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl", "refresh_on_read" and "sweep_interval_minutes". Expired
-            items are never read, whatever "omit_expired" says.
+            items are never returned; "omit_expired" is ignored.
 
     Attributes:
         index_config: The configuration of the index, or None.
@@ -411,14 +388,13 @@ class AgentMemoryStore(Closable, ItemStore):
         ttl: TTLConfig | None = None,
         **options: Unpack[OpeningOptions],
     ) -> Self:
-        """Open a database for this store alone, as the stock stores do.
+        """Open a database for this store alone, as LangGraph's own stores do.
 
         Args:
             conn_string: A path, ":memory:" or "postgresql://…".
-            index: See the class.
-            ttl: See the class.
-            **options: Options for opening the database, as with `AgentMemory`: schema, pool_size, timeout, key and so
-                on.
+            index: As in the class.
+            ttl: As in the class.
+            **options: The options of `AgentMemory` for opening the database: schema, pool_size, timeout, key and so on.
 
         Returns:
             The store. Use it with `with` or `async with`, or call `close`.
@@ -440,19 +416,17 @@ class AgentMemoryStore(Closable, ItemStore):
     # -- expiry ------------------------------------------------------------------------------------------------
 
     def sweep_ttl(self) -> AwaitableNumber:
-        """Delete expired items, some hundred in a transaction, so that nobody waits for long.
+        """Delete expired items, a page in each transaction, so that writers never wait long.
 
-        `await store.sweep_ttl()`, as users of `AsyncSqliteStore` write it, does the same, but it blocks the event loop.
-        `await store.asweep_ttl()` does not.
+        In async code, use `await store.asweep_ttl()`. For compatibility with `AsyncSqliteStore`, `await
+        store.sweep_ttl()` also works, but it blocks the event loop.
 
         Returns:
             The number of deleted items, which may be awaited.
         """
-        now, swept, count = self.database.now(), 0, PAGE_SIZE
+        write, now, swept, count = self.database.write, self.database.now(), 0, PAGE_SIZE
         while count == PAGE_SIZE:
-            count = self.database.write(
-                "store.sweep", lambda tx: item_rows.sweep(tx, now=now), outputs=lambda count: {"deleted": count}
-            )
+            count = write("store.sweep", lambda tx: item_rows.sweep(tx, now=now), outputs=lambda n: {"deleted": n})
             swept += count
         return AwaitableNumber(swept)
 
@@ -462,14 +436,14 @@ class AgentMemoryStore(Closable, ItemStore):
         """Sweep in the background, until `stop_ttl_sweeper`, `close`, or the end of this store.
 
         Args:
-            sweep_interval_minutes: Minutes between two sweeps. Default: those of the configuration, else 5.
+            sweep_interval_minutes: Minutes between two sweeps. Default: "sweep_interval_minutes" of `ttl`, else 5.
 
         Returns:
-            A `concurrent.futures.Future` that is done when the sweeper has ended, and ends it when cancelled; `await
-            store.start_ttl_sweeper()` returns an `asyncio.Task` for it. While a sweeper runs, no other one starts.
+            A `concurrent.futures.Future` that is done when the sweeper has ended. Cancelling it stops the sweeper.
+            `await store.start_ttl_sweeper()` returns an `asyncio.Task` for it. If a sweeper is running, it is returned.
 
         Raises:
-            InvalidInput: The interval is no positive number of minutes.
+            InvalidInput: The interval is not a positive number of minutes.
         """
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")
         interval = configured if sweep_interval_minutes is None else sweep_interval_minutes
@@ -482,13 +456,13 @@ class AgentMemoryStore(Closable, ItemStore):
         """Stop sweeping in the background. The result may be awaited.
 
         Args:
-            timeout: Seconds to wait for a sweep that has begun. Default: as long as it takes.
+            timeout: Seconds to wait for a running sweep. Default: no limit.
 
         Returns:
-            True if the sweeper has ended, or none was running.
+            True if the sweeper has ended or none was running; False after the timeout.
 
         Raises:
-            InvalidInput: The time to wait is no number of seconds.
+            InvalidInput: The timeout is not a number of seconds.
         """
         timeout = check_timeout(timeout)
         return AwaitableNumber(self._sweeper is None or self._sweeper.stop(timeout))
@@ -501,13 +475,13 @@ class AgentMemoryStore(Closable, ItemStore):
 
 
 class AgentMemoryThreadStore(ItemStore):
-    """LangGraph's store of long-term items, of the thread that is running.
+    """A LangGraph store of long-term items for the running thread.
 
     Args:
-        memory: The `AgentMemory` whose checkpointer the graph has.
+        memory: The `AgentMemory` whose checkpointer the graph uses.
         index: LangGraph's `IndexConfig`, see `AgentMemoryStore`.
-        ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl" and "refresh_on_read". Nothing is swept, since past
-            checkpoints show items that have expired since.
+        ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl" and "refresh_on_read". Expired items are not
+            deleted, since checkpoints from before their expiry still show them.
         config: The thread whose items to use, see `at`. Default: the thread that is running when a method is called.
 
     Attributes:
@@ -532,15 +506,16 @@ class AgentMemoryThreadStore(ItemStore):
         super().__init__(memory, index, ttl)
         self._config = config
         if config is not None:
-            thread_position(self.database, config)  # reports errors immediately
+            thread_position(self.database, config)  # raise InvalidInput here, not at the first call
 
     def at(self, config: ThreadLike) -> Self:
-        """Return this store at a checkpoint, or at a thread's newest one. It is read-only.
+        """Return this store at a checkpoint, by default the thread's newest one.
+
+        It is read-only, except in a running node.
 
         Args:
-            config: A config that names the thread, and optionally a checkpoint. A node's config or `Runtime` refers to
-                the node. So does, in a node, a config that names its thread and no checkpoint. For a node, the store is
-                writable.
+            config: A config that names the thread, and optionally a checkpoint; or the config or `Runtime` of a running
+                node. In a node, a config that names only the node's thread also refers to the node.
 
         Raises:
             InvalidInput: The config names no thread.
@@ -552,11 +527,8 @@ class AgentMemoryThreadStore(ItemStore):
             configurable = (running_config() or {}).get("configurable")
             if not isinstance(configurable, Mapping) or configurable.get("thread_id") is None:
                 raise InvalidInput(
-                    "The store of a thread is used in the nodes of a graph that runs with a thread_id; no thread is "
-                    "running here. To look at one from outside, use thread_store.at(config)."
+                    "No thread is running. Use the thread store in a node of a graph that runs with a thread_id, or "
+                    "thread_store.at(config)."
                 )
-        point = self._point()
-        return lambda: ThreadItems(point)
-
-    def _point(self) -> ThreadPosition:
-        return thread_position(self.database, self._config)
+        position = thread_position(self.database, self._config)
+        return lambda: ThreadItems(position)

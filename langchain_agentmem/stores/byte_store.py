@@ -46,7 +46,7 @@ PAGE_SIZE = 500
 """Maximum keys in one statement, and in one page of a listing."""
 
 _AFTER_ALL_KEYS = b"\xff"  # no UTF-8 has this byte
-_Text: TypeAlias = InstanceOf[str]  # pydantic's own refuses halves of characters
+_Text: TypeAlias = InstanceOf[str]  # pydantic's own type refuses unpaired surrogates
 _KEYS, _PAIRS, _PREFIX = Sequence[_Text], Sequence[tuple[_Text, bytes]], _Text | None
 """The types of a list of keys, of a list of keys with values, and of a key's prefix."""
 
@@ -59,7 +59,7 @@ def encode_key(key: str) -> bytes:
     """
     data = key.encode("utf-8", "surrogatepass")
     if len(data) > MAX_KEY_BYTES:
-        raise InvalidInput(f"A key has at most {MAX_KEY_BYTES} bytes, not {len(data)}: {safe_repr(key)}.")
+        raise InvalidInput(f"A key can have at most {MAX_KEY_BYTES} bytes, not {len(data)}: {safe_repr(key)}.")
     return data
 
 
@@ -81,12 +81,12 @@ def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
             start = keys[-1] + b"\0"
             missing -= len(keys)
             for key in keys:
-                [row] = _find_blobs(tx, counts["path"], [key])  # alone, as it may be large
+                [row] = _find_blobs(tx, counts["path"], [key])  # one at a time, since values may be large
                 if not _is_key(key) or _checksum(key, row["value"]) != row["checksum"]:
                     key_text = safe_repr(key.decode("utf-8", "replace"))
-                    found.append(f"the stored value of the key {key_text} is not what was stored")
+                    found.append(f"the stored value of the key {key_text} is damaged (checksum mismatch)")
         if missing > 0:
-            found.append(f"the keys of {missing} stored values are not what was stored")
+            found.append(f"the keys of {missing} stored values are damaged")
     return found
 
 
@@ -108,7 +108,7 @@ def _find_blobs(tx: Transaction, path: str, keys: Iterable[bytes]) -> Sequence[R
 def _list_keys(tx: Transaction, path: str, prefix: str, start: bytes) -> list[bytes]:
     """Return a page of the keys that begin with a prefix, in order, from some bytes on."""
     first = prefix.encode("utf-8", "surrogatepass")
-    # No byte of UTF-8 is the last there is, so the one after it ends the range of a prefix.
+    # No byte of UTF-8 is 0xff, so the next byte ends the range of a prefix.
     end = first[:-1] + bytes((first[-1] + 1,)) if first else _AFTER_ALL_KEYS
     rows = query.blob_keys(tx, path=path, low=max(first, start), high=end, limit=PAGE_SIZE)
     return [bytes(row["key"]) for row in rows]
@@ -131,7 +131,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     def __init__(self, memory: MemoryLike = ":memory:", namespace: Sequence[str] | None = None) -> None:
         if namespace is not None:
-            path_of(namespace)  # a wrong one makes no database
+            path_of(namespace)  # an invalid namespace must not create a database
         database = database_of(memory)
         self._path = path_of(database.scopes.resolve(namespace))
         self._database: Database = database
@@ -150,10 +150,10 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         """Return the values of keys, as of one moment.
 
         Args:
-            keys: Any number, in any order, also twice.
+            keys: Any number, in any order; duplicates are allowed.
 
         Returns:
-            A value for each key, None where there is none.
+            A value for each key; None for missing keys.
 
         Raises:
             InvalidInput: A key is not a string.
@@ -171,7 +171,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         return self._database.read("bytes.get", get, self._inputs(wanted))
 
     async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Async version of `mget`."""
+        """Run `mget` asynchronously."""
         return await run_in_worker(partial(self.mget, keys))
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
@@ -181,7 +181,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         that exists the whole time appears once. A key that is added or deleted meanwhile may appear or not.
 
         Args:
-            prefix: Only keys that begin with this text. No character in it has a meaning. Default: all keys.
+            prefix: Only keys that begin with this text. It has no wildcards. Default: all keys.
 
         Raises:
             InvalidInput: The prefix is not a string.
@@ -190,14 +190,14 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         return (key for keys in pages for key in keys)
 
     def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
-        """Async version of `yield_keys`."""
+        """Run `yield_keys` asynchronously."""
         pages = self._pages(check_value(_PREFIX, prefix, "prefix") or "")
         return (key async for keys in iterate_in_worker(pages) for key in keys)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def mset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
-        """Store values, replacing those of the same keys: all of them or, after an error, none.
+        """Store values, and replace those of existing keys; after an error, none is stored.
 
         Args:
             key_value_pairs: Keys with their values. The last of several pairs with the same key wins.
@@ -207,21 +207,20 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was written.
         """
         values = dict(check_value(_PAIRS, key_value_pairs, "key_value_pairs"))
-        # Sorted, so that two writers of the same keys never wait for each other in a circle.
+        # Sorted, so that two writers of the same keys cannot deadlock.
         rows = sorted((encode_key(key), value) for key, value in values.items())
         now = self._database.now()
 
         def put(tx: Transaction) -> None:
             if values:
                 common = {"namespace": queries.ensure_namespace(tx, self._path), "now": now}
-                query.put_blob.run_many(
-                    tx, [{**common, "key": key, "checksum": _checksum(key, data), "value": data} for key, data in rows]
-                )
+                columns = ({"key": key, "checksum": _checksum(key, data), "value": data} for key, data in rows)
+                query.put_blob.run_many(tx, [common | each for each in columns])
 
         self._database.write("bytes.set", put, self._inputs(values))
 
     async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
-        """Async version of `mset`."""
+        """Run `mset` asynchronously."""
         await run_in_worker(partial(self.mset, key_value_pairs), writes=True)
 
     def mdelete(self, keys: Sequence[str]) -> None:
@@ -245,10 +244,10 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         self._database.write("bytes.delete", delete, self._inputs(wanted))
 
     async def amdelete(self, keys: Sequence[str]) -> None:
-        """Async version of `mdelete`."""
+        """Run `mdelete` asynchronously."""
         await run_in_worker(partial(self.mdelete, keys), writes=True)
 
-    # -- plumbing ----------------------------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------------------------
 
     def _page(self, prefix: str, start: bytes) -> list[str]:
         def read(tx: Transaction) -> list[str]:

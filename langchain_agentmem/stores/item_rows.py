@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
@@ -43,14 +43,14 @@ def check_key(key: Any) -> str:
     """Check the key of an item.
 
     Raises:
-        InvalidInput: The key is no text, empty, too long, or has characters that no database can store.
+        InvalidInput: The key is not a string, empty, too long, or has characters that no database can store.
     """
     if isinstance(key, str) and key.isascii() and 0 < len(key) <= MAX_KEY_BYTES and "\0" not in key:
         return key
     if not isinstance(key, str) or not key or _INVALID_CHARS.search(key) or len(key.encode()) > MAX_KEY_BYTES:
         raise InvalidInput(
-            f"{safe_repr(key)} cannot be the key of an item: keys are strings of 1 to {MAX_KEY_BYTES} bytes "
-            "without NULs and unpaired surrogates."
+            f"The key of an item must be a string of 1 to {MAX_KEY_BYTES} bytes without NULs and unpaired surrogates, "
+            f"got {safe_repr(key)}."
         )
     return key
 
@@ -59,12 +59,12 @@ def check_ttl(ttl: Any) -> float | None:
     """Check a time to live.
 
     Raises:
-        InvalidInput: The time is no positive number of minutes.
+        InvalidInput: The time is not a positive number of minutes.
     """
     if ttl is None:
         return None
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= MAX_TTL:
-        raise InvalidInput(f"ttl must be a positive number of minutes, or None for no end, not {safe_repr(ttl)}.")
+        raise InvalidInput(f"ttl must be a positive number of minutes, or None for no expiry, not {safe_repr(ttl)}.")
     return float(ttl)
 
 
@@ -72,10 +72,10 @@ def encode_value(value: Mapping[str, Any]) -> bytes:
     """Encode a value for storage as JSON, with keys in their order and tags for other types.
 
     Raises:
-        InvalidInput: The value is no dictionary, or holds an object that cannot be stored as JSON.
+        InvalidInput: The value is not a dictionary, or contains an object that cannot be stored as JSON.
     """
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"The value of an item is a dictionary, not {type(value).__name__}.")
+        raise InvalidInput(f"The value of an item must be a dictionary, not {type(value).__name__}.")
     plain = dict(value)
     return write_plain(plain if is_plain(plain) else to_plain(plain))
 
@@ -97,9 +97,8 @@ def decode_value(data: bytes, path: str, key: str) -> dict[str, Any]:
 
 def damaged_item_error(path: str, key: str) -> DatabaseUnreadable:
     """Return the error for an item whose value cannot be read."""
-    return DatabaseUnreadable(
-        f"The item {safe_repr(key)} in {safe_repr(namespace_of(path))} is damaged. Delete it, or restore a backup."
-    )
+    place = f"{safe_repr(key)} in {safe_repr(namespace_of(path))}"
+    return DatabaseUnreadable(f"The item {place} is damaged. Delete it, or restore a backup.")
 
 
 def full_text(value: Mapping[str, Any]) -> str:
@@ -125,7 +124,7 @@ def _collect_texts(value: Any, texts: list[str]) -> None:
     elif isinstance(value, int | float):
         if not isinstance(value, bool):
             texts.append(str(value))
-    elif isinstance(value, dict | Mapping):  # an abstract class takes long to tell
+    elif isinstance(value, dict | Mapping):  # first dict, since testing for an abstract class is slow
         for inner in value.values():
             _collect_texts(inner, texts)
     elif isinstance(value, list):
@@ -138,11 +137,11 @@ def _collect_texts(value: Any, texts: list[str]) -> None:
 def _decode(data: bytes) -> Any:
     """Decode a value as `decode` does, but faster for common values."""
     has_long_number = len(data.translate(None, _NO_DIGITS)) >= _LONG_DIGITS and _LONG_NUMBER.search(data)
-    if _TAG_BYTES in data or has_long_number:  # orjson would make a float of a number of more than 64 bits
+    if _TAG_BYTES in data or has_long_number:  # orjson reads integers of more than 64 bits as floats
         return decode(data)
     try:
         return orjson.loads(data)
-    except orjson.JSONDecodeError:  # text that UTF-8 alone cannot hold, or damage
+    except orjson.JSONDecodeError:  # text that is not valid UTF-8, or damaged bytes
         return decode(data)
 
 
@@ -152,7 +151,7 @@ def encode_texts(field_texts: tuple[str, ...] | None) -> str | None:
 
 
 def indexed_texts(data: bytes | None, indexed: str | None) -> tuple[str, ...]:
-    """Return the texts that the index holds for a stored item.
+    """Return the indexed texts of a stored item.
 
     Args:
         data: The stored value; needed only if the whole value is indexed.
@@ -162,7 +161,7 @@ def indexed_texts(data: bytes | None, indexed: str | None) -> tuple[str, ...]:
         if indexed is not None:
             return tuple(map(str, read_column(indexed, list)))
         return (full_text(_decode(bytes(data or b"{}"))),)
-    except (InvalidInput, DatabaseUnreadable, AttributeError):  # damaged: deleting it must remain possible
+    except (InvalidInput, DatabaseUnreadable, AttributeError):  # damaged; deleting the item must remain possible
         return ("",)
 
 
@@ -197,10 +196,10 @@ class ItemDraft(NamedTuple):
 
     Attributes:
         value: The result of `encode_value`.
-        ttl: Minutes after which it expires when nobody reads or writes it; None for never.
+        ttl: Minutes until it expires, after the last read or write; None for never.
         text: The text to index; empty for none.
         field_texts: The texts of the fields to index; None stands for the whole value.
-        times: The times to keep; None for an item that is written now.
+        times: The original times; None for an item that is written now.
         source: The origin of the item, see `Writer`.
         actor: The name of the source.
     """
@@ -227,6 +226,8 @@ class StoredItem(NamedTuple):
 
 LockedRows = dict[str, dict[str, Row]]
 """Rows by the path of their namespace and their key."""
+ItemChanges: TypeAlias = Mapping[ItemPlace, ItemDraft | None]
+"""The drafts of items by place; None deletes an item."""
 
 
 def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
@@ -247,7 +248,7 @@ def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemP
 def lock(tx: Transaction, places: Iterable[ItemPlace]) -> LockedRows:
     """Lock and return the rows at places to be written, expired or not.
 
-    If a place has no row and another writer adds one meanwhile, the transaction runs again, as both would add one.
+    If a place has no row and another writer adds one meanwhile, the transaction runs again.
     """
     locked: LockedRows = {}
     for path, keys in _by_namespace(places):
@@ -256,9 +257,7 @@ def lock(tx: Transaction, places: Iterable[ItemPlace]) -> LockedRows:
     return locked
 
 
-def write(
-    tx: Transaction, changes: Mapping[ItemPlace, ItemDraft | None], locked: LockedRows | None = None, *, now: int
-) -> None:
+def write(tx: Transaction, changes: ItemChanges, locked: LockedRows | None = None, *, now: int) -> None:
     """Write items, or delete them where there is no draft.
 
     An existing item keeps its creation time. An expired item is created anew.
@@ -283,7 +282,7 @@ def write(
 
 
 def touch(tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
-    """Put off the expiry of items that were read."""
+    """Postpone the expiry of items that were read."""
     rows = {
         item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": expiry_of(item.ttl, now), "now": now}
         for item in items
@@ -328,18 +327,11 @@ def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
     found: list[str] = []
     path, key = low, ""
     while rows := query.items_within(tx, path=path, key=key, high=high, limit=PAGE_SIZE):
-        found += [
-            str(damaged_item_error(*_place_of(row)))
-            for row in rows
-            if zlib.crc32(bytes(row["value"])) != row["checksum"]
-        ]
+        damaged = (row for row in rows if zlib.crc32(bytes(row["value"])) != row["checksum"])
+        found += [str(damaged_item_error(*_place_of(row))) for row in damaged]
         path, key = _place_of(rows[-1])
-    rows = query.lost_items(tx)
-    found += [
-        f"the item {safe_repr(row['key'])} in {safe_repr(namespace_of(row['path']))} is not in the index"
-        for row in rows
-    ]
-    return found
+    lost = ((safe_repr(row["key"]), safe_repr(namespace_of(row["path"]))) for row in query.lost_items(tx))
+    return found + [f"the item {key} in {namespace} is not in the index" for key, namespace in lost]
 
 
 def item_from_row(row: Row, path: str) -> StoredItem:
@@ -359,11 +351,8 @@ def _write(
         row = known.get(key)
         if row is not None and row["document_id"] is not None:
             old, created_at = indexed_text(row["value"], row["indexed"]), row["created_at"]
-            if (old, row["indexed"], created_at) == (
-                draft.text,
-                encode_texts(draft.field_texts),
-                times[key].created_at,
-            ):
+            new = draft.text, encode_texts(draft.field_texts), times[key].created_at
+            if (old, row["indexed"], created_at) == new:
                 numbers[key] = row["document_id"]
                 continue
             leaving.append((row["document_id"], old))
@@ -397,13 +386,8 @@ def _insert(tx: Transaction, path: str, rows: list[dict[str, Any]]) -> dict[str,
 
 
 def _delete(tx: Transaction, rows: Sequence[Row]) -> None:
-    documents = [
-        (row["document_id"], indexed_text(row["value"], row["indexed"]))
-        for row in rows
-        if row["document_id"] is not None
-    ]
-    if documents:
-        search_index.remove(tx, documents)
+    indexed = [row for row in rows if row["document_id"] is not None]
+    search_index.remove(tx, [(row["document_id"], indexed_text(row["value"], row["indexed"])) for row in indexed])
     query.delete_item.run_many(tx, [{"id": row["id"]} for row in rows])
 
 

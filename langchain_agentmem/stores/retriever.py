@@ -3,13 +3,13 @@ r"""`AgentMemoryRetriever`: the search as a LangChain retriever, for chains.
     retriever = memory.retriever(namespace=("alice",), limit=4)
     chain = {"context": retriever, "question": RunnablePassthrough()} | prompt | model
 
-It searches as `memory.search` does. The config of each run may supply arguments that are not set, such as the
-namespace. Each call may override arguments: `retriever.invoke(question, k=3)`. A trace shows one retriever,
-`memory.retrieval.search`, as for any search, so that content withheld from traces is withheld here too.
+It searches as `memory.search` does. If no namespace is set, the config of each run supplies it. Each call may override
+arguments: `retriever.invoke(question, k=3)`. A trace shows each call as the run `memory.retrieval.search`, like any
+search. `trace_content` also applies to these runs.
 
-A question may name a time ("what did Ana plan in May?"), a speaker, or a phrase in quotation marks;
-`conversation_id`, `roles`, `kinds`, `before` and `after` narrow it. Results need not hold the words of the question,
-since neighbouring messages and the whole conversation count too. `why` lists the reasons for a result.
+A question may name a time ("what did Ana plan in May?"), a speaker, or a phrase in quotation marks. The arguments
+`conversation_id`, `roles`, `kinds`, `before` and `after` restrict the results. A result need not contain the words of
+the question, because its score also depends on neighbouring messages and the conversation. `why` explains the score.
 
     from langchain_core.prompts import ChatPromptTemplate
     from langchain_core.runnables import RunnablePassthrough
@@ -23,13 +23,13 @@ since neighbouring messages and the whole conversation count too. `why` lists th
         print(chain.invoke("Where does Ana live?", {"configurable": {"agentmem_namespace": ("alice",)}}).to_string())
 
 With embeddings, the search compares meanings too (extra `[vectors]`). Vectors are computed in batches after the writes.
-Documents without a vector, because it is pending or the model fails, are found by their words.
+Until a document has a vector, or if the embedding model fails, the document is found by its words.
 
     from langchain_core.embeddings import DeterministicFakeEmbedding
 
     from langchain_agentmem import AgentMemory
 
-    embeddings = DeterministicFakeEmbedding(size=64)  # or any other of LangChain's, or "openai:text-embedding-3-small"
+    embeddings = DeterministicFakeEmbedding(size=64)  # or other LangChain embeddings, "openai:text-embedding-3-small"
     with AgentMemory("meaning.db", index={"dims": 64, "embed": embeddings}) as memory:
         memory.conversation("monday").add_user_message("The kettle whistles at six.")
         memory.store.put(("users", "ana"), "tea", {"likes": "green tea"})
@@ -65,7 +65,7 @@ _IGNORED_ARGUMENTS = {"verbose", "run_id"}
 
 
 class SearchOptions(TypedDict, total=False):
-    """The arguments of `AgentMemory.retriever`: those of a search and of any retriever."""
+    """The search arguments of `AgentMemory.retriever`, with `tags`, `metadata` and `name`."""
 
     namespace: Sequence[str] | None
     limit: int
@@ -97,24 +97,26 @@ class RetrieverOptions(SearchOptions):
 class AgentMemoryRetriever(BaseRetriever):
     """A LangChain retriever that returns search results as documents.
 
-    A document's `page_content` is the text and its `id` that of the message, or the key of the item. Its `metadata` can
-    be written as JSON: "kind", "score", "why" (as text), "namespace" (a list), "conversation_id", "created_at" (ISO
-    8601, in UTC), "also" if there are duplicates, "replaced_by" if there is a replacement and, for messages, "role" and
-    "name" if there is one.
+    A document's `page_content` is the text. Its `id` is the id of the message, or the key of the item. Its `metadata`
+    can be written as JSON:
+
+    - "kind", "score", "why" (as text), "namespace" (a list), "conversation_id", and "created_at" (ISO 8601, in UTC)
+    - "also" if there are duplicates, and "replaced_by" if there is a replacement
+    - for messages, "role", and "name" if the message has one
 
     Attributes:
         memory: The `AgentMemory` to search.
-        namespace: The namespace to search, with all below it. Default: only the namespace of each run's config, else
-            the root.
+        namespace: The namespace to search, including all below it. Default: the namespace of each run's config without
+            those below it, or the root if the config has none.
         limit: Maximum documents; `k` is another name for it. Default: 10.
         kinds: Only these kinds, as for `AgentMemory.search`. Default: all but "audit".
         conversation_id: Only this conversation. Default: all.
         roles: Only messages of these roles. Default: all.
         before: Only results from before this time. A time without a time zone is UTC.
         after: Only results from this time or later.
-        everything: True searches every namespace, as an administrator does. Default: False.
-        abandoned: True finds messages of rewound checkpoints too. Default: False.
-        order: "score", the best first, or "time", the evidence of a topic, the oldest first. Default: "score".
+        everything: True searches every namespace, for administrators. Default: False.
+        abandoned: True also finds rewound messages of threads. Default: False.
+        order: "score": the best first. "time": the best results on a topic, the oldest first. Default: "score".
         trust: Only results of this trust, as for `AgentMemory.search`. Default: all.
         weights: The weight of each signal. Default: those of the memory.
 
@@ -138,18 +140,18 @@ class AgentMemoryRetriever(BaseRetriever):
 
     def __init__(self, **options: Unpack[RetrieverOptions]) -> None:
         if unknown := sorted(options.keys() - type(self).model_fields - {"k"}):
-            raise InvalidInput(f"A retriever takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
+            raise InvalidInput(
+                f"Unknown argument {safe_repr(unknown[0])}. A retriever accepts {', '.join(_ARGUMENTS)}."
+            )
         memory: Any = options.get("memory")
         if not isinstance(getattr(memory, "database", None), Database) or not hasattr(memory, "search"):
-            raise InvalidInput(f"memory must be an AgentMemory, not {type(memory).__name__}: use memory.retriever(…).")
+            raise InvalidInput(f"memory must be an AgentMemory, not {type(memory).__name__}. Use memory.retriever(…).")
         fields: dict[str, Any] = _rename_k(options)
         arguments = {name: type(self).model_fields[name].default for name in _ARGUMENTS}
         arguments |= {name: value for name, value in fields.items() if name in arguments}
         weights = memory.weights if (own_weights := arguments.pop("weights")) is None else own_weights
         request = SearchRequest("", **arguments | {"everything": arguments["everything"] or not arguments["namespace"]})
-        build_search(
-            memory.database, request, None, weights
-        )  # checked now, and not when it runs, which says whose it is
+        build_search(memory.database, request, None, weights)  # raises errors now, not in the first run
         if (conversation := fields.get("conversation_id")) is not None:
             fields["conversation_id"] = str(conversation)
         try:
@@ -163,7 +165,7 @@ class AgentMemoryRetriever(BaseRetriever):
         Args:
             input: Any text.
             config: The config of the surrounding run. Its namespace applies if the retriever has none.
-            **kwargs: Any argument of the search, for this call only.
+            **kwargs: Any search argument, for this call only.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -177,7 +179,7 @@ class AgentMemoryRetriever(BaseRetriever):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        """Async version of `invoke`."""
+        """Run `invoke` asynchronously."""
         found = await self.memory.asearch(input, **self._search_arguments(kwargs), config=self._search_config(config))
         return [_to_document(each) for each in found]
 
@@ -191,14 +193,14 @@ class AgentMemoryRetriever(BaseRetriever):
         complete = ensure_config(check_config(config))
         tags = [*(complete.get("tags") or ()), *(self.tags or ())]
         metadata = {**(complete.get("metadata") or {}), **self._get_ls_params(), **(self.metadata or {})}
-        complete.update({"tags": tags, "metadata": metadata})  # merging would bring in what the run around says
+        complete.update({"tags": tags, "metadata": metadata})  # `merge_configs` would add the surrounding run's tags
         return complete
 
     def _search_arguments(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the search for this call."""
         changed = {name: value for name, value in _rename_k(changes).items() if name not in _IGNORED_ARGUMENTS}
         if unknown := sorted(changed.keys() - set(_ARGUMENTS)):
-            raise InvalidInput(f"A search takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
+            raise InvalidInput(f"Unknown argument {safe_repr(unknown[0])}. A search accepts {', '.join(_ARGUMENTS)}.")
         return {name: getattr(self, name) for name in _ARGUMENTS} | changed
 
 
@@ -207,7 +209,7 @@ def _rename_k(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if "k" not in arguments:
         return dict(arguments)
     if "limit" in arguments:
-        raise InvalidInput("limit and k are the same: give one of them.")
+        raise InvalidInput("limit and k are the same option. Pass one of them.")
     return {"limit" if name == "k" else name: value for name, value in arguments.items()}
 
 

@@ -60,7 +60,7 @@ _COUNT: Any = Annotated[int, Ge(0), Le(2**31)]
 
 Fields = tuple[str, ...]
 Items: TypeAlias = SharedItems | ThreadItems
-"""The place of the items, one object for each transaction."""
+"""The items that a batch reads and writes, one object for each transaction."""
 
 
 class InvalidNamespace(InvalidInput, langgraph.InvalidNamespaceError):
@@ -72,7 +72,7 @@ Answers: TypeAlias = tuple[list[Result], list[item_rows.StoredItem]]
 
 
 class Batch:
-    """Operations that belong together.
+    """A batch of store operations.
 
     Args:
         ops: The operations.
@@ -96,7 +96,7 @@ class Batch:
         self.changes: dict[item_rows.ItemPlace, item_rows.ItemDraft | None] = {}
         self._ops: list[Op] = []
         if not isinstance(ops, Iterable):
-            raise InvalidInput(f"Give a list of operations, not {safe_repr(ops)}.")
+            raise InvalidInput(f"ops must be a list of operations, not {safe_repr(ops)}.")
         for number, op in enumerate(ops):
             self._add(number, op)
             self._ops.append(op)
@@ -137,7 +137,7 @@ class Batch:
 
         Args:
             tx: The transaction.
-            items: The place of the items.
+            items: The items.
             now: The time.
         """
         results: list[Result] = [None] * len(self._ops)
@@ -145,9 +145,8 @@ class Batch:
         stored = items.get(tx, [at for at, _ in self._gets.values()], now=now) if self._gets else {}
         for number, (at, refresh) in self._gets.items():
             if (item := stored.get(at)) is not None:
-                results[number] = langgraph.Item(
-                    value=item_rows.decode_value(item.value, *at), **self._item_fields(item)
-                )
+                value = item_rows.decode_value(item.value, *at)
+                results[number] = langgraph.Item(value=value, **self._item_fields(item))
                 touched += [item] if refresh and item.ttl is not None else []
         for number, (item_query, refresh) in self._searches.items():
             found = items.find(tx, item_query, now=now)
@@ -185,7 +184,7 @@ class Batch:
 
         Args:
             tx: The transaction.
-            items: The place of the items.
+            items: The items.
             now: The time.
         """
         locked: Any = items.lock(tx, self.changes)
@@ -205,20 +204,21 @@ class Batch:
             place = self._place(op)
             self.changes[place] = None if op.value is None else self._draft(op)
         else:
-            raise InvalidInput(f"Unknown operation {safe_repr(op)}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
+            raise InvalidInput(
+                f"Unknown operation {safe_repr(op)}. Valid operations: GetOp, SearchOp, PutOp, ListNamespacesOp."
+            )
 
     def _place(self, op: langgraph.GetOp | PutOp) -> item_rows.ItemPlace:
         path = path_of_items(op.namespace)
-        return item_rows.ItemPlace(
-            path_of((*self._base, *op.namespace)) if self._base else path, item_rows.check_key(op.key)
-        )
+        path = path_of((*self._base, *op.namespace)) if self._base else path
+        return item_rows.ItemPlace(path, item_rows.check_key(op.key))
 
     def _should_refresh(self, requested: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
         return self._ttl.get("refresh_on_read", True) if requested is None else bool(requested)
 
     def _draft(self, op: PutOp) -> item_rows.ItemDraft:
         if not op.namespace:
-            raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
+            raise InvalidNamespace("Items need a namespace with at least one label, such as ('users',), got ().")
         value = item_rows.encode_value(op.value)  # type: ignore[arg-type]  # a deletion has no draft
         ttl = item_rows.check_ttl(self._ttl.get("default_ttl") if isinstance(op.ttl, langgraph.NotProvided) else op.ttl)
         draft = item_rows.ItemDraft(value, ttl, source=self._writer.source, actor=self._writer.actor)
@@ -242,18 +242,18 @@ def check_fields(name: str, fields: Any) -> Fields | None:
         The paths; None for the whole value.
 
     Raises:
-        InvalidInput: The paths are no list of text.
+        InvalidInput: The paths are not a list of strings.
     """
     paths = (fields,) if isinstance(fields, str) else fields
     if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
         raise InvalidInput(
-            f"{name} must be a list of paths such as 'title' or 'parts[*].text', not {safe_repr(fields)}."
+            f"{name} must be a list of paths such as 'title' or 'parts[*].text', got {safe_repr(fields)}."
         )
     return None if tuple(paths) == (WHOLE_VALUE,) else tuple(paths)
 
 
 def _texts_at(value: dict[str, Any], fields: Fields) -> Fields:
-    """Return the texts at some paths of a value, without those that are empty."""
+    """Return the non-empty texts at some paths of a value."""
     view = json_value(value)
     found: list[str] = []
     for path in fields:
@@ -272,7 +272,7 @@ def path_of_items(namespace: Any) -> str:
     """
     if type(namespace) is tuple and set(map(type, namespace)) <= {str}:
         return _cached_path(namespace)
-    return _check_path(namespace)  # a list, or what is no label: neither can be looked up
+    return _check_path(namespace)  # a list, or invalid labels: neither is hashable for the cache
 
 
 def _check_path(namespace: Any) -> str:
@@ -291,12 +291,11 @@ _namespace_of = lru_cache(1024)(namespace_of)
 def _parse_search(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits) -> ItemQuery:
     path_of_items(op.namespace_prefix)
     if op.query is not None and not isinstance(op.query, str):
-        raise InvalidInput(f"A query is text, not {type(op.query).__name__}.")
+        raise InvalidInput(f"query must be a string, not {type(op.query).__name__}.")
     limits.check("query_chars", len(op.query or ""), "The query")
     limit, offset = check_value(_COUNT, op.limit, "limit"), check_value(_COUNT, op.offset, "offset")
-    return ItemQuery(
-        *path_range((*base, *op.namespace_prefix)), check_filter(op.filter, limits), op.query or "", limit, offset
-    )
+    low, high = path_range((*base, *op.namespace_prefix))
+    return ItemQuery(low, high, check_filter(op.filter, limits), op.query or "", limit, offset)
 
 
 def _parse_path_range(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str, str]:
@@ -306,10 +305,10 @@ def _parse_path_range(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[
     check_value(PositiveInt | None, op.max_depth, "max_depth")
     low, high = path_range(base)
     if op.match_conditions is not None and not isinstance(op.match_conditions, Iterable):
-        raise InvalidInput(f"match_conditions must be a tuple, not {safe_repr(op.match_conditions)}.")
+        raise InvalidInput(f"match_conditions must be a tuple, got {safe_repr(op.match_conditions)}.")
     for condition in op.match_conditions or ():
         if not isinstance(condition, langgraph.MatchCondition) or condition.match_type not in ("prefix", "suffix"):
-            raise InvalidInput(f"Unsupported match {safe_repr(condition)}: match_type is 'prefix' or 'suffix'.")
+            raise InvalidInput(f"Unsupported match {safe_repr(condition)}: match_type must be 'prefix' or 'suffix'.")
         path_of_items(condition.path)
         if condition.match_type == "prefix":
             bounds = path_range((*base, *takewhile(lambda label: label != "*", condition.path)))

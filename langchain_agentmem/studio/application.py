@@ -62,13 +62,13 @@ class CachedAnswer(NamedTuple, Generic[T]):
 
 
 class AnswerCache:
-    """A cache of slow answers, computed in the background and kept for a minute.
+    """A cache of slow answers, computed in the background and valid for a minute.
 
-        seen = await studio.kept.look("figures", lambda: memory.admin.stats())
-        if seen is None: ...      # it is not known yet: the page says so, and is loaded again
+        answer = await studio.cache.fetch("figures", lambda: memory.admin.stats())
+        if answer is None: ...    # not known yet: the page shows this, and reloads itself
 
-    No page waits longer than `ANSWER_TIMEOUT`. A minute-old answer is computed again, and shown until the new one is
-    ready.
+    No page waits longer than `ANSWER_TIMEOUT`. An expired answer is shown until
+    its replacement is ready.
     """
 
     def __init__(self) -> None:
@@ -153,8 +153,8 @@ def application(
         hosts: The host names, with ports, that requests may use. Default: any.
     """
     if not (user is None or isinstance(user, str) or callable(user)):
-        raise InvalidInput(f"user must be a name, or a function that tells it from a scope, not {safe_repr(user)}.")
-    from langchain_agentmem.studio.pages import ROUTES  # noqa: PLC0415 - pages need what this module defines
+        raise InvalidInput(f"user must be a name, or a function from an ASGI scope to a name, not {safe_repr(user)}.")
+    from langchain_agentmem.studio.pages import ROUTES  # noqa: PLC0415 - the pages import this module
 
     app = Starlette(
         routes=[*ROUTES, Route("/static/{name}", _static_file)],
@@ -168,7 +168,7 @@ def _system_user() -> str:
     """Return the name of the user who runs this process, if the system knows it."""
     try:
         return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # as in a container
+    except (ImportError, KeyError, OSError):  # for example in a container
         return "somebody"
 
 
@@ -201,10 +201,10 @@ def required_param(request: Request, name: str) -> str:
     Raises:
         InvalidInput: The parameter is missing.
     """
-    given = request.query_params.get(name)
-    if not given:
-        raise InvalidInput(f"This page needs {name}=… in its address.")
-    return given
+    value = request.query_params.get(name)
+    if not value:
+        raise InvalidInput(f"Missing parameter {name} in the address of this page.")
+    return value
 
 
 def number_param(request: Request, name: str, default: int = 0, *, most: int = 1_000_000_000) -> int:
@@ -213,12 +213,12 @@ def number_param(request: Request, name: str, default: int = 0, *, most: int = 1
     Raises:
         InvalidInput: The value is no such number.
     """
-    given = request.query_params.get(name)
-    if not given:
+    text = request.query_params.get(name)
+    if not text:
         return default
-    if not given.isascii() or not given.isdigit() or len(given) > len(str(most)) or int(given) > most:
-        raise InvalidInput(f"{name} must be a whole number up to {most:,}, not {safe_repr(given)}.")
-    return int(given)
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(most)) or int(text) > most:
+        raise InvalidInput(f"{name} must be a whole number up to {most:,}, not {safe_repr(text)}.")
+    return int(text)
 
 
 def time_param(request: Request, name: str) -> datetime | None:
@@ -227,8 +227,8 @@ def time_param(request: Request, name: str) -> datetime | None:
     Raises:
         InvalidInput: The value is no time.
     """
-    given = request.query_params.get(name)
-    return parse_time(given) if given else None
+    text = request.query_params.get(name)
+    return parse_time(text) if text else None
 
 
 def render_page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
@@ -274,20 +274,20 @@ def form_route(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitab
     """
 
     @wraps(handle)
-    async def checked(request: Request) -> Response:
+    async def handle_form(request: Request) -> Response:
         length = request.headers.get("content-length", "")
         if not length.isdecimal() or len(length) > _DIGITS or int(length) > LARGEST_FORM:
-            raise HTTPException(413, f"A form may have {LARGEST_FORM:,} bytes.")
+            raise HTTPException(413, f"A form may have at most {LARGEST_FORM:,} bytes.")
         async with request.form(max_files=0) as form:
             given = {name: value for name, value in form.items() if isinstance(value, str)}
         fields = {name: value.encode("utf-8", "replace").decode() for name, value in given.items()}
         if not hmac.compare_digest(fields.pop(CSRF, "").encode(), request.scope[CSRF_SCOPE_KEY].encode()):
-            raise HTTPException(403, "This form is of another session. Open the page anew.")
+            raise HTTPException(403, "This form belongs to another session. Reload the page.")
         if studio_of(request).read_only:
-            raise HTTPException(403, "Studio was opened read-only: nothing can be changed.")
+            raise HTTPException(403, "Studio is read-only, so nothing can be changed.")
         return await handle(request, fields)
 
-    return Route(path, checked, methods=["POST"])
+    return Route(path, handle_form, methods=["POST"])
 
 
 def redirect(request: Request, path: str, **query: Any) -> Response:
@@ -311,28 +311,24 @@ def format_time(time: datetime | None, pattern: str = "%Y-%m-%d %H:%M:%S") -> st
     return "" if time is None else f"{time.astimezone(UTC):{pattern}}"
 
 
-TEMPLATES = Environment(
-    loader=PackageLoader("langchain_agentmem.studio"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    finalize=escape_invisible,
-)
+_LOADER = PackageLoader("langchain_agentmem.studio")
+TEMPLATES = Environment(loader=_LOADER, autoescape=True, undefined=StrictUndefined, finalize=escape_invisible)
 TEMPLATES.trim_blocks = TEMPLATES.lstrip_blocks = True
 TEMPLATES.filters |= {"exact": escape, "when": format_time, "size": format_size, "named": format_namespace}
-"""`exact` is for a value that a form must send back unchanged: it is only escaped."""
+"""`exact` only escapes a value, so that a form submits it unchanged."""
 TEMPLATES.globals["counted"] = format_count
 STATIC: Mapping[str, tuple[bytes, str]] = {
     file.name: (file.read_bytes(), TYPES[f".{file.name.rpartition('.')[2]}"])
     for file in resources.files("langchain_agentmem.studio").joinpath("static").iterdir()
     if f".{file.name.rpartition('.')[2]}" in TYPES
 }
-"""All static files. They are read once: no request reads the disk."""
+"""All static files, read once, so that no request reads the disk."""
 
 
 async def _static_file(request: Request) -> Response:
     found = STATIC.get(request.path_params["name"])
     if found is None:
-        raise HTTPException(404, "There is no such file.")
+        raise HTTPException(404, "Unknown file.")
     return Response(found[0], media_type=found[1], headers={"Cache-Control": "private, max-age=3600"})
 
 

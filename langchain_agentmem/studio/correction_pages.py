@@ -1,7 +1,7 @@
-"""The pages that change what is remembered: they correct a value of core memory, a record or a fact, and they erase.
+"""The pages that correct core memory, records and facts, and that erase.
 
-Correcting: what something says now, a form to change it, what was corrected, and how that is taken back. Erasing: a
-rehearsal shows exactly what would go, the name is typed, and then it goes.
+The page of a correction shows the current value, a form to change it, earlier corrections, and the undo. An erasure
+begins with a preview of the affected objects, and requires the user to type their name.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def subject_of(request: Request) -> CorrectionSubject:
     """Return the value to correct that the address of a request names."""
     kind = web.required_param(request, "kind")
     if kind not in KIND_NAMES:
-        raise InvalidInput(f"What can be corrected is {', '.join(KIND_NAMES)}, not {safe_repr(kind)}.")
+        raise InvalidInput(f"kind must be one of {', '.join(KIND_NAMES)}, not {safe_repr(kind)}.")
     branch = request.query_params.get("branch") or "main"
     namespace = web.namespace_param(request) or ()
     # A value that the threads of a namespace share is corrected for all of them.
@@ -84,7 +84,7 @@ def changes_of(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str
     """
     changes: dict[str, Any] = {}
     for name, text in fields_of(kind, present).items():
-        before = text.replace("\r\n", "\n")  # browsers send ends of lines of their own
+        before = text.replace("\r\n", "\n")  # browsers submit their own line ends
         given = fields.get(name, before).replace("\r\n", "\n")
         if given != before:
             changes[name] = _parse_value(name, given)
@@ -121,7 +121,7 @@ _PARSERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
 
 
 def describe_value(kind: str, value: Mapping[str, Any] | None) -> str | None:
-    """Return a value on as few lines as possible; None if there is none."""
+    """Return a short text for a value; None for None."""
     if value is None:
         return None
     fields = fields_of(kind, value)
@@ -175,11 +175,11 @@ def _can_be_sent(text: str) -> bool:
 
 
 async def change(request: Request, fields: Mapping[str, str]) -> Response:
-    """Change or delete a value as a form says."""
+    """Change or delete a value with a submitted form."""
     try:
         await _apply_correction(request, subject := subject_of(request), fields)
     except Outdated:
-        text = "Somebody has changed this meanwhile. Above is what it says now; what you wrote is still in the form."
+        text = "The value was changed meanwhile. See the current value above; the form still has your text."
         return await correct(request, 409, text, fields)
     except InvalidInput as error:
         return await correct(request, 400, str(error), fields)
@@ -187,7 +187,7 @@ async def change(request: Request, fields: Mapping[str, str]) -> Response:
 
 
 async def _apply_correction(request: Request, subject: CorrectionSubject, fields: Mapping[str, str]) -> None:
-    """Correct a value as a form says.
+    """Correct a value with a submitted form.
 
     Raises:
         InvalidInput: The correction is not valid.
@@ -204,14 +204,13 @@ async def _apply_correction(request: Request, subject: CorrectionSubject, fields
         raise Outdated
     changes = changes_of(subject.kind, present.value, fields)
     if present.value is not None and not changes:
-        raise InvalidInput("It says so already: nothing was changed.")
+        raise InvalidInput("The value is the same, so nothing was changed.")
     if subject.kind == "core":
         value = changes.pop("value", (present.value or {}).get("value", ""))
         await corrections.acore(subject.key, value, **changes, **author, **location)
     else:
-        await (corrections.afact if subject.kind == "fact" else corrections.arecord)(
-            subject.key, **changes, **author, **location
-        )
+        method = corrections.afact if subject.kind == "fact" else corrections.arecord
+        await method(subject.key, **changes, **author, **location)
 
 
 async def undo(request: Request, _: Mapping[str, str]) -> Response:
@@ -268,22 +267,24 @@ def erase_target(request: Request) -> EraseTarget:
     Raises:
         InvalidInput: The address names nothing, two objects, or everything.
     """
-    asked = request.query_params
-    found = EraseTarget(
-        web.namespace_param(request) or (), asked.get("thread") or None, asked.get("conversation") or None
-    )
+    params = request.query_params
+    namespace = web.namespace_param(request) or ()
+    found = EraseTarget(namespace, params.get("thread") or None, params.get("conversation") or None)
     if found.thread_id and found.conversation_id:
-        raise InvalidInput("Erase a thread or a conversation, one at a time.")
+        raise InvalidInput("Erase either a thread or a conversation, not both.")
     if not any(found):
-        raise InvalidInput("Everything is erased with the command agentmem erase, and not from a browser.")
+        raise InvalidInput("Select a namespace, thread or conversation. To erase everything, use agentmem erase.")
     return found
 
 
 async def erase(request: Request) -> Response:
     """Show the page that asks for an erasure."""
-    return web.render_page(
-        request, "erase.html", doomed=erase_target(request), rehearsed=None, erased=None, elsewhere=(), problem=None
-    )
+    return _render_erasure(request, erase_target(request))
+
+
+def _render_erasure(request: Request, target: EraseTarget, status: int = 200, **values: Any) -> Response:
+    defaults: dict[str, Any] = {"rehearsed": None, "erased": None, "other_namespaces": (), "problem": None}
+    return web.render_page(request, "erase.html", status, target=target, **defaults | values)
 
 
 async def rehearse(request: Request, _: Mapping[str, str]) -> Response:
@@ -295,30 +296,19 @@ async def _show_rehearsal(
     request: Request, target: EraseTarget, status: int = 200, problem: str | None = None
 ) -> Response:
     report = await web.studio_of(request).memory.aerase(**target._asdict(), dry_run=True)
-    values: dict[str, Any] = {
-        "rehearsed": _nonzero_counts(report),
-        "elsewhere": report.other_namespaces,
-        "erased": None,
-        "problem": problem,
-    }
-    return web.render_page(request, "erase.html", status, doomed=target, **values)
+    rows, others = _nonzero_counts(report), report.other_namespaces
+    return _render_erasure(request, target, status, rehearsed=rows, other_namespaces=others, problem=problem)
 
 
 async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
     """Erase the named objects, if the user typed their name."""
     target = erase_target(request)
     if not hmac.compare_digest(fields.get("name", "").strip().encode(), target.name.strip().encode()):
-        return await _show_rehearsal(request, target, 400, "This is not its name. Nothing was erased.")
+        return await _show_rehearsal(request, target, 400, "The name does not match. Nothing was erased.")
     studio = web.studio_of(request)
     erased = await studio.memory.aerase(**target._asdict())
     studio.cache.clear()
-    values: dict[str, Any] = {
-        "rehearsed": None,
-        "elsewhere": erased.other_namespaces,
-        "erased": _nonzero_counts(erased),
-        "problem": None,
-    }
-    return web.render_page(request, "erase.html", doomed=target, **values)
+    return _render_erasure(request, target, erased=_nonzero_counts(erased), other_namespaces=erased.other_namespaces)
 
 
 def _nonzero_counts(report: EraseReport) -> list[tuple[str, int]]:

@@ -1,14 +1,14 @@
 """The access control of Studio: token, session, origin of a request, and headers of an answer.
 
-It stands around the whole application, so no page can forget it:
+It wraps the whole application, so it protects every page:
 
-- `Host` must be one of the names that Studio is known by, where these are known, so that no other site's name can be
-  made to point here (DNS rebinding).
+- `Host` must be one of Studio's own host names, if they are configured. This prevents DNS rebinding, where another
+  site's name resolves to this server.
 - The token of the address opens one session, once; the session is a cookie that scripts and other sites cannot use.
-  Without a token, as behind your own authentication, everybody has a session immediately.
-- What changes something must come from a page of Studio itself: by `Origin`, by `Sec-Fetch-Site`, and by a value that
-  is derived from the session and stands in each form.
-- No answer may be framed, guessed at or kept, and nothing but Studio's own files runs or is loaded.
+  Without a token, for example behind your own authentication, every client has a session.
+- A request that changes data must come from a page of Studio. `Origin`, `Sec-Fetch-Site` and a value in each form,
+  derived from the session, prove it.
+- Browsers must not frame, sniff or cache a response, and run and load Studio's own files only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Guard:
 
     Args:
         app: Studio itself.
-        token: The token that opens a session, once. Default: everybody has a session.
+        token: The token that opens a session, once. Default: every client has a session.
         hosts: The host names, with ports, that requests may use. Default: any; the server in front checks them.
     """
 
@@ -55,7 +55,7 @@ class Guard:
         self._app = app
         self._token = token
         self._hosts = None if hosts is None else frozenset(map(str.lower, hosts))
-        # Browsers share cookies among ports: two Studios must not take each other's session away.
+        # Browsers share cookies among ports, so two Studios need different cookies.
         self._cookie_name = "agentmem_studio" if token is None else f"agentmem_studio_{_digest(token)[:8]}"
         self._open_session: str | None = None
 
@@ -69,7 +69,7 @@ class Guard:
         session = known or (secrets.token_urlsafe(32) if self._token is None or self._is_first_use(scope) else None)
         answer: ASGIApp | None = self._refusal(scope, headers)
         if answer is None and session is None:
-            text = "Studio opens once by the address that it printed when it was started. Start it anew for another."
+            text = "The address that Studio printed at its start works once. Restart Studio for a new address."
             answer = PlainTextResponse(text, 403)
         elif answer is None and known is None and self._token is not None:
             self._open_session, answer = session, RedirectResponse(_url_without_token(scope), 303)
@@ -90,12 +90,12 @@ class Guard:
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "").lower()
         if self._hosts is not None and host not in self._hosts:
-            return PlainTextResponse("Studio is not known by this name.", 421)
+            return PlainTextResponse("Unknown host name. Use the address that Studio printed.", 421)
         if scope["method"] in SAFE_METHODS:
             return None
         origin, site = urlsplit(headers.get("origin", "")), headers.get("sec-fetch-site", "same-origin")
         if origin.netloc.lower() != host or site != "same-origin":
-            return PlainTextResponse("Only a page of Studio itself may change something.", 403)
+            return PlainTextResponse("Only a page of Studio can change data.", 403)
         return None
 
     def _is_first_use(self, scope: Scope) -> bool:
@@ -105,13 +105,11 @@ class Guard:
         return matches and self._open_session is None and scope["method"] == "GET"
 
     def _find_session(self, scope: Scope) -> str | None:
-        # Others that are served from this machine set cookies, too, and not as Python's `http.cookies` reads them.
+        # Other servers on this host also set cookies, which Python's `http.cookies` may not parse.
         cookie = HTTPConnection(scope).cookies.get(self._cookie_name)
-        if cookie and (
-            self._token is None or hmac.compare_digest(cookie.encode(), (self._open_session or "").encode())
-        ):
-            return cookie
-        return None
+        if cookie and self._token is not None:
+            return cookie if hmac.compare_digest(cookie.encode(), (self._open_session or "").encode()) else None
+        return cookie or None
 
     def _cookie(self, scope: Scope, session: str) -> str:
         secure = "; Secure" if scope["scheme"] == "https" else ""
@@ -125,5 +123,5 @@ def _digest(text: str) -> str:
 
 def _url_without_token(scope: Scope) -> str:
     params = [(name, value) for name, value in QueryParams(scope["query_string"]).multi_items() if name != TOKEN]
-    path = "/" + scope["path"].lstrip("/")  # two slashes would be another host
+    path = "/" + scope["path"].lstrip("/")  # two slashes would refer to another host
     return f"{path}?{urlencode(params)}" if params else path

@@ -1,4 +1,4 @@
-"""The pages that show all of memory: overview, search, facts, experiences and audit; and where each page is: `ROUTES`.
+"""The pages of the overview, search, facts, experiences and audit, and the routes of all pages.
 
 The pages of threads are in `thread_pages.py`, those that correct and erase in `correction_pages.py`.
 """
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 
 MAX_NAMESPACES = 10
-"""Namespaces that are shown."""
+"""Maximum number of namespaces on the overview."""
 LONG_TIMEOUT = 2.0
-"""Seconds that a page waits for an answer without which it is empty."""
+"""Maximum seconds that a page waits for an answer that it needs to choose a redirect."""
 
 
 class NamespaceUsage(NamedTuple):
-    """The contents of a namespace and of all below it.
+    """The contents of a namespace, and of all namespaces below it unless `is_own` is True.
 
     Attributes:
         namespace: The namespace.
-        is_own: True for the namespace alone, if those below it have lines of their own.
-        below: The number of namespaces below it.
+        is_own: True if the namespaces below it are excluded, because they are listed separately.
+        below: The number of included namespaces below it.
         messages: The number of messages.
-        bytes: The size of everything in it, in bytes.
+        bytes: The size of the contents, in bytes.
     """
 
     namespace: Namespace
@@ -62,7 +62,7 @@ class NamespaceUsage(NamedTuple):
 def usage_by_label(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> list[NamespaceUsage]:
     """Return the usage of a namespace itself and of each label below it, the largest first.
 
-    If everything below it is below one label, that label is divided instead.
+    If only one label is below it, and that label has labels below it, that label is split in the same way.
     """
     found: dict[Namespace, list[NamespaceSummary]] = {}
     for each in summaries:
@@ -97,11 +97,11 @@ async def namespace_sizes(
 
 
 async def namespaces_with(request: Request, count_name: str, max_wait: float = 0) -> list[NamespaceSummary]:
-    """Return the namespaces with the most objects of a kind, as far as that is known.
+    """Return the namespaces with the most objects of a kind; empty if these are not known yet.
 
     Args:
         request: The request.
-        count_name: A count of `NamespaceSummary`.
+        count_name: The attribute of `NamespaceSummary` that counts the objects.
         max_wait: Seconds to wait for the answer. Default: 0.
     """
     known = await namespace_sizes(request, max_wait)
@@ -110,33 +110,28 @@ async def namespaces_with(request: Request, count_name: str, max_wait: float = 0
 
 
 def load_figures(memory: AgentMemory) -> dict[str, Any]:
-    """Count everything, and diagnose a whole database; this reads all of it."""
+    """Return statistics, growth and, for the whole database, findings. This reads all data."""
     is_unscoped = memory.database.scopes.boundary is None
     findings = memory.admin.diagnose() if is_unscoped else []
     return {"stats": memory.admin.stats(), "growth": memory.admin.growth(), "findings": findings}
 
 
 async def overview(request: Request) -> Response:
-    """Show the first page. Slow counts appear when they are known."""
+    """Show the overview. Slow figures appear when they have been computed."""
     studio = web.studio_of(request)
     pending = studio.cache.fetch("figures", partial(load_figures, studio.memory))
     figures, sizes = await asyncio.gather(pending, namespace_sizes(request))
-    return web.render_page(
-        request,
-        "overview.html",
-        seen=figures,
-        sized=sizes,
-        namespaces=[] if sizes is None else usage_by_label(sizes.value)[:MAX_NAMESPACES],
-    )
+    namespaces = [] if sizes is None else usage_by_label(sizes.value)[:MAX_NAMESPACES]
+    return web.render_page(request, "overview.html", answer=figures, sizes=sizes, namespaces=namespaces)
 
 
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
 SEARCH_KINDS = ("message", "event", "record", "fact", "item", "audit")
-"""The searchable kinds, by their names in addresses."""
+"""The searchable kinds, as URL parameters name them."""
 WORDS, VECTORS = "words", "vectors"
-"""The methods of a search: words alone, or vectors too, if there are any."""
+"""The methods of a search: keywords only, or also vectors if available."""
 DEFAULT_LIMIT = 20
 """Default number of hits."""
 
@@ -145,12 +140,12 @@ async def search(request: Request) -> Response:
     """Show the search form and its hits."""
     params, memory = request.query_params, web.studio_of(request).memory
     query, namespace = params.get("q", ""), web.namespace_param(request)
-    kind: Any = params.get("kind") or None  # the search checks it
+    kind: Any = params.get("kind") or None  # `asearch` validates it
     method, limit = params.get("by") or VECTORS, min(web.number_param(request, "limit", DEFAULT_LIMIT), web.PAGE)
     order = next((each for each in ORDERS if each == (params.get("order") or "score")), None)
     since, until = web.time_param(request, "since"), web.time_param(request, "until")
     if order is None or method not in (WORDS, VECTORS):
-        raise InvalidInput(f'order is "score" or "time", and by is "{WORDS}" or "{VECTORS}".')
+        raise InvalidInput(f'order must be "score" or "time", and by must be "{WORDS}" or "{VECTORS}".')
     found: list[Recollection] = []
     if query.strip():
         found = await memory.asearch(
@@ -216,7 +211,7 @@ def _hit_url(request: Request, found: Recollection) -> str | None:
 
 MAIN = "main"
 MAX_SOURCES = 3
-"""Maximum number of source messages linked from a line of the table."""
+"""Maximum number of source messages linked from a row of the table."""
 _SECOND = timedelta(seconds=1)
 
 
@@ -244,56 +239,55 @@ class FactsTarget(NamedTuple):
 
 
 async def facts(request: Request) -> Response:
-    """Show the newest facts, of all entities or of one, and which of them hold at a time.
+    """Show the newest facts of all entities or of one, each with its state at a time.
 
     Without facts and without a query, redirect to the first namespace with facts.
     """
-    place, params = _facts_target(request), request.query_params
+    target, params = _facts_target(request), request.query_params
     entity, before = params.get("entity") or None, params.get("before") or None
     valid, recorded = web.time_param(request, "valid"), web.time_param(request, "recorded")
-    kg = place.facts
+    kg = target.facts
     latest, branches = await asyncio.gather(
         kg.alatest(web.PAGE + 1, entity=entity, recorded=recorded, before=before),
-        place.memory.admin.abranches(place.namespace),
+        target.memory.admin.abranches(target.namespace),
     )
     if not latest and not any(params.values()):
         for each in await namespaces_with(request, "memories", LONG_TIMEOUT):
-            if each.namespace and await place.memory.facts(MAIN, each.namespace).alatest(1):
+            if each.namespace and await target.memory.facts(MAIN, each.namespace).alatest(1):
                 return web.redirect(request, "/facts", namespace=each.namespace)
     page_facts = latest[: web.PAGE]
     contradictions = await kg.acontradictions(list({fact.subject for fact in page_facts})) if recorded is None else []
     at = kg.now if valid is None else valid
-    branch_names = [each.name for each in branches if each.namespace == place.namespace]
+    by_start = sorted(page_facts, key=lambda fact: fact.valid_from, reverse=True)
+    branch_names = [each.name for each in branches if each.namespace == target.namespace]
     namespaces = [each.namespace for each in (*branches, *await namespaces_with(request, "memories"))]
-    depth = len(place.namespace)
+    depth = len(target.namespace)
     return web.render_page(
         request,
         "facts.html",
-        place=place,
+        place=target,
         entity=entity,
         valid=valid,
         recorded=_round_up_second(recorded),
         at=at,
-        lines=[
-            (each, _fact_state(each, at)) for each in sorted(page_facts, key=lambda fact: fact.valid_from, reverse=True)
-        ],
+        lines=[(each, _fact_state(each, at)) for each in by_start],
         times=_change_times(page_facts, valid),
         contradictions=contradictions,
         before=before,
         older=page_facts[-1].id if len(latest) > web.PAGE else None,
         branches=sorted({MAIN, *branch_names}, key=lambda name: (name != MAIN, name)),
-        below=[each for each in dict.fromkeys(namespaces) if each[:depth] == place.namespace != each],
+        below=[each for each in dict.fromkeys(namespaces) if each[:depth] == target.namespace != each],
         sources=MAX_SOURCES,
     )
 
 
 async def fact(request: Request) -> Response:
     """Show one fact: its evidence, the facts before and after it, and contradictions."""
-    place, fact_id = _facts_target(request), check_id(web.required_param(request, "id"), "fact")
-    kg = place.facts
+    target, fact_id = _facts_target(request), check_id(web.required_param(request, "id"), "fact")
+    kg = target.facts
     found = await kg.aget(fact_id)
     if found is None or found.raw:
-        raise web.not_found(f"There is no fact {safe_repr(fact_id)} here. It may have been taken back.")
+        raise web.not_found(f"There is no fact {safe_repr(fact_id)} here. It may have been rewound or deleted.")
     evidence, others, contradictions = await asyncio.gather(
         kg.aevidence(fact_id),
         kg.alatest(web.PAGE, entity=found.subject, predicate=found.predicate),
@@ -303,7 +297,7 @@ async def fact(request: Request) -> Response:
     return web.render_page(
         request,
         "fact.html",
-        place=place,
+        place=target,
         fact=found,
         evidence=evidence,
         history=sorted(history, key=lambda each: each.valid_from),
@@ -330,7 +324,7 @@ def _change_times(facts: Iterable[Fact], extra: datetime | None) -> Sequence[dat
 
 
 def _round_up_second(at: datetime | None) -> datetime | None:
-    """Return a time rounded up to a second, so that facts recorded within it stay known."""
+    """Return a time rounded up to a second, so that facts recorded within it are included."""
     return at if at is None or not at.microsecond or at.year == MAXYEAR else at.replace(microsecond=0) + _SECOND
 
 
@@ -338,13 +332,13 @@ def _round_up_second(at: datetime | None) -> datetime | None:
 
 
 MAX_ENTRY_CHARS = 2_000
-"""Characters of a prompt or reply that a list shows; the entry itself shows all."""
+"""Maximum characters of a prompt or reply to show before it is collapsed."""
 JUNK_VALUES = {"": False, "with": True, "only": "only"}
 """The values of the parameter `junk`: hide junk, show it, or show only junk."""
 
 
 async def audit_entries(request: Request) -> Response:
-    """Show the entries, the newest first; or the hits of a search, the best first.
+    """Show the entries of the trail, the newest first, or search hits, the best first.
 
     Without entries and without a query, redirect to the namespace with the most entries.
     """
@@ -352,7 +346,7 @@ async def audit_entries(request: Request) -> Response:
     kind, junk, words = params.get("kind") or None, params.get("junk", ""), params.get("q", "")
     conversation = params.get("conversation") or None
     if junk not in JUNK_VALUES:
-        raise InvalidInput(f"junk is {' or '.join(filter(None, JUNK_VALUES))} in the address, or left out.")
+        raise InvalidInput(f"junk must be {' or '.join(filter(None, JUNK_VALUES))}, or left out.")
     found: list[AuditEntry]
     older = None
     if words:
@@ -365,21 +359,14 @@ async def audit_entries(request: Request) -> Response:
         older = found[-1].id if len(last) > web.PAGE else None
         if not found and not any(params.values()) and (others := await namespaces_with(request, "audit", LONG_TIMEOUT)):
             return web.redirect(request, "/audit", namespace=others[0].namespace)
-    return web.render_page(
-        request,
-        "audit.html",
-        view="entries",
-        entries=found,
-        older=older,
-        kinds=KINDS,
-        **await _shared_values(request, trail),
-    )
+    values = await _shared_values(request, trail)
+    return web.render_page(request, "audit.html", view="entries", entries=found, older=older, kinds=KINDS, **values)
 
 
 async def audit_todos(request: Request) -> Response:
     """Show the open or completed todos."""
     trail, start = _open_trail(request), web.number_param(request, "start")
-    status: Any = request.query_params.get("status") or "open"  # the trail checks it
+    status: Any = request.query_params.get("status") or "open"  # `atodos` validates it
     found = (await trail.atodos(status))[::-1]
     return web.render_page(
         request,
@@ -396,14 +383,13 @@ async def audit_todos(request: Request) -> Response:
 
 
 async def audit_chain(request: Request) -> Response:
-    """Show the state of the chain, which is verified on request."""
+    """Show the state of the hash chain of the trail, and verify the chain on request."""
     trail, studio = _open_trail(request), web.studio_of(request)
     report = None
     if is_requested := "verify" in request.query_params:
         report = await studio.cache.fetch("chain", trail.verify)
-    return web.render_page(
-        request, "audit.html", view="chain", asked_for=is_requested, seen=report, **await _shared_values(request, trail)
-    )
+    values = await _shared_values(request, trail)
+    return web.render_page(request, "audit.html", view="chain", is_requested=is_requested, answer=report, **values)
 
 
 def _open_trail(request: Request) -> AuditTrail:
@@ -411,7 +397,7 @@ def _open_trail(request: Request) -> AuditTrail:
 
 
 async def _shared_values(request: Request, trail: AuditTrail) -> dict[str, Any]:
-    """Return the values that all views of the trail show."""
+    """Return the template values that all pages of the audit trail need."""
     params = request.query_params
     return {
         "query": params,

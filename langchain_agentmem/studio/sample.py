@@ -1,9 +1,8 @@
-"""A life to look at: what the demo, the tests in browsers and the pictures of the guide show in Studio.
+"""The sample data of Studio, for the demo, the browser tests and the screenshots in the documentation.
 
-It is lived by a graph of LangGraph with all of memory, and a script in place of its model, so it is the same each time:
-a conversation that was compacted, and went two ways where Irena took something back; a step that waits for a person;
-core memory and facts that changed; what prompts were shown, and why; an experience that was used; and
-somebody else, of whose memory none of that is part.
+A LangGraph graph with a scripted model writes the data, so it is the same each time. It has a compacted conversation
+with a fork, an interrupted thread, and changed core memory and facts. It also has prompts that contain memory, a used
+experience, and a second user with separate memory.
 """
 
 from __future__ import annotations
@@ -29,35 +28,35 @@ from langchain_agentmem.compaction import ActiveContextPolicyConfig, CompactionS
 from langchain_agentmem.experiences.experience import Experience
 from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
-IRENA, MAREK = ("irena",), ("marek",)
-GIFT, ORDER, HIVES = "birthday-gift", "smoker-order", "hives"
-LIVES_FACT = ("Irena", "lives in")
+IRENA, MAREK = ("irena",), ("marek",)  # namespaces
+GIFT, ORDER, HIVES = "birthday-gift", "smoker-order", "hives"  # thread ids
+LIVES_FACT = ("Irena", "lives in")  # subject and predicate
 
 
 class StoryTurn(NamedTuple):
-    """A message of a person in the story, and its results.
+    """A user message of the story, and its results.
 
     Attributes:
-        said: The message of the person.
-        reply: The answer of the model.
+        text: The user message.
+        reply: The reply of the model.
         core: The values written to core memory.
         record: The record written to archival memory, if any.
         facts: Subject, predicate, object, and start of validity of each fact.
-        looks_up: The argument of a tool call that the model makes first, if any.
+        tool_query: The argument of a tool call that the model makes before its reply, if any.
     """
 
-    said: str
+    text: str
     reply: str
     core: Mapping[str, str] = {}
     record: str = ""
     facts: Sequence[tuple[str, str, str, str]] = ()
-    looks_up: str = ""
+    tool_query: str = ""
 
 
 _STORY = load_data_table("studio/sample.yaml")
-TALK, ALTERNATIVE_TALK = (tuple(StoryTurn(**turn) for turn in _STORY[name]) for name in ("talk", "otherwise"))
-ORDER_TURN, MAREK_TURN = StoryTurn(**_STORY["orders"]), StoryTurn(**_STORY["of_marek"])
-_SCRIPT = {turn.said: turn for turn in (*TALK, *ALTERNATIVE_TALK, ORDER_TURN, MAREK_TURN)}
+TALK, ALTERNATIVE_TALK = (tuple(StoryTurn(**turn) for turn in _STORY[name]) for name in ("talk", "alternative_talk"))
+ORDER_TURN, MAREK_TURN = StoryTurn(**_STORY["order"]), StoryTurn(**_STORY["marek"])
+_SCRIPT = {turn.text: turn for turn in (*TALK, *ALTERNATIVE_TALK, ORDER_TURN, MAREK_TURN)}
 
 EXPERIENCES = tuple(Experience(**each) for each in _STORY["experiences"])
 
@@ -72,20 +71,20 @@ class ScriptedModel(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         turn = next(_SCRIPT[part] for message in reversed(messages) for part in _text_parts(message) if part in _SCRIPT)
         reply = AIMessage(turn.reply)
-        if turn.looks_up and messages[-1].type != "tool":
-            reply = AIMessage("", tool_calls=[{"name": "timetable", "args": {"of": turn.looks_up}, "id": "look-up"}])
+        if turn.tool_query and messages[-1].type != "tool":
+            reply = AIMessage("", tool_calls=[{"name": "timetable", "args": {"of": turn.tool_query}, "id": "look-up"}])
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
 
 def play_story(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
-    """Play the story into a memory, unless it is there already.
+    """Play the story into a memory, unless the memory already contains it.
 
     Args:
         memory: The memory to fill.
-        folder: The folder for its library of experiences, which holds none yet.
+        folder: An empty folder for the experience library.
 
     Returns:
-        The library.
+        The experience library.
     """
     library = memory.experiences(folder)
     for experience in EXPERIENCES:
@@ -94,26 +93,26 @@ def play_story(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
         return library
     agent = _build_agent(memory, library)
 
-    def say(turn: StoryTurn, thread: str, namespace: tuple[str, ...] = IRENA, at: RunnableConfig | None = None) -> Any:
+    def send(turn: StoryTurn, thread: str, namespace: tuple[str, ...] = IRENA, at: RunnableConfig | None = None) -> Any:
         config = at or {"configurable": {"thread_id": thread, CONFIG_KEY: namespace}}
-        return agent.invoke({"messages": [HumanMessage(turn.said)]}, {**config, "callbacks": [memory.audit.handler()]})
+        return agent.invoke({"messages": [HumanMessage(turn.text)]}, {**config, "callbacks": [memory.audit.handler()]})
 
     for turn in TALK:
-        say(turn, GIFT)
+        send(turn, GIFT)
     thread: RunnableConfig = {"configurable": {"thread_id": GIFT, CONFIG_KEY: IRENA}}
-    ends = [state for state in agent.get_state_history(thread) if not state.next]
-    for turn, end in zip(ALTERNATIVE_TALK, ends[2:4], strict=True):  # beside what was said later, which stays
-        say(turn, GIFT, at=end.config)
-    agent.update_state(ends[0].config, None)  # and back to where the talk had come to
-    say(ORDER_TURN, ORDER)  # waits for a person
-    say(MAREK_TURN, HIVES, MAREK)
+    turn_ends = [state for state in agent.get_state_history(thread) if not state.next]
+    for turn, state in zip(ALTERNATIVE_TALK, turn_ends[2:4], strict=True):  # forks from two earlier turns
+        send(turn, GIFT, at=state.config)
+    agent.update_state(turn_ends[0].config, None)  # continue from the end of the first branch
+    send(ORDER_TURN, ORDER)  # stops at an interrupt
+    send(MAREK_TURN, HIVES, MAREK)
 
     branch = memory.layers("main", IRENA)
     branch.core.set("language", "Irena writes Czech to her family.")
     branch.fork("without-surprise").core.set("language", "Irena tells Marek everything.")
     facts = memory.facts("main", IRENA)
     facts.declare(LIVES_FACT[1], "has his birthday on")
-    for day in ("9 October", "10 October"):  # who is right?
+    for day in ("9 October", "10 October"):  # two contradicting facts
         facts.add_fact("user", "Marek", "has his birthday on", day, valid_from=datetime(1985, 10, 9, tzinfo=UTC))
     memory.store.put((*IRENA, "shopping"), "smoker", {"text": "copper smoker with leather bellows", "price": 84})
     trail = AuditTrail(memory, IRENA)
@@ -126,12 +125,12 @@ def play_story(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
 
 def _build_agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
     def timetable(state: CompactionState) -> dict[str, Any]:
-        [call] = state["messages"][-1].tool_calls  # type: ignore[union-attr]  # the model's
-        found = {"role": "tool", "content": "7:12 Brno - 8:55 Olomouc", "tool_call_id": call["id"], "name": "timetable"}
-        return {"messages": [found]}
+        [call] = state["messages"][-1].tool_calls  # type: ignore[union-attr]  # always an AIMessage
+        reply = {"role": "tool", "content": "7:12 Brno - 8:55 Olomouc", "tool_call_id": call["id"], "name": "timetable"}
+        return {"messages": [reply]}
 
     def answer(state: CompactionState) -> dict[str, Any]:
-        if state["messages"][-1].text == ORDER_TURN.said:
+        if state["messages"][-1].text == ORDER_TURN.text:
             interrupt({"question": "Order the copper smoker for 84 €?"})
         return {"messages": [ScriptedModel().invoke(state["llm_input_messages"])]}
 
@@ -142,7 +141,7 @@ def _build_agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
             layers.core.set(key, value)
         if turn.record:
             layers.archival.write(turn.record)
-        layers.recall.append("asked", turn.said)
+        layers.recall.append("asked", turn.text)
 
     def next_node(state: CompactionState) -> str:
         return "timetable" if getattr(state["messages"][-1], "tool_calls", ()) else "learn"
@@ -150,7 +149,7 @@ def _build_agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
     context_policy = ActiveContextPolicyConfig(min_reduction_ratio=0.1)
     budget = ManagedMemoryConfig(threshold_tokens=445, token_counter="estimate", active_context=context_policy)  # noqa: S106
     builder = StateGraph(CompactionState, input_schema=MessagesState)
-    builder.add_node("compact", memory.compaction(_summary, budget)).add_node("recall", memory.inject())
+    builder.add_node("compact", memory.compaction(_summarize, budget)).add_node("recall", memory.inject())
     builder.add_node("advise", library.selector()).add_node(answer).add_node(timetable).add_node(learn)
     builder.add_node("facts", memory.remember_facts(_extract_facts))
     builder.add_edge(START, "compact").add_edge("compact", "recall").add_edge("recall", "advise")
@@ -160,22 +159,22 @@ def _build_agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
 
 
 def _text_parts(message: BaseMessage) -> list[str]:
-    """Return the texts of a message, part by part. Injected memory has its own parts."""
+    """Return the text of each content block of a message. Injected memory has its own blocks."""
     blocks = [message.content] if isinstance(message.content, str) else message.content
     return [each if isinstance(each, str) else str(each.get("text")) for each in blocks]
 
 
-def _summary(_: Any) -> str:
+def _summarize(_: Any) -> str:
     return "Irena moved from Olomouc to Brno in March. Her brother Marek, a beekeeper, turns forty on 9 October."
 
 
 def _extract_facts(messages: Any) -> str:
-    """Return the facts of the messages in a model's prompt, as JSON."""
+    """Return the scripted facts of the messages in an extraction prompt, as JSON."""
     prompt = messages if isinstance(messages, str) else "\n".join(message.text for message in messages)
     rows = [
-        {"message": 1, "subject": subject, "predicate": predicate, "object": thing, "valid_from": since}
+        {"message": 1, "subject": subject, "predicate": predicate, "object": value, "valid_from": valid_from}
         for text, turn in _SCRIPT.items()
         if text in prompt
-        for subject, predicate, thing, since in turn.facts
+        for subject, predicate, value, valid_from in turn.facts
     ]
     return json.dumps({"facts": rows})

@@ -1,4 +1,4 @@
-"""The server of `agentmem studio`: on this machine alone, with an address that opens it once."""
+"""The server of `agentmem studio`, on this machine only, with an address that works once."""
 
 from __future__ import annotations
 
@@ -32,35 +32,33 @@ def serve(
     announce: Callable[[str], object] = print,
     open_browser: bool = False,
 ) -> None:
-    """Serve Studio until somebody presses Ctrl-C.
+    """Serve Studio until Ctrl-C.
 
     Args:
         memory: The memory to show.
         host: The address to listen at, also the host name that requests must use. Default: loopback.
-        port: The port; 0 for any that is free. Default: 8642.
+        port: The port; 0 for any free port. Default: 8642.
         user: The author of corrections. Default: the user who runs this process.
         experiences: A library to show. Default: none.
-        announce: Called with the address that opens Studio, once.
+        announce: Called once with the address that opens Studio.
         open_browser: Open a browser at the address. Default: False.
 
     Raises:
-        InvalidInput: The host means all addresses, or Studio cannot listen at it.
+        InvalidInput: The host is a wildcard address, or Studio cannot listen at it.
     """
     listener = _open_listener(host, port)
     with listener:
         port = listener.getsockname()[1]
         token = secrets.token_urlsafe(32)
         base_url = f"http://{_url_host(host)}:{port}/"
-        hosts = {
-            _url_host(name) if port == _HTTP_PORT else f"{_url_host(name)}:{port}"
-            for name in (host, *(_LOOPBACK if _is_loopback(host) else ()))
-        }
+        names = map(_url_host, (host, *(_LOOPBACK if _is_loopback(host) else ())))
+        hosts = {name if port == _HTTP_PORT else f"{name}:{port}" for name in names}
         app = application(memory, user=user, experiences=experiences, token=token, hosts=hosts)
         config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
         announce(f"{base_url}?token={token}")
         if open_browser:
             webbrowser.open(f"{base_url}?token={token}")
-        with suppress(KeyboardInterrupt):  # which uvicorn raises again when it has ended in good order
+        with suppress(KeyboardInterrupt):  # raised by uvicorn after a regular shutdown
             uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -74,18 +72,20 @@ def _open_listener(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, socket_address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        raise InvalidInput(f"{safe_repr(host)} is no address of this machine.") from error
+        raise InvalidInput(f"{safe_repr(host)} is not an address of this machine.") from error
     address: Any = ipaddress.ip_address(socket_address[0])
     if (getattr(address, "ipv4_mapped", None) or address).is_unspecified:
         listener.close()
-        raise InvalidInput("Name the one address that Studio is to listen at: it would be open to every network.")
+        raise InvalidInput(f"host must be a single address, not {safe_repr(host)}, which is open to every network.")
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(socket_address)
-        listener.listen()  # who has the address may ask at once, and is answered when the server runs
+        listener.listen()  # accept requests from now on, and answer them when the server runs
     except OSError as error:
         listener.close()
-        raise InvalidInput(f"Port {port} of {safe_repr(host)} is not free: choose another, or 0 for any.") from error
+        raise InvalidInput(
+            f"Port {port} of {safe_repr(host)} is not free. Choose another, or 0 for any free one."
+        ) from error
     return listener
 
 

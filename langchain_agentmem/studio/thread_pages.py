@@ -1,6 +1,7 @@
-"""Threads and conversations, and one of them at a checkpoint: what was said, remembered, done and shown to the model.
+"""The pages of threads, conversations and named branches.
 
-A conversation that no thread belongs to is the same without a tree; a named branch of memory shows what it holds.
+A thread is shown at a checkpoint, with its messages, memory, changes, compactions and prompts. A conversation without a
+thread has the same page without the tree.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ TemplateValues = dict[str, Any]
 
 
 ROLES = ("user", "assistant", "system", "tool")
-"""Roles that a form proposes."""
+"""Roles that the form suggests."""
 
 
 class ThreadAddress(NamedTuple):
@@ -72,7 +73,7 @@ class ThreadAddress(NamedTuple):
 
     @property
     def chat(self) -> ConversationMemory:
-        """The conversation of its id."""
+        """The conversation with the thread's id."""
         return self.memory.conversation(self.name, self.namespace)
 
 
@@ -118,11 +119,10 @@ async def thread(request: Request) -> Response:
     saver = place.memory.checkpointer
     state = await saver.aget_tuple(config)
     place = place._replace(history=history, checkpoint=chosen, config=config, state=state)
-    panel, ends = await asyncio.gather(
-        _load_panel(request, place, _PANELS), saver.ahistory(config, ends=True, limit=web.PAGE)
-    )
+    history_ends = saver.ahistory(config, ends=True, limit=web.PAGE)
+    panel, ends = await asyncio.gather(_load_panel(request, place, _PANELS), history_ends)
     owner = place.namespace if state is None else state.config["configurable"]["thread_id"].namespace
-    if owner != place.namespace:  # a thread of any namespace is found by its id alone where the root has none
+    if owner != place.namespace:  # without a thread in the root, the id alone finds one in any namespace
         found = await place.memory.admin.athreads((), thread_id=place.name, sizes=False)
         if place.namespace in {each.namespace for each in found.threads}:
             return await _log_page(request, _requested_thread(request))
@@ -155,24 +155,16 @@ async def memory_branch(request: Request) -> Response:
     memory, namespace = web.studio_of(request).memory, web.namespace_param(request) or ()
     name = request.query_params.get("branch") or "main"
     layers, facts = memory.layers(name, namespace), memory.facts(name, namespace)
-    values, tree, ancestors = await asyncio.gather(
-        _load_layers(request, layers, facts), layers.atree(), layers.aancestors()
-    )
-    if tree.created_at is None and name != "main":  # which begins with the first write, and is empty before
+    pending_values = _load_layers(request, layers, facts)
+    values, tree, ancestors = await asyncio.gather(pending_values, layers.atree(), layers.aancestors())
+    if tree.created_at is None and name != "main":  # "main" exists, and is empty, before its first write
         raise web.not_found(f"There is no branch {safe_repr(name)} in this namespace.")
     branches, pending = [], [tree]
     while pending:
         branches.append(each := pending.pop())
         pending += reversed(each.children)
-    return web.render_page(
-        request,
-        "memory.html",
-        **values,
-        namespace=namespace,
-        branch=name,
-        ancestors=ancestors,
-        branches=[each.name for each in branches],
-    )
+    values |= {"namespace": namespace, "branch": name, "ancestors": ancestors}
+    return web.render_page(request, "memory.html", **values, branches=[each.name for each in branches])
 
 
 def _thread_config(place: ThreadAddress) -> RunnableConfig:
@@ -237,14 +229,14 @@ async def _log_page(request: Request, place: ThreadAddress, *, of_thread: bool =
 async def _messages_panel(request: Request, place: ThreadAddress) -> TemplateValues:
     """Return a page of messages; for a checkpoint also the rest of its state.
 
-    The values on which the checkpoint waits are included.
+    The values of its interrupts are included.
     """
     marked = request.query_params.get("message")
     if place.config is None:
         return {"marked": marked, **await _load_log(request, place)}
     found = place.state
     if found is None:
-        raise web.not_found("This checkpoint was removed just now.")
+        raise web.not_found("This checkpoint was deleted meanwhile.")
     channels = _message_channels(found)
     channel = channel_of(found, request.query_params.get("channel"))
     messages = found.checkpoint["channel_values"][channel] if channel else []
@@ -279,7 +271,7 @@ async def _load_log(request: Request, place: ThreadAddress) -> TemplateValues:
 
 
 def _message_channels(found: CheckpointTuple) -> list[str]:
-    return [name for name, value in found.checkpoint["channel_values"].items() if views.is_messages(value)]
+    return [name for name, value in found.checkpoint["channel_values"].items() if views.is_message_list(value)]
 
 
 def channel_of(found: CheckpointTuple, requested: str | None) -> str | None:
@@ -294,10 +286,8 @@ def thread_title(found: CheckpointTuple | None) -> str | None:
     if found is None or channel is None:
         return None
     messages = map(views.display_message, found.checkpoint["channel_values"][channel][:TITLE_MESSAGES])
-    questions = (
-        " ".join(each.message.text.split()) for each in messages if each.message.role == "user" and not each.mark
-    )
-    return next(filter(None, questions), None)
+    texts = (each.message.text for each in messages if each.message.role == "user" and not each.mark)
+    return next(filter(None, (" ".join(text.split()) for text in texts)), None)
 
 
 # -- memory ------------------------------------------------------------------------------------------------------
@@ -334,7 +324,10 @@ async def _load_layers(
 
 
 def _make_page(found: Sequence[Any], start: int) -> TemplateValues:
-    """Return a page of objects, and whether there are more: one more was requested."""
+    """Return a page of objects, and whether there are more.
+
+    The caller loads one more object than a page.
+    """
     return {"here": found[: web.PAGE], "start": start, "more": len(found) > web.PAGE}
 
 
@@ -344,7 +337,7 @@ async def _step_panel(request: Request, place: ThreadAddress) -> TemplateValues:
     memory, config = place.memory, place.config
     found = None if config is None else await memory.checkpointer.achanges(config)
     if found is None:
-        raise web.not_found("This checkpoint was removed just now.")
+        raise web.not_found("This checkpoint was deleted meanwhile.")
     changes = await run_in_worker(lambda: [*views.changes_between(memory, found, MAX_ITEMS)])
     layers: dict[str, list[views.ShownChange]] = {}
     for each in changes:
@@ -356,19 +349,16 @@ async def _step_panel(request: Request, place: ThreadAddress) -> TemplateValues:
 
 
 async def _compactions_panel(request: Request, place: ThreadAddress) -> TemplateValues:
-    """Return the summaries, and the original messages behind the chosen one."""
+    """Return the summaries, and the original messages that the chosen one replaces."""
     records = await place.chat.acompactions(web.PAGE)
     summaries: dict[str, BaseMessage] = {}
     if place.config is not None and place.checkpoint is not None:
         summaries = {} if place.state is None else _summaries(views.messages_in(place.state).values())
         records = [each for each in records if each.created_at <= place.checkpoint.created_at]
     in_state = set(summaries)
-    summaries |= {
-        key: each
-        for record in records
-        for key, each in _summaries(record.generated_messages).items()
-        if key not in in_state
-    }
+    for record in records:
+        new = _summaries(record.generated_messages)
+        summaries |= {key: each for key, each in new.items() if key not in in_state}
     requested, start = request.query_params.get("summary"), web.number_param(request, "behind")
     chosen = requested if requested in summaries else next(iter(summaries), None)
     originals: Sequence[Any] = ()
@@ -414,7 +404,7 @@ async def _prompts_panel(request: Request, place: ThreadAddress) -> TemplateValu
 
 
 async def _message_text(place: ThreadAddress, key: str) -> str | None:
-    """Return the text of a message of the thread; None if it is not there or was deleted."""
+    """Return the text of a message of the thread; None if it does not exist."""
     try:
         [found] = await place.chat.aaround(key, before=0, after=0)
     except MessageError:
@@ -423,7 +413,7 @@ async def _message_text(place: ThreadAddress, key: str) -> str | None:
 
 
 async def _item_texts(place: ThreadAddress, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
-    """Return the texts of the items that a prompt showed, if they still exist."""
+    """Return the texts of the items in a prompt that still exist."""
     texts = {("core", key): value for note in notes for key, value in note.values.items()}
     readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_message_text, place)}
     if place.config is not None:
@@ -437,9 +427,8 @@ async def _item_texts(place: ThreadAddress, notes: Sequence[PromptNote]) -> dict
         if item.kind in readers and (item.kind, item.id) not in texts
     ][: web.PAGE]
     found = await asyncio.gather(*(readers[kind](key) for kind, key in missing))
-    return texts | {
-        each: str(getattr(value, "content", value)) for each, value in zip(missing, found, strict=True) if value
-    }
+    pairs = zip(missing, found, strict=True)
+    return texts | {each: str(getattr(value, "content", value)) for each, value in pairs if value}
 
 
 _PANELS: Mapping[str, tuple[str, Callable[[Request, ThreadAddress], Awaitable[TemplateValues]]]] = {

@@ -1,4 +1,4 @@
-"""A thread at a checkpoint, as values for pages and commands; only `changes_between` reads the database."""
+"""The contents of a checkpoint as values for pages and commands. Only `changes_between` reads the database."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _INTERNAL_PREFIXES = ("__", "branch:")
 """The prefixes of the names of LangGraph's own channels."""
 _REASONING_KEYS = {"reasoning": "reasoning", "thinking": "thinking", "redacted_thinking": "data"}
-"""Blocks of content that are a model's reasoning, and where they have it."""
+"""The types of content blocks with a model's reasoning, each with the key of its text or encrypted data."""
 _KNOWN_BLOCKS = ("text", "tool_use", "tool_call", "function_call", "input_text", "output_text", "refusal")
-"""Blocks that are shown as text or as calls."""
+"""The types of content blocks that are shown as text or calls."""
 
 
 class ShownChange(NamedTuple):
@@ -34,9 +34,9 @@ class ShownChange(NamedTuple):
 
     Attributes:
         layer: One of "messages", "state", "posts", "items", "core", "recall", "archival" or "facts".
-        key: Its id, key or name.
-        before: The text in the first; None if it has none.
-        after: The text in the second; None if it has none.
+        key: The id, key or name of the entry that differs.
+        before: The text in the first memory; None if the entry is missing there.
+        after: The text in the second memory; None if the entry is missing there.
     """
 
     layer: str
@@ -51,14 +51,14 @@ class ShownChange(NamedTuple):
 
 
 class ShownMessage(NamedTuple):
-    """A message, as it is shown: none of its content is loaded from elsewhere.
+    """A message prepared for a page, without external resources.
 
     Attributes:
         message: The message.
-        key: Its id; None if it has none.
+        key: The id of the message; None if it has none.
         mark: The kind of a generated message: "summary", "memory" or "shortened"; else None.
         reasoning: A model's reasoning, if it is available as text.
-        other_content: Descriptions of its other content, such as images.
+        other_content: The types of other content blocks, and the number of images, such as "2 images".
     """
 
     message: Message
@@ -73,39 +73,39 @@ class ShownMessage(NamedTuple):
         return self.message.tool_calls or ()
 
 
-def is_messages(value: Any) -> bool:
+def is_message_list(value: Any) -> bool:
     """Return True if the value of a channel is a non-empty list or tuple of messages."""
-    from langchain_core.messages import BaseMessage  # noqa: PLC0415 - most commands do without
+    from langchain_core.messages import BaseMessage  # noqa: PLC0415 - most commands do not need it
 
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, BaseMessage) for each in value)
 
 
-def messages_in(found: CheckpointTuple) -> dict[str, BaseMessage]:
-    """Return the messages of a state by id, or by channel and place if they have none."""
+def messages_in(checkpoint_tuple: CheckpointTuple) -> dict[str, BaseMessage]:
+    """Return the messages of a checkpoint by id; those without an id by channel and index."""
     return {
-        each.id or f"{channel}[{place}]": each
-        for channel, value in found.checkpoint["channel_values"].items()
-        if is_messages(value)
-        for place, each in enumerate(value)
+        each.id or f"{channel}[{index}]": each
+        for channel, value in checkpoint_tuple.checkpoint["channel_values"].items()
+        if is_message_list(value)
+        for index, each in enumerate(value)
     }
 
 
-def state_of(found: CheckpointTuple) -> dict[str, Any]:
+def state_of(checkpoint_tuple: CheckpointTuple) -> dict[str, Any]:
     """Return the state without messages and LangGraph's own channels, as JSON values.
 
-    Values without a JSON form become texts.
+    Values that JSON cannot represent are converted to strings.
     """
-    values = found.checkpoint["channel_values"].items()
+    values = checkpoint_tuple.checkpoint["channel_values"].items()
     return {
         name: json.loads(json.dumps(value, default=str, skipkeys=True))
         for name, value in values
-        if not name.startswith(_INTERNAL_PREFIXES) and not is_messages(value)
+        if not name.startswith(_INTERNAL_PREFIXES) and not is_message_list(value)
     }
 
 
-def interrupts_of(found: CheckpointTuple) -> Iterator[Any]:
-    """Yield the values of interrupts and the errors of failed tasks of a checkpoint."""
-    for _, channel, value in found.pending_writes or ():
+def interrupts_of(checkpoint_tuple: CheckpointTuple) -> Iterator[Any]:
+    """Yield the values of a checkpoint's interrupts, and a text for each failed task."""
+    for _, channel, value in checkpoint_tuple.pending_writes or ():
         if channel == "__interrupt__":
             for each in value if isinstance(value, list | tuple) else [value]:
                 yield json.loads(json.dumps(getattr(each, "value", each), default=str, skipkeys=True))
@@ -113,13 +113,12 @@ def interrupts_of(found: CheckpointTuple) -> Iterator[Any]:
             yield f"a task failed: {value}"
 
 
-def display_message(given: BaseMessage | Message) -> ShownMessage:
-    """Return a message of a state or of a log, prepared to be shown."""
-    message = given if isinstance(given, Message) else from_langchain(given)
-    lc_message = to_langchain(given) if isinstance(given, Message) else given
-    blocks = [
-        each for each in (lc_message.content if isinstance(lc_message.content, list) else ()) if isinstance(each, dict)
-    ]
+def display_message(source: BaseMessage | Message) -> ShownMessage:
+    """Prepare a message of a checkpoint or of a conversation for display."""
+    message = source if isinstance(source, Message) else from_langchain(source)
+    lc_message = to_langchain(source) if isinstance(source, Message) else source
+    content = lc_message.content if isinstance(lc_message.content, list) else ()
+    blocks = [each for each in content if isinstance(each, dict)]
     reasoning = [block.get(_REASONING_KEYS[block["type"]]) for block in blocks if block.get("type") in _REASONING_KEYS]
     known = {*_KNOWN_BLOCKS, *_REASONING_KEYS}
     other_content = [str(block.get("type") or "a block") for block in blocks if block.get("type") not in known]
@@ -129,12 +128,12 @@ def display_message(given: BaseMessage | Message) -> ShownMessage:
     if summary_in(lc_message) is not None or is_injected(lc_message):
         mark = "memory" if is_injected(lc_message) else "summary"
     return ShownMessage(
-        message, given.message_id if isinstance(given, Message) else given.id, mark,
+        message, source.message_id if isinstance(source, Message) else source.id, mark,
         tuple(each for each in reasoning if isinstance(each, str) and each), tuple(other_content),
     )  # fmt: skip
 
 
-# -- what differs --------------------------------------------------------------------------------------------------
+# -- differences ---------------------------------------------------------------------------------------------------
 
 
 def changes_in(layer: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ShownChange]:
@@ -148,31 +147,30 @@ def changes_of_state(changes: CheckpointChanges) -> Iterator[ShownChange]:
     """Yield the differences in messages and state between two checkpoints."""
     pair = (changes.before, changes.after)
     messages = [{} if each is None else messages_in(each) for each in pair]
-    yield from changes_in(
-        "messages", *({key: _message_line(each) for key, each in group.items()} for group in messages)
-    )
+    lines = ({key: _message_line(each) for key, each in group.items()} for group in messages)
+    yield from changes_in("messages", *lines)
     channel_values = [{} if each is None else each.checkpoint["channel_values"] for each in pair]
-    lists = {name for values in channel_values for name, value in values.items() if is_messages(value)}
+    lists = {name for values in channel_values for name, value in values.items() if is_message_list(value)}
     states = [{} if each is None else state_of(each) for each in pair]
     texts = [{name: as_text(value) for name, value in state.items() if name not in lists} for state in states]
     yield from changes_in("state", *texts)
 
 
-def changes_between(memory: AgentMemory, found: CheckpointChanges, most_items: int) -> Iterator[ShownChange]:
+def changes_between(memory: AgentMemory, changes: CheckpointChanges, max_items: int) -> Iterator[ShownChange]:
     """Yield the differences between two checkpoints.
 
-    They cover messages, state, posts, items, layers and facts.
+    The differences cover messages, state, posts of sessions, items of the thread's store, layers and facts.
 
     Args:
-        memory: The memory to read posts, items and layers from.
-        found: Both checkpoints, with the values that differ.
-        most_items: The maximum number of items of the thread to compare.
+        memory: The memory that contains both checkpoints.
+        changes: Both checkpoints, with the values that differ.
+        max_items: The maximum number of items of the thread to compare.
     """
-    yield from changes_of_state(found)
-    if found.before is not None:
-        pair = (found.before.config, found.after.config)
+    yield from changes_of_state(changes)
+    if changes.before is not None:
+        pair = (changes.before.config, changes.after.config)
         yield from changes_in("posts", *(_posts(memory, each) for each in pair))
-        yield from changes_in("items", *(_items(memory, each, most_items) for each in pair))
+        yield from changes_in("items", *(_items(memory, each, max_items) for each in pair))
         before, after = (memory.layers(each) for each in pair)
         yield from changes_of_layers(before.diff(after))
 
@@ -182,15 +180,15 @@ def _posts(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
     return {post.id: f"{post.send_from} -> {post.send_to}: {post.message}" for post in posts}
 
 
-def _items(memory: AgentMemory, config: RunnableConfig, most: int) -> dict[str, str]:
-    found = memory.thread_store.at(config).search((), limit=most)
-    return {format_namespace(each.namespace, each.key): as_text(each.value) for each in found}
+def _items(memory: AgentMemory, config: RunnableConfig, max_items: int) -> dict[str, str]:
+    items = memory.thread_store.at(config).search((), limit=max_items)
+    return {format_namespace(each.namespace, each.key): as_text(each.value) for each in items}
 
 
-def changes_of_layers(found: BranchDiff) -> Iterator[ShownChange]:
-    """Yield the changes of layers and facts from a memory, mine, to a later one, theirs."""
+def changes_of_layers(diff: BranchDiff) -> Iterator[ShownChange]:
+    """Yield the changes of layers and facts from a memory (`mine`) to a later one (`theirs`)."""
     for layer in ("core", "recall", "archival", "facts"):
-        difference = getattr(found, layer)
+        difference = getattr(diff, layer)
         for key, text in difference.mine.items():
             yield ShownChange(layer, key, text, None)
         for key, text in difference.theirs.items():
@@ -204,7 +202,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _message_line(given: BaseMessage) -> str:
-    message = from_langchain(given)
+def _message_line(lc_message: BaseMessage) -> str:
+    message = from_langchain(lc_message)
     calls = "".join(f" [calls {call.name} {call.arguments}]" for call in message.tool_calls or ())
     return f"{message.role}: {message.text}{calls}"

@@ -1,4 +1,4 @@
-"""Whether every provider would accept a list of messages: what one of them refuses is a problem.
+"""Checks that every provider accepts a list of messages.
 
     from langchain_core.messages import AIMessage, HumanMessage
 
@@ -6,58 +6,58 @@
 
     assert_valid_for_providers([HumanMessage("Hello."), AIMessage("Good morning!")])
 
-The rules are those of OpenAI's chat completions and responses, of Anthropic's messages (with thinking), of Gemini, of
-Mistral, and of Bedrock's Converse taken together, for messages as LangChain's clients send them. Whoever passes here
-can change the model in the middle of a conversation. Each rule, and who refuses what breaks it:
+The rules combine those of OpenAI's chat completions and responses, Anthropic's messages (with thinking), Gemini,
+Mistral, and Bedrock's Converse, for messages as LangChain's clients send them. A conversation that obeys all rules can
+continue with another model. The rules, each with the providers that require it:
 
-- There are messages: Anthropic ("messages: at least one message is required"). One of them is the user's, and the first
-  that is no system message is: Anthropic ('messages: first message must use the "user" role'), Gemini ("Please ensure
-  that function call turn comes immediately after a user turn or after a function response turn").
-- System messages stand together at the beginning: langchain-anthropic ("Received multiple non-consecutive system
-  messages"), and langchain-google-genai leaves later ones out, without a word, where none stands first.
-- No two assistant messages stand in a row: Gemini, where the second calls tools ("Please ensure that function call turn
-  comes immediately after a user turn or after a function response turn"), whose turns alternate.
-- No user speaks right after a tool: Mistral ("Unexpected role 'user' after role 'tool'", 3230).
-- Every call has an id and a name, and no two calls have one id: Anthropic ("`tool_use` ids must be unique"), and
-  langchain-google-genai gives every call of an id the first result of that id. Content blocks that repeat what is in
-  `tool_calls` are the same call, those that do not are calls too, since langchain-anthropic sends them.
-  `invalid_tool_calls` are none, since langchain-openai and langchain-anthropic send them, and langchain-aws and
-  langchain-google-genai do not, so that with some client their results have no call.
-- The ids of calls have at most 40 signs: OpenAI's chat completions ("string too long. Expected a string with maximum
-  length 40"; its responses and Bedrock take 64). They are of letters, digits, "_" and "-": Bedrock, Anthropic
-  ("tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'").
-- Every call is answered once, directly after the message that makes it, before anything else: OpenAI ("An assistant
-  message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'"), Anthropic
-  ("`tool_use` ids were found without `tool_result` blocks immediately after"), Gemini ("Please ensure that the number
-  of function response parts is equal to the number of function call parts of the function call turn"). Twice: OpenAI
-  ("Duplicate value for 'tool_call_id'"), Anthropic ("each tool_use must have a single result").
-- Every answer has a call: OpenAI ("messages with role 'tool' must be a response to a preceeding message with
+- The list is not empty: Anthropic ("messages: at least one message is required"). It contains a user message, and only
+  system messages precede the first one: Anthropic ('messages: first message must use the "user" role'), Gemini ("Please
+  ensure that function call turn comes immediately after a user turn or after a function response turn").
+- System messages are consecutive at the beginning: langchain-anthropic ("Received multiple non-consecutive system
+  messages"). langchain-google-genai silently omits later system messages if the first message is not one.
+- Assistant messages are not consecutive: Gemini, whose turns alternate, if the second message calls tools ("Please
+  ensure that function call turn comes immediately after a user turn or after a function response turn").
+- No user message directly follows a tool message: Mistral ("Unexpected role 'user' after role 'tool'", 3230).
+- Every call has an id and a name, and all ids are different: Anthropic ("`tool_use` ids must be unique").
+  langchain-google-genai uses the first result of an id for each of its calls. A content block with the id of a call in
+  `tool_calls` is the same call. Other call blocks are further calls, since langchain-anthropic sends them.
+- There are no `invalid_tool_calls`: langchain-openai and langchain-anthropic send them, but langchain-aws and
+  langchain-google-genai do not, so that their results would have no call.
+- The ids of calls have at most 40 characters: OpenAI's chat completions ("string too long. Expected a string with
+  maximum length 40"; its responses and Bedrock accept 64). They consist of letters, digits, "_" and "-": Bedrock,
+  Anthropic ("tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'").
+- Every call has one result, directly after the message with the call: OpenAI ("An assistant message with 'tool_calls'
+  must be followed by tool messages responding to each 'tool_call_id'"), Anthropic ("`tool_use` ids were found without
+  `tool_result` blocks immediately after"), Gemini ("Please ensure that the number of function response parts is equal
+  to the number of function call parts of the function call turn"). A second result: OpenAI ("Duplicate value for
+  'tool_call_id'"), Anthropic ("each tool_use must have a single result").
+- Every result has a call: OpenAI ("messages with role 'tool' must be a response to a preceeding message with
   'tool_calls'"), Anthropic ("unexpected `tool_use_id` found in `tool_result` blocks").
-- No message is empty, but that of a tool may be: Anthropic ("all messages must have non-empty content", "text content
+- No message is empty, except those of tools: Anthropic ("all messages must have non-empty content", "text content
   blocks must be non-empty", "text content blocks must contain non-whitespace text"), OpenAI ("Invalid value for
   'content': expected a string, got null"), Gemini ("Unable to submit request because it must include at least one parts
   field").
-- Images are the user's or a tool's: OpenAI ("Image URLs are only allowed for messages with role 'user'").
-- Names are of letters, digits, "_" and "-", at most 64 of them: OpenAI ("string does not match pattern"), Bedrock.
-- Reasoning is the assistant's, is not all that a message says, stands before text and calls, or after the result of a
-  tool that the provider runs, and is as it was signed: Anthropic ("The final block in an assistant message cannot be
+- Only user and tool messages contain images: OpenAI ("Image URLs are only allowed for messages with role 'user'").
+- Names have at most 64 letters, digits, "_" and "-": OpenAI ("string does not match pattern"), Bedrock.
+- Only assistant messages contain reasoning, and never only reasoning. It precedes text and calls, or follows the result
+  of a tool that the provider runs. It has its signature: Anthropic ("The final block in an assistant message cannot be
   `thinking`", "Expected `thinking` or `redacted_thinking`, but found `tool_use`", "thinking.signature: Field
-  required"). A `reasoning` block comes once: OpenAI's responses ("Duplicate item found with id rs_…").
-- No text has half of a surrogate pair: the clients of OpenAI and of Anthropic (`UnicodeEncodeError`).
+  required"). A `reasoning` block is not repeated: OpenAI's responses ("Duplicate item found with id rs_…").
+- No text contains half of a surrogate pair: the clients of OpenAI and of Anthropic (`UnicodeEncodeError`).
 
-They are from the documents of OpenAI (https://platform.openai.com/docs/guides/function-calling,
+The rules are from the documentation of OpenAI (https://platform.openai.com/docs/guides/function-calling,
 https://platform.openai.com/docs/guides/reasoning), Anthropic
 (https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use,
 https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking), Gemini
 (https://ai.google.dev/gemini-api/docs/function-calling), Mistral
-(https://docs.mistral.ai/capabilities/function_calling/, and what it checks:
+(https://docs.mistral.ai/capabilities/function_calling/, and its validator:
 https://github.com/mistralai/mistral-common/blob/main/src/mistral_common/protocol/instruct/validator.py), and Bedrock
 (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html,
-https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html), and what they do not say from the
-words with which they refuse.
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html). Undocumented rules are from the
+providers' error messages.
 
-Not looked at is who speaks last, since a conversation may end with anyone, and blocks that one provider alone knows:
-langchain-openai refuses `redacted_thinking` of Anthropic.
+Two things are not checked: the role of the last message, since a conversation may end with any role, and blocks that
+only one provider supports. For example, langchain-openai refuses `redacted_thinking` of Anthropic.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.messages.history_repair import make_encodable
 
 _Problem: TypeAlias = tuple[int, str]
-"""The place of a message, from 0, and a sentence about it."""
+"""The index of a message, and a problem, as the predicate of a sentence about it."""
 
 _ROLES = ("system", "user", "assistant", "tool")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -85,7 +85,7 @@ _IMAGE_TYPES = frozenset({"image", "image_url", "input_image"})
 _CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
 _REASONING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 _SIGNATURE_KEYS = {"thinking": "signature", "redacted_thinking": "data"}
-_NAME_RULE = "at most 64 letters, digits, '_' and '-' are a name"
+_NAME_RULE = "a name has at most 64 letters, digits, '_' and '-'"
 
 
 class _Call(NamedTuple):
@@ -95,7 +95,7 @@ class _Call(NamedTuple):
 
 
 class _AnyMessage(NamedTuple):
-    """A message as it is looked at here, whatever its form."""
+    """The checked fields of a message, in one form for all types of messages."""
 
     role: str
     content: list[Mapping[str, Any]]
@@ -105,14 +105,14 @@ class _AnyMessage(NamedTuple):
 
 
 def provider_problems(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> list[str]:
-    """Say why a provider would refuse messages.
+    """Return the reasons why a provider would refuse messages.
 
     Args:
         messages: LangChain messages, or dictionaries in the form of OpenAI's chat completions.
 
     Returns:
-        A sentence for each problem, in the order of the messages, which are counted from 0. Empty: every provider takes
-        them.
+        A sentence for each problem, in the order of the messages, which are counted from 0. Empty if every provider
+        accepts them.
     """
     messages = list(messages)
     parsed = [_parse_message(message) for message in messages]
@@ -126,13 +126,13 @@ def provider_problems(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> li
 
 
 def assert_valid_for_providers(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> None:
-    """Fail unless every provider would accept messages.
+    """Raise an error unless every provider would accept messages.
 
     Args:
         messages: As for `provider_problems`.
 
     Raises:
-        AssertionError: A provider would refuse them; it names all problems.
+        AssertionError: A provider would refuse the messages. The error lists all problems.
     """
     __tracebackhide__ = True
     if problems := provider_problems(messages):
@@ -163,7 +163,7 @@ def _role_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
 
 
 def _call_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
-    calls: dict[Any, bool] = {}  # of the last message that is not a tool's, and whether each was answered
+    calls: dict[Any, bool] = {}  # the calls of the last message of another role; True for those with a result
     earlier_ids: set[str] = set()
     caller = 0
     for place, message in enumerate([*parsed, _AnyMessage("end", [])]):
@@ -192,7 +192,7 @@ def _call_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
 
 
 def _call_form_problems(message: _AnyMessage) -> Iterator[str]:
-    """What is wrong with the words of the calls of a message."""
+    """Yield the problems of the ids and names of the calls of a message."""
     for call in message.calls:
         if not isinstance(call.id, str) or not call.id:
             yield "makes a call without an id"
@@ -222,9 +222,8 @@ def _content_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
         if not _REASONING_TYPES.isdisjoint(kinds):
             yield from ((place, problem) for problem in _reasoning_problems(message, kinds))
             own = {block.get("id") for block in message.content if block.get("type") == "reasoning"} - {None, ""}
-            yield from (
-                (place, f"reasons as an earlier message does: {safe_repr(each)}") for each in own & reasoning_ids
-            )
+            repeated = map(safe_repr, own & reasoning_ids)
+            yield from ((place, f"reasons as an earlier message does: {each}") for each in repeated)
             reasoning_ids |= own
 
 
@@ -234,14 +233,12 @@ def _reasoning_problems(message: _AnyMessage, kinds: Sequence[Any]) -> Iterator[
         return
     if _REASONING_TYPES.issuperset(kinds) and not message.calls:
         yield "reasons, and says nothing"
-    has_answered = False
+    answered = False
     for kind in kinds:
-        if kind in _REASONING_TYPES and has_answered:
+        if kind in _REASONING_TYPES and answered:
             yield "reasons after it has begun to answer"
             break
-        has_answered = not str(kind).endswith("tool_result") and (
-            has_answered or kind in _TEXT_TYPES or kind in _CALL_TYPES
-        )
+        answered = (answered or kind in _TEXT_TYPES | _CALL_TYPES) and not str(kind).endswith("tool_result")
     for kind, block in zip(kinds, message.content, strict=True):
         if kind in _SIGNATURE_KEYS and not block.get(_SIGNATURE_KEYS[kind]):
             yield f"has a {kind} block without its {_SIGNATURE_KEYS[kind]}"
@@ -272,10 +269,9 @@ def _parse_message(message: Any) -> _AnyMessage:
     if isinstance(message, AIMessage):
         calls = [_Call(call["id"], call["name"]) for call in message.tool_calls]
         calls += [_Call(call["id"], call["name"], parsed=False) for call in message.invalid_tool_calls]
-        sent_instead = message.additional_kwargs.get("tool_calls") or ()  # what langchain-openai sends without them
-        return _AnyMessage(
-            "assistant", content, _collect_calls(calls, () if calls else sent_instead, content), name=name
-        )
+        # langchain-openai sends these if the message has no other calls.
+        raw_calls = () if calls else message.additional_kwargs.get("tool_calls") or ()
+        return _AnyMessage("assistant", content, _collect_calls(calls, raw_calls, content), name=name)
     kind = message.type.removesuffix("MessageChunk").lower()
     role = message.role if isinstance(message, ChatMessage) else kind.replace("human", "user")
     call_id = message.tool_call_id if isinstance(message, ToolMessage) else None
@@ -291,7 +287,10 @@ def _blocks(content: Any) -> list[Mapping[str, Any]]:
 def _collect_calls(
     calls: list[_Call], openai_calls: Iterable[Mapping[str, Any]], content: Iterable[Mapping[str, Any]]
 ) -> list[_Call]:
-    """All calls of a message: its fields, calls in OpenAI's form, and blocks that say something new."""
+    """Return all calls of a message.
+
+    These are the calls in its fields, calls in OpenAI's form, and blocks with further calls.
+    """
     calls = [*calls, *(_Call(call.get("id"), (call.get("function") or {}).get("name")) for call in openai_calls)]
     unmatched = Counter(call.id for call in calls)
     for block in content:

@@ -1,14 +1,13 @@
-"""A checkpoint without its values: what it knows of versions, written briefly.
+"""The log of threads: operations on checkpoints, pending writes and whole threads.
 
-Channel versions are long strings that stand in a checkpoint many times over. They are kept once, in a short form, in a
-column of their own, so that values can be found and collected without the serializer; `versions_seen` refers to them
-and to their channels by their places there, and so does `updated_channels`.
+A thread has a root checkpoint namespace, and one for each call of a subgraph. A namespace has checkpoints, each with a
+parent. Pending writes are stored under the current checkpoint, and may arrive before it. This module knows neither
+LangGraph nor the serializer: values are recipes, and heads and metadata are bytes.
 
-The log of threads: operations on checkpoints, pending writes and whole threads.
-
-A thread has lines: its own, and one for each call of a subgraph. A line has checkpoints, each with a parent; what tasks
-write towards the next checkpoint is kept under the one before, and may come before it. Everything here is written as
-steps, does no I/O, and knows neither LangGraph nor the serializer: values are recipes, heads and metadata are bytes.
+A *head* is a checkpoint without its values. Channel versions are long strings that occur many times in a checkpoint.
+They are stored once, in a short form, in a column of their own. So values can be found, and unused ones deleted,
+without the serializer. In the head, `versions_seen` and `updated_channels` refer to channels and versions by their
+indexes there.
 
 Times are microseconds since 1970 in UTC.
 """
@@ -36,27 +35,20 @@ from langchain_agentmem.threads.thread_rows import ROOT_NS, Thread, find_thread,
 from langchain_agentmem.threads.value_store import Recall, StoredPart, StorePosition, StoreWriter
 
 VERSION_WIDTH = 32
+"""The digits of the number in a version, as LangGraph's savers write it."""
 SHORT_WIDTH = 6
-_KNOWN_KEYS = (
-    "v",
-    "ts",
-    "id",
-    "channel_values",
-    "channel_versions",
-    "versions_seen",
-    "updated_channels",
-    "pending_sends",
-)
+"""The minimum digits of the number in the short form of a version."""
+_FIELDS = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "pending_sends")
 
 
 def next_version(current: str | float | None) -> str:
     """Return a version that follows another and is unique in all forks of the thread.
 
     Args:
-        current: The version before, as this or another saver made it; None for the first.
+        current: The previous version, from this or another saver; None for the first.
 
     Raises:
-        InvalidInput: The version is neither text nor number, or no number with as many digits can follow it.
+        InvalidInput: The version is neither a string nor a number, or no number with as many digits can follow it.
     """
     suffix = secrets.token_urlsafe(6)
     text = current if isinstance(current, str) else ""
@@ -66,38 +58,38 @@ def next_version(current: str | float | None) -> str:
     following = f"{int(number) + 1:0{len(number)}}.{suffix}" if number.isdecimal() else ""
     if following <= text:
         raise InvalidInput(
-            f"No version can follow {safe_repr(current)}: a version begins with its number, of up to {VERSION_WIDTH} "
+            f"No version can follow {safe_repr(current)}: a version must begin with a number of up to {VERSION_WIDTH} "
             "digits."
         )
     return following
 
 
 def convert_versions(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict[str, Any]:
-    """Convert the versions of another saver's checkpoint to texts, if they are numbers.
+    """Convert the numeric versions of another saver's checkpoint to strings.
 
-    Numbers stand for different values in the forks of a thread, and no text could follow them. So each becomes a text
-    that has the same order and identifies the value too.
+    Forks of a thread use the same number for different values, and no string version can follow a number. So each
+    number becomes a string that sorts the same and also identifies the value.
 
     Args:
         checkpoint: The checkpoint.
-        digest: Returns a text that identifies a value.
+        digest: Returns a string that identifies a value.
     """
     versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
     if not any(isinstance(version, int | float) for version in versions.values()):
         return checkpoint
 
-    def text(channel: str, version: Any) -> Any:
+    def to_text(channel: str, version: Any) -> Any:
         if not isinstance(version, int | float):
             return version
-        own = channel in values and version == versions.get(channel)
-        return f"{int(version):0{VERSION_WIDTH}}.{version}.{digest(values[channel]) if own else ''}"
+        is_current = channel in values and version == versions.get(channel)
+        return f"{int(version):0{VERSION_WIDTH}}.{version}.{digest(values[channel]) if is_current else ''}"
 
     seen = {
-        node: {channel: text(channel, version) for channel, version in channels.items()}
+        node: {channel: to_text(channel, version) for channel, version in channels.items()}
         for node, channels in checkpoint["versions_seen"].items()
     }
     return checkpoint | {
-        "channel_versions": {channel: text(channel, version) for channel, version in versions.items()},
+        "channel_versions": {channel: to_text(channel, version) for channel, version in versions.items()},
         "versions_seen": seen,
     }
 
@@ -125,29 +117,31 @@ def short_versions(checkpoint: dict[str, Any]) -> dict[str, str]:
 
 
 def parse_versions(text: str) -> dict[str, str]:
-    """Read the channel versions of a checkpoint, which the checksum of its head guards.
+    """Parse the channel versions of a checkpoint.
+
+    The checksum of the head covers this text.
 
     Raises:
-        DamagedValue: The text is no mapping of versions.
+        DamagedValue: The text is not a mapping of versions.
     """
     try:
         versions = json.loads(text)
     except ValueError as error:
         raise value_store.DamagedValue(f"its versions: {error}") from error
     if type(versions) is not dict or not all(type(version) is str for version in versions.values()):
-        raise value_store.DamagedValue("its versions are no versions")
+        raise value_store.DamagedValue("its versions are not a mapping of strings")
     return versions
 
 
 def pack_head(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]:
-    """Write a checkpoint without values and channel versions.
+    """Pack a checkpoint without values and channel versions.
 
     Args:
         checkpoint: The checkpoint.
-        versions: `short_versions` it.
+        versions: The result of `short_versions` for the checkpoint.
 
     Returns:
-        The input of `unpack_head`: a list of plain values, and of any values of pending sends.
+        The input of `unpack_head`: a list of plain values, except in pending sends.
     """
     version_index = {version: place for place, version in enumerate(versions.values())}
     channel_index = {channel: place for place, channel in enumerate(versions)}
@@ -155,16 +149,13 @@ def pack_head(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]
     def version_at(text: str) -> int | str:
         return version_index.get(text, text)
 
-    seen = {
-        node: [
-            each
-            for one, version in node_versions.items()
-            for each in (channel_index.get(one, one), version_at(shorten_version(version)))
-        ]
-        for node, node_versions in checkpoint.get("versions_seen", {}).items()
-    }
+    seen: dict[str, list[Any]] = {}
+    for node, node_versions in checkpoint.get("versions_seen", {}).items():
+        seen[node] = []
+        for channel, version in node_versions.items():
+            seen[node] += (channel_index.get(channel, channel), version_at(shorten_version(version)))
     updated = checkpoint.get("updated_channels")
-    rest = {name: value for name, value in checkpoint.items() if name not in _KNOWN_KEYS}
+    rest = {name: value for name, value in checkpoint.items() if name not in _FIELDS}
     head = [
         checkpoint.get("v"),
         _compact_time(checkpoint.get("ts")),
@@ -184,18 +175,18 @@ def unpack_head(head: Any, versions: dict[str, str], checkpoint_id: str, values:
     Args:
         head: The result of `pack_head`.
         versions: The channel versions in their short form.
-        checkpoint_id: The checkpoint's id.
-        values: The channels' values.
+        checkpoint_id: The id of the checkpoint.
+        values: The values of the channels.
 
     Raises:
-        DamagedValue: The value is no result of `pack_head`.
+        DamagedValue: The value is not a result of `pack_head`.
     """
     if type(head) is not list or len(head) < 3 or type(head[2]) is not dict:  # noqa: PLR2004 - v, ts and seen
-        raise value_store.DamagedValue("it is no checkpoint")
+        raise value_store.DamagedValue("it is not a checkpoint")
     v, ts, seen, updated, sends, rest = head + [None] * (6 - len(head))
     names, texts = list(versions), list(versions.values())
 
-    def name(each: Any) -> Any:
+    def channel_at(each: Any) -> Any:
         return names[each] if type(each) is int else each
 
     checkpoint = {
@@ -206,12 +197,12 @@ def unpack_head(head: Any, versions: dict[str, str], checkpoint_id: str, values:
         "channel_versions": {channel: expand_version(text) for channel, text in versions.items()},
         "versions_seen": {
             node: {
-                name(one): expand_version(each if type(each) is str else texts[each])
-                for one, each in zip(pairs[::2], pairs[1::2], strict=True)
+                channel_at(channel): expand_version(each if type(each) is str else texts[each])
+                for channel, each in zip(pairs[::2], pairs[1::2], strict=True)
             }
             for node, pairs in seen.items()
         },
-        "updated_channels": list(map(name, updated)) if type(updated) is list else updated,
+        "updated_channels": list(map(channel_at, updated)) if type(updated) is list else updated,
     }
     if sends is not None:
         checkpoint["pending_sends"] = sends
@@ -219,7 +210,7 @@ def unpack_head(head: Any, versions: dict[str, str], checkpoint_id: str, values:
 
 
 def _compact_time(ts: Any) -> Any:
-    """Return a time in LangGraph's form as a list of its microseconds, others unchanged."""
+    """Return a list with the microseconds of a time in LangGraph's format; else the time."""
     with suppress(ValueError, TypeError, OverflowError):
         at = to_micros(datetime.fromisoformat(ts))
         if from_micros(at).isoformat() == ts:
@@ -228,11 +219,11 @@ def _compact_time(ts: Any) -> Any:
 
 
 ANCESTORS_PAGE = 200
-"""Ancestors per query."""
+"""Maximum ancestors per query."""
 
 
 class TaskWrite(NamedTuple):
-    """A value that a task wrote towards the next checkpoint."""
+    """A pending write: a value that a task wrote to a channel."""
 
     task: str
     place: int
@@ -242,17 +233,17 @@ class TaskWrite(NamedTuple):
 
 
 class StoredCheckpoint(NamedTuple):
-    """A checkpoint as it was found, with the parts that its values need.
+    """A stored checkpoint, with the parts that its values need.
 
     Attributes:
-        thread: Its thread, with its line.
-        name: The checkpoint's id.
-        parent: Its parent's id.
-        versions: The channels' versions in their short form.
+        thread: Its thread, with its checkpoint namespace.
+        name: The id of the checkpoint.
+        parent: The id of its parent.
+        versions: The channel versions in their short form.
         head: The rest of the checkpoint, as the serializer wrote it.
         metadata: The metadata, as the serializer wrote it.
         values: The recipes of the channels' values.
-        writes: The pending writes, in no order.
+        writes: The pending writes, unordered.
         parts: The parts that the recipes need.
     """
 
@@ -268,13 +259,27 @@ class StoredCheckpoint(NamedTuple):
 
 
 FollowUp: TypeAlias = Callable[[Transaction, Thread], Callable[[Transaction, Thread, Mapping[str, bytes]], None]]
-"""Called with a thread as last seen, with its line: starts the queries that it needs, without waiting for them.
-Returns the function for further steps, called with the current thread and the recipes of the new values by channel."""
+"""The type of callbacks for additional steps of `put`, in two phases.
+
+The callback gets a thread as last seen. It starts its queries without waiting for them, and returns a function. `put`
+calls this function after the checkpoint is stored, with the current thread and the recipes of the new values, by
+channel.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A checkpoint to be stored, without its values."""
+    """A checkpoint to be stored, without its values.
+
+    Attributes:
+        name: The id of the checkpoint.
+        parent: The id of its parent, if any.
+        run_id: The id of its run, if any.
+        versions: The channel versions in their short form.
+        head: The rest of the checkpoint, as the serializer wrote it.
+        metadata: The metadata, as the serializer wrote it.
+        delta: True if reading the checkpoint may need its ancestors (delta channels).
+    """
 
     name: str
     parent: str | None
@@ -287,14 +292,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """The values to be stored, taken apart for a shelf as it was last seen.
+    """The values to be stored, split into parts for a part store as last seen.
 
     Attributes:
-        draft: The values taken apart.
+        draft: The draft of the parts.
         rows: The row of each value.
         recipes: The recipe of each value.
-        rebuild: Takes the current values apart again, for a shelf that has lost parts that the draft relied on.
-        last_seen: The thread as it was last seen, with its own line.
+        rebuild: Plans the current values again, for a store that lacks parts that the draft relied on.
+        last_seen: The thread as last seen, with its own checkpoint namespace.
     """
 
     draft: value_store.DraftValues
@@ -305,11 +310,11 @@ class WritePlan:
 
 
 StoreResult: TypeAlias = tuple[Thread, WritePlan, StoreWriter | None]
-"""The written thread, the executed plan, and the writer that holds its shelf."""
+"""The written thread, the executed plan, and the writer that has locked the part store; None if no part was needed."""
 
 
 class CheckpointKey(NamedTuple):
-    """The location of a checkpoint, and its metadata."""
+    """The key of a checkpoint, and its metadata."""
 
     path: str
     thread: str
@@ -332,39 +337,35 @@ def put(
     follow_up: FollowUp | None = None,
     check: Callable[[Thread | None], None] | None = None,
 ) -> StoreResult:
-    """Store a checkpoint with the values that are new in it.
+    """Store a checkpoint with its new values.
 
     Args:
         tx: The transaction.
         at: The thread; created if it does not exist.
-        ns: The name of its line.
+        ns: The checkpoint namespace.
         checkpoint: The checkpoint.
         plan: The new values, as rows with "channel" and "version".
         retention: The rules for checkpoints to remove afterwards; None for none.
         now: The time, in microseconds since 1970.
-        exact: The empty path stands for the root.
-        follow_up: Returns the function for further steps, called when it is stored and older checkpoints still exist.
-        check: Called with the existing thread; raises if nothing may be stored.
+        exact: True if the empty path stands for the root only. Default: False.
+        follow_up: Starts additional steps. They run after the checkpoint is stored and before older ones are removed.
+        check: Called with the existing thread, or None; raises if nothing may be stored.
 
     Returns:
-        The thread, the executed plan, and the writer that holds the shelf.
+        The thread, the executed plan, and the writer that has locked the part store.
     """
     writer = _open_writer(tx, plan)
-    last_seen = (
-        plan.last_seen if ns == ROOT_NS and (writer is not None or retention is None) else None
-    )  # the shelf comes first
+    # The queries of the additional steps start early only if no lock of the part store comes after them.
+    last_seen = plan.last_seen if ns == ROOT_NS and (writer is not None or retention is None) else None
     finish = None if follow_up is None or last_seen is None or last_seen.ns_id is None else follow_up(tx, last_seen)
     existing = find_thread(tx, at, ns, exact=exact)
     if check is not None:
         check(existing)
-    thread, ns_id, plan, recipes, writer = _store_values(tx, existing, at, ns, plan, writer, now)
+    thread, ns_id, plan, rows, writer = _store_values(tx, existing, at, ns, plan, writer, now)
     if retention is not None and (retention.is_off or thread.delta or checkpoint.delta):
         retention = None
     if retention is not None and writer is None:
-        value_store.lock_store(tx, thread.store)  # before anything that others may wait for: see `whole`
-    rows: list[dict[str, Any]] = [
-        {"ns_id": ns_id, **row, "recipe": each} for row, each in zip(plan.rows, recipes, strict=True)
-    ]
+        value_store.lock_store(tx, thread.store)  # locked first: see `thread_rows`
     if rows:
         query.insert_value.run_many(tx, rows)
     fields = {name: getattr(checkpoint, name) for name in ("name", "parent", "run_id", "head", "metadata")}
@@ -372,13 +373,9 @@ def put(
     if checkpoint.delta and not thread.delta:
         query.mark_delta(tx, thread=thread.id)
     if follow_up is not None:
-        # A thread that is made anew may get the ids of one that is gone.
-        if (
-            finish is None
-            or last_seen is None
-            or existing is None
-            or (last_seen.id, last_seen.ns_id) != (existing.id, existing.ns_id)
-        ):
+        # A new thread may get the ids of a deleted one.
+        is_same_thread = last_seen and existing and (last_seen.id, last_seen.ns_id) == (existing.id, existing.ns_id)
+        if finish is None or not is_same_thread:
             finish = follow_up(tx, thread)
         finish(tx, thread, {str(row["channel"]): row["recipe"] for row in rows})
     if retention is not None:
@@ -387,12 +384,12 @@ def put(
 
 
 def start_values_query(tx: Transaction, thread: Thread, channels: Sequence[str], checkpoint: str | None) -> Rows:
-    """Start the query for the values of some channels in a checkpoint, to be read later.
+    """Start the query for the values of some channels in a checkpoint, without waiting.
 
     Args:
         tx: The transaction.
-        thread: The thread, with its line.
-        channels: Their names.
+        thread: The thread, with its checkpoint namespace.
+        channels: The names of the channels.
         checkpoint: The id of the checkpoint; None for none.
     """
     if checkpoint is None:
@@ -410,18 +407,19 @@ def read_new_parts(
     deltas: Sequence[str] = (),
     everything: bool = False,
 ) -> list[StoredPart]:
-    """Return the channel parts that the previous checkpoint lacks, in channel order.
+    """Return the channel parts that the parent checkpoint lacks, in channel order.
 
-    Parts that occur more often than before come last: equal messages without ids may be one part.
+    Repeated parts come last. For example, equal messages without ids share one part, which the new values may contain
+    more often than the parent.
 
     Args:
         tx: The transaction.
-        thread: The thread, with its line.
-        values: The recipes of their values, by channel.
-        before: The result of `start_values_query` for the previous checkpoint.
-        parent: The id of that.
-        deltas: Channels of which only the writes since then are known.
-        everything: Return the parts of the previous checkpoint too. Default: False.
+        thread: The thread, with its checkpoint namespace.
+        values: The recipes of the new values, by channel.
+        before: The result of `start_values_query` for the parent.
+        parent: The id of the parent.
+        deltas: The channels of which only the writes since the parent are known.
+        everything: True to return the parts of the parent too. Default: False.
     """
     old_ranges = [each for row in before for each in value_store.ranges_of(_unpack_recipe(row))]
     recipes = [value_store.unpack(recipe) for recipe in values.values()]
@@ -436,9 +434,8 @@ def read_new_parts(
         if any(low <= number < high for low, high in old_ranges):
             ranges += [(number, number + 1)] * (times - (old_counts[number] or 1))
     wanted = [*old_ranges, *ranges] if everything else ranges
-    parts = value_store.fetch_parts(
-        tx, thread.store.store_id, [[value_store.LIST, *value_store.encode_ranges(wanted)]], value_store.recall_nothing
-    )
+    recipe = [value_store.LIST, *value_store.encode_ranges(wanted)]
+    parts = value_store.fetch_parts(tx, thread.store.store_id, [recipe], value_store.recall_nothing)
     return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]
 
 
@@ -455,57 +452,47 @@ def put_writes(
     before_insert: Callable[[Transaction, Thread], None] | None = None,
     check: Callable[[Thread | None], None] | None = None,
 ) -> StoreResult:
-    """Store what a task wrote towards the next checkpoint.
+    """Store the pending writes of a task.
 
     Args:
         tx: The transaction.
         at: The thread; created if it does not exist.
-        ns: The name of its line.
-        checkpoint: The id of the checkpoint, which may not be there yet.
-        plan: The values, as rows with "task", "place", "path" and "channel".
+        ns: The checkpoint namespace.
+        checkpoint: The id of the current checkpoint, which may not be stored yet.
+        plan: The values, as rows with "task", "idx", "path" and "channel".
         now: The time, in microseconds since 1970.
-        run_id: The run that the task belongs to, if it has an id.
-        exact: The empty path stands for the root.
-        before_insert: Called before the writes are stored, when those of other runs of the task can still be
-            distinguished.
+        run_id: The id of the task's run, if it has one.
+        exact: True if the empty path stands for the root only. Default: False.
+        before_insert: Called before the writes are stored, while the writes of other runs can still be distinguished.
         check: As for `put`.
 
     Returns:
-        As `put`.
+        As for `put`.
     """
     writer = _open_writer(tx, plan)
     existing = find_thread(tx, at, ns, exact=exact)
     if check is not None:
         check(existing)
-    thread, ns_id, plan, recipes, writer = _store_values(tx, existing, at, ns, plan, writer, now)
-    rows = [
-        {"ns_id": ns_id, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
-        for row, each in zip(plan.rows, recipes, strict=True)
-    ]
+    thread, _, plan, rows, writer = _store_values(tx, existing, at, ns, plan, writer, now)
     if before_insert is not None:
         before_insert(tx, thread)
     if rows:
-        query.insert_write.run_many(tx, rows)
+        query.insert_write.run_many(tx, [{"checkpoint": checkpoint, "run_id": run_id, **row} for row in rows])
     return thread, plan, writer
 
 
 def get(
-    tx: Transaction,
-    at: ThreadKey,
-    ns: str,
-    name: str | None,
-    recall: Recall = value_store.recall_nothing,
-    last_seen: Thread | None = None,
+    tx: Transaction, at: ThreadKey, ns: str, name: str | None, recall: Recall, last_seen: Thread | None = None
 ) -> StoredCheckpoint | None:
     """Read one checkpoint, in a fixed number of queries for any length of history.
 
     Args:
         tx: The transaction.
         at: The thread.
-        ns: The name of its line.
-        name: The checkpoint's id; None for the newest.
-        recall: Returns the parts that are known without reading them.
-        last_seen: The thread as it was last seen, with its own line.
+        ns: The checkpoint namespace.
+        name: The id of the checkpoint; None for the newest.
+        recall: Returns cached parts.
+        last_seen: The thread as last seen, with its own checkpoint namespace.
     """
     ns_id = None if last_seen is None or ns != ROOT_NS else last_seen.ns_id
     queries = None if ns_id is None else _start_queries(tx, ns_id, name)
@@ -519,20 +506,16 @@ def get(
 
 
 def load(
-    tx: Transaction,
-    thread: Thread,
-    ns_id: int,
-    names: Sequence[str | None],
-    recall: Recall = value_store.recall_nothing,
+    tx: Transaction, thread: Thread, ns_id: int, names: Sequence[str | None], recall: Recall
 ) -> list[StoredCheckpoint]:
-    """Read some checkpoints of a line, with the parts of all of them read once.
+    """Read some checkpoints of a checkpoint namespace; each part is read once.
 
     Args:
         tx: The transaction.
         thread: The thread.
-        ns_id: Its line.
+        ns_id: The row id of the checkpoint namespace.
         names: The ids; None for the newest. Missing checkpoints are left out.
-        recall: Returns the parts that are known without reading them.
+        recall: Returns cached parts.
     """
     return _finish_queries(tx, thread, [_start_queries(tx, ns_id, name) for name in names], recall)
 
@@ -557,14 +540,12 @@ def _finish_queries(
             name, parent, head, metadata = row["name"], row["parent"], bytes(row["head"]), bytes(row["metadata"])
             try:
                 versions = parse_versions(row["versions"])
-                channel_values = {each["channel"]: _unpack_recipe(each) for each in values}
+                stored = {each["channel"]: _unpack_recipe(each) for each in values}
                 task_writes = [_task_write(each) for each in writes]
             except value_store.DamagedValue as error:
                 error.checkpoint = name
                 raise
-            found.append(
-                StoredCheckpoint(thread, name, parent, versions, head, metadata, channel_values, task_writes, parts)
-            )
+            found.append(StoredCheckpoint(thread, name, parent, versions, head, metadata, stored, task_writes, parts))
     recipes = [recipe for each in found for recipe in each.values.values()]
     recipes += [write.recipe for each in found for write in each.writes]
     parts.update(value_store.fetch_parts(tx, thread.store.store_id, recipes, recall))
@@ -575,12 +556,12 @@ class KeyFilter(NamedTuple):
     """The filter of a checkpoint listing.
 
     Attributes:
-        at: One thread; None for all.
+        at: The thread; None for all.
         low: Without a thread, the first namespace path.
-        high: Path after the last.
-        ns: One line; None for all.
-        name: One checkpoint.
-        before: Only those whose ids are smaller.
+        high: The path after the last.
+        ns: The checkpoint namespace; None for all.
+        name: The id of the only checkpoint; None for all.
+        before: The id below which the ids must be; None for no bound.
     """
 
     at: ThreadKey | None
@@ -618,9 +599,9 @@ def list_keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, l
 
 
 def load_keys(
-    tx: Transaction, page: Sequence[CheckpointKey], recall: Recall = value_store.recall_nothing
+    tx: Transaction, page: Sequence[CheckpointKey], recall: Recall
 ) -> list[tuple[CheckpointKey, StoredCheckpoint]]:
-    """Read the checkpoints of a page. Those removed meanwhile are left out."""
+    """Read the checkpoints of a page, without those removed meanwhile."""
     by_ns: dict[int, list[CheckpointKey]] = {}
     for key in page:
         by_ns.setdefault(key.ns_id, []).append(key)
@@ -641,13 +622,13 @@ def load_ancestors(
     Args:
         tx: The transaction.
         at: The thread.
-        ns: The name of the line.
-        name: The id of the checkpoint. None for the newest.
-        channels: The channels.
-        recall: Returns the parts that are known without reading them.
+        ns: The checkpoint namespace.
+        name: The id of the checkpoint; None for the newest.
+        channels: The names of the channels.
+        recall: Returns cached parts.
 
     Returns:
-        The ancestors, the parent first, with the values and writes of these channels alone.
+        The ancestors, the parent first, with only the values and writes of these channels.
     """
     thread = find_thread(tx, at, ns)
     if thread is None or thread.ns_id is None:
@@ -658,7 +639,7 @@ def load_ancestors(
     parts: dict[int, Any] = {}
     missing = set(channels)
     while missing and (rows := query.checkpoint_ancestors(tx, ns_id=thread.ns_id, name=name, limit=ANCESTORS_PAGE)):
-        # A checkpoint that was put again can be its own ancestor.
+        # Skip known names: a checkpoint that was stored twice can be its own ancestor, which would be an endless loop.
         batch = {row["name"]: parse_versions(row["versions"]) for row in rows if row["name"] not in found}
         wanted = {"ns_id": thread.ns_id, "channels": json.dumps(sorted(missing))}
         versions = {each[channel] for each in batch.values() for channel in missing & each.keys()}
@@ -681,7 +662,7 @@ def load_ancestors(
 
 
 def _open_writer(tx: Transaction, plan: WritePlan) -> StoreWriter | None:
-    """Lock the shelf of a plan, nearly always the thread's, without waiting for the thread."""
+    """Lock the part store of a plan, before the thread is read; None if it needs no part."""
     if plan.draft.store is None or not any(map(value_store.has_parts, plan.recipes)):
         return None
     return StoreWriter(tx, plan.draft.store.store_id, plan.draft.parts)
@@ -695,18 +676,18 @@ def _store_values(
     plan: WritePlan,
     writer: StoreWriter | None,
     now: int,
-) -> tuple[Thread, int, WritePlan, list[bytes], StoreWriter | None]:
-    """Put the values of a plan on the shelf of a thread, which is created if necessary."""
+) -> tuple[Thread, int, WritePlan, list[dict[str, Any]], StoreWriter | None]:
+    """Write the parts of a plan, and return the rows to insert.
+
+    Create the thread if it is missing. Rebuild the plan if the store lacks parts that the plan relied on.
+    """
     thread = make_thread(tx, at.path, at.name, now) if existing is None else existing
     ns_id = thread.ns_id if thread.ns_id is not None else make_ns(tx, thread, ns)
     if not value_store.has_relied_parts(tx, thread.store, plan.draft):
         plan, writer = plan.rebuild(thread.store), None
-    return (
-        thread._replace(ns_id=ns_id),
-        ns_id,
-        plan,
-        *value_store.write_parts(tx, thread.store, plan.draft, plan.recipes, writer),
-    )
+    recipes, writer = value_store.write_parts(tx, thread.store, plan.draft, plan.recipes, writer)
+    rows = [{"ns_id": ns_id, **row, "recipe": each} for row, each in zip(plan.rows, recipes, strict=True)]
+    return thread._replace(ns_id=ns_id), ns_id, plan, rows, writer
 
 
 def _task_write(row: Row) -> TaskWrite:

@@ -1,11 +1,10 @@
-"""Threads and their lines: a thread's own series of checkpoints, and one for each call of a subgraph.
+"""Threads and their checkpoint namespaces: a thread's own, and one for each call of a subgraph.
 
-Here are threads as wholes, too: pruned, deleted, copied, or filled from elsewhere. No content is copied within a
-database.
+The functions for whole threads prune, delete, copy and merge them. No content is copied within a database.
 
-Whoever removes anything holds the shelf first: of two that took it last, each could wait for what the other removes.
+Every removal locks the part store first: two transactions that locked it last could wait for each other.
 
-Threads as a part of the database: verified, and merged with what another database has of them.
+`PART` registers the tables of threads, and their verification.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part
 from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads import value_store
-from langchain_agentmem.threads.value_store import LOOSE_START, DamagedValue, Range, StorePosition
+from langchain_agentmem.threads.value_store import LOOSE_START, DamagedValue, Range, StoredPart, StorePosition
 
 ROOT_NS = ""
-"""The name of a thread's own line."""
+"""The checkpoint namespace of a thread's own graph."""
 
 
 class Thread(NamedTuple):
-    """A stored thread, with its shelf as it is, and the id of the requested line."""
+    """A stored thread, with its part store as last seen, and a checkpoint namespace."""
 
     id: int
     path: str
@@ -54,12 +53,12 @@ def find_thread(tx: Transaction, at: ThreadKey, ns: str = ROOT_NS, *, exact: boo
 
     Args:
         tx: The transaction.
-        at: The key. Under the empty path: the root's own thread, else the only one of this name.
-        ns: The name of the line to look up too. Default: its own.
-        exact: The empty path stands for the root.
+        at: The key. With the empty path: the root's own thread, else the only one of this name.
+        ns: The checkpoint namespace to look up too. Default: the thread's own.
+        exact: True if the empty path stands for the root only. Default: False.
 
     Raises:
-        InvalidInput: No namespace was given, and several have a thread of this name.
+        InvalidInput: No namespace is given, and several namespaces have a thread of this name.
     """
     rows = query.find_thread(tx, path=at.path, name=at.name, ns=ns)
     if not (rows or at.path or exact):
@@ -70,7 +69,7 @@ def find_thread(tx: Transaction, at: ThreadKey, ns: str = ROOT_NS, *, exact: boo
     if len(rows) > 1 and row["path"]:
         homes = ", ".join(repr(namespace_of(each["path"])) for each in rows[:3])
         raise InvalidInput(
-            f"There is a thread {safe_repr(at.name)} in several namespaces ({homes}, …): say which, with "
+            f"There is a thread {safe_repr(at.name)} in several namespaces ({homes}, …): select one with "
             'config["configurable"]["agentmem_namespace"].'
         )
     store = StorePosition(row["store_id"], row["sweep_count"])
@@ -81,56 +80,56 @@ def find_thread(tx: Transaction, at: ThreadKey, ns: str = ROOT_NS, *, exact: boo
 def make_thread(
     tx: Transaction, path: str, name: str, now: int, *, store: StorePosition | None = None, delta: bool = False
 ) -> Thread:
-    """Create a thread, with its own shelf unless another one is given."""
+    """Create a thread, with a part store of its own unless another one is given."""
     query.create_namespace(tx, path=path)
     if store is None:
         [row] = query.create_store(tx, next_part=LOOSE_START)
         store = StorePosition(row["id"], 0)
     rows = query.create_thread(tx, path=path, name=name, store=store.store_id, delta=int(delta), now=now)
     if not rows:
-        raise BranchMoved  # somebody else made it: begin again
+        raise BranchMoved  # another transaction created it: retry
     return Thread(rows[0]["id"], path, name, store, delta, 0, None, now)
 
 
 def ensure_ns(tx: Transaction, thread: Thread, ns: str) -> int:
-    """Return a line of a thread; create it if it does not exist."""
+    """Return the row id of a checkpoint namespace of a thread; create it if missing."""
     existing = find_thread(tx, ThreadKey(thread.path, thread.name), ns, exact=True)
     return existing.ns_id if existing is not None and existing.ns_id is not None else make_ns(tx, thread, ns)
 
 
 def make_ns(tx: Transaction, thread: Thread, ns: str) -> int:
-    """Create a line of a thread."""
+    """Create a checkpoint namespace of a thread; return its row id."""
     rows = query.create_ns(tx, thread=thread.id, ns=ns)
     if not rows:
-        raise BranchMoved  # somebody else made it: begin again
+        raise BranchMoved  # another transaction created it: retry
     return int(rows[0]["id"])
 
 
 MAX_REMOVED = 32
-"""Number of removed checkpoints after which the values that only they needed are swept."""
+"""The number of removed checkpoints after which their values are swept."""
 BATCH_SIZE = 200
-"""Checkpoints that one transaction removes, so that no writer waits for long."""
+"""The number of checkpoints that one transaction removes, so that no writer waits for long."""
 
 
 class DeletedThread(NamedTuple):
-    """A thread that is gone, and the id of the shelf it had."""
+    """A deleted thread, and the id of its part store."""
 
     at: ThreadKey
     store_id: int
 
 
 def prune_thread(tx: Transaction, at: ThreadKey, *, keep: int) -> int:
-    """Remove the oldest checkpoints of a thread, and what only they needed.
+    """Remove the oldest checkpoints of a thread, with the values that only they needed.
 
-    A thread of DeltaChannels stays whole, since its checkpoints need their ancestors.
+    A thread with DeltaChannels is not pruned, since its checkpoints need their ancestors.
 
     Args:
         tx: The transaction.
         at: The thread; the empty path stands for the root.
-        keep: The number of checkpoints of each line to keep.
+        keep: The number of checkpoints of each checkpoint namespace to keep.
 
     Returns:
-        The number of removed checkpoints; if it is `BATCH_SIZE`, there are more.
+        The number of removed checkpoints; if it is `BATCH_SIZE`, there may be more.
     """
     thread = find_thread(tx, at, exact=True)
     if thread is None or thread.delta:
@@ -148,7 +147,7 @@ def prune_thread(tx: Transaction, at: ThreadKey, *, keep: int) -> int:
 
 
 def _sweep_removed(tx: Transaction, thread: Thread, removed: int, *, now: bool) -> None:
-    """Sweep what only removed checkpoints needed, now or when there are more of them."""
+    """Sweep the values of removed checkpoints now, or add to the count for a later sweep."""
     if now and thread.removed_count + removed:
         value_store.sweep_store(tx, thread.store.store_id)
     elif removed:
@@ -179,14 +178,14 @@ def delete_threads(tx: Transaction, threads: Rows) -> list[DeletedThread]:
 
 
 def delete_for_runs(tx: Transaction, checkpoints: Rows, writes: Rows) -> None:
-    """Remove the checkpoints that some runs made, with what was written towards the next ones.
+    """Remove the checkpoints of some runs, with their pending writes.
 
-    Pending writes of these runs to checkpoints of others are deleted too, or their next runs would take them over.
+    Pending writes of these runs to checkpoints of other runs are deleted too. Otherwise later runs would apply them.
 
     Args:
         tx: The transaction.
         checkpoints: The rows of the checkpoints.
-        writes: The rows of what the runs wrote.
+        writes: The rows of the pending writes of the runs.
     """
     store_ids = sorted({row["store_id"] for row in (*checkpoints, *writes)})
     for store_id in store_ids:
@@ -196,20 +195,18 @@ def delete_for_runs(tx: Transaction, checkpoints: Rows, writes: Rows) -> None:
         query.delete_checkpoint.run_many(tx, names)
         query.delete_writes.run_many(tx, names)
     for row in writes:
-        query.delete_writes_of_run(
-            tx, ns_id=row["ns_id"], checkpoint=row["checkpoint"], task=row["task"], run_id=row["run_id"]
-        )
+        query.delete_writes_of_run(tx, **{name: row[name] for name in ("ns_id", "checkpoint", "task", "run_id")})
     for store_id in store_ids:
         value_store.sweep_store(tx, store_id)
 
 
 def copy_thread(tx: Transaction, thread: Thread, copied: Thread | None, target: str, *, now: int) -> Thread:
-    """Copy a thread with all its lines, checkpoints and writes, and no content.
+    """Copy a thread with all its checkpoints and writes, without copying content.
 
     Args:
         tx: The transaction.
         thread: The thread.
-        copied: An earlier copy, which is added to; None for none.
+        copied: An earlier copy to complete; None for none.
         target: The id of the copy, which is in the same namespace.
         now: The time, in microseconds since 1970.
 
@@ -217,16 +214,13 @@ def copy_thread(tx: Transaction, thread: Thread, copied: Thread | None, target: 
         The copy.
 
     Raises:
-        InvalidInput: There is another thread of this id.
+        InvalidInput: Another thread has this id.
     """
     value_store.lock_store(tx, thread.store)
     if copied is None:
         copied = make_thread(tx, thread.path, target, now, store=thread.store, delta=thread.delta)
     elif copied.store.store_id != thread.store.store_id:
-        raise InvalidInput(
-            f"There is another thread {safe_repr(target)} already, which is no copy of {safe_repr(thread.name)}: copy "
-            "it to an id that is free."
-        )
+        raise InvalidInput(f"The thread {safe_repr(target)} is not a copy of {safe_repr(thread.name)}. Use another id.")
     elif thread.delta and not copied.delta:
         query.mark_delta(tx, thread=copied.id)
     for each in query.list_ns(tx, thread=thread.id):
@@ -236,12 +230,12 @@ def copy_thread(tx: Transaction, thread: Thread, copied: Thread | None, target: 
 
 
 def add_rows(tx: Transaction, ns_id: int, rows: Sequence[dict[str, Any]]) -> int:
-    """Store those rows of a line that it has not.
+    """Store the rows that a checkpoint namespace lacks.
 
     Args:
         tx: The transaction.
-        ns_id: The line.
-        rows: Values, writes and checkpoints, as `dump` of `transfer` returns them.
+        ns_id: The row id of the checkpoint namespace.
+        rows: The rows of values, writes and checkpoints.
 
     Returns:
         The number of added checkpoints.
@@ -258,19 +252,11 @@ def add_rows(tx: Transaction, ns_id: int, rows: Sequence[dict[str, Any]]) -> int
     return len(checkpoints)
 
 
-def remove_expired(
-    tx: Transaction, thread: Thread, ns_id: int, ns: str, current: str, retention: Retention, now: int
-) -> None:
-    """Remove expired checkpoints, a few with every new one, so that nobody waits for long."""
-    age = retention.max_age
-    rows = query.surplus_checkpoints(
-        tx,
-        ns_id=ns_id,
-        keep=retention.keep_last,
-        before=None if age is None else now - int(age.total_seconds() * 1_000_000),
-        limit=MAX_REMOVED,
-    )
-    names = [row["name"] for row in rows if row["name"] != current]
+def remove_expired(tx: Transaction, thread: Thread, ns_id: int, ns: str, new: str, rules: Retention, now: int) -> None:
+    """Remove a few expired checkpoints; called for every new one, so that no call takes long."""
+    before = None if rules.max_age is None else now - int(rules.max_age.total_seconds() * 1_000_000)
+    rows = query.surplus_checkpoints(tx, ns_id=ns_id, keep=rules.keep_last, before=before, limit=MAX_REMOVED)
+    names = [row["name"] for row in rows if row["name"] != new]
     _remove_oldest(tx, ns_id, names)
     removed = len(names)
     if ns == ROOT_NS:
@@ -282,24 +268,24 @@ def remove_expired(
 
 
 def _remove_oldest(tx: Transaction, ns_id: int, names: Sequence[str]) -> None:
-    """Remove the oldest checkpoints of a line, their writes, and late writes of removed ones."""
+    """Remove the oldest checkpoints of a namespace with their writes, also late ones."""
     if names:
         query.delete_checkpoint.run_many(tx, [{"ns_id": ns_id, "name": name} for name in names])
         query.delete_stray_writes(tx, ns_id=ns_id, up_to=max(names))
 
 
 def _rows_by_key(tx: Transaction, ns_id: int) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the checkpoints, values and writes of a line by their keys."""
+    """Return the checkpoints, values and writes of a checkpoint namespace by their keys."""
     checkpoints = query.ns_checkpoints(tx, ns_id=ns_id)
     values = query.ns_values(tx, ns_id=ns_id)
     writes = query.ns_writes(tx, ns_id=ns_id)
     rows = (*checkpoints, *values, *writes)
-    # A row is that of a database, which is no dictionary.
+    # A database row is not a dictionary.
     return {_row_key(row): row for row in ({name: row[name] for name in row.keys()} for row in rows)}  # noqa: SIM118
 
 
 def _row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the key of a checkpoint, a value or a write within its line."""
+    """Return the key of a checkpoint, value or write within its checkpoint namespace."""
     if "task" in row:
         return row["checkpoint"], row["task"], row["idx"]
     return (row["channel"], row["version"]) if "version" in row else (row["name"],)
@@ -314,7 +300,7 @@ def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
     Args:
         tx: The transaction.
         low: The first namespace path.
-        high: Path after the last.
+        high: The path after the last.
 
     Returns:
         The problems, one sentence each; empty if there are none.
@@ -331,17 +317,16 @@ def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
         after = -1
         while page := query.parts_after(tx, store=store_id, after=after, limit=PAGE_SIZE):
             present += [(part["number"], part["number"] + 1) for part in page]
+            damaged = [row for row in page if row["body"] is None or zlib.crc32(bytes(row["body"])) != row["checksum"]]
             faults += [
-                f"part {part['number']} of shelf {store_id} is not what was stored"
-                for part in page
-                if part["body"] is None or zlib.crc32(bytes(part["body"])) != part["checksum"]
+                f"part {row['number']} of part store {store_id} is damaged (checksum mismatch)" for row in damaged
             ]
             present = value_store.union_ranges(present)
             after = page[-1]["number"]
         if value_store.union_ranges([*present, *needed]) != present:
-            faults.append(f"a value needs parts that are missing on shelf {store_id}")
+            faults.append(f"a value needs parts that are missing in part store {store_id}")
     gaps = query.store_gaps(tx, next_part=LOOSE_START)
-    return faults + [f"shelf {part['id']} has more parts than it counted" for part in gaps]
+    return faults + [f"part store {part['id']} has more parts than it counted" for part in gaps]
 
 
 def _check_ns(tx: Transaction, ns_id: int, thread: str, faults: list[str]) -> list[Range]:
@@ -376,7 +361,7 @@ def merge_thread(
         tx: The transaction.
         at: The thread, which exists.
         parts: The parts of the values in another database, with their bodies.
-        rows: The rows of its lines there, each with the "ns" of its line.
+        rows: The rows of its checkpoint namespaces there, each with the name of its namespace as "ns".
         delta: True if its checkpoints need their ancestors.
 
     Returns:
@@ -387,9 +372,7 @@ def merge_thread(
     if delta and not thread.delta:
         query.mark_delta(tx, thread=thread.id)
     stored = {
-        row["number"]: value_store.StoredPart(
-            form=row["encoding"], name=row["name"], body=row["body"], loose=row["number"] >= LOOSE_START
-        )
+        row["number"]: StoredPart(row["encoding"], row["name"], row["body"], loose=row["number"] >= LOOSE_START)
         for row in parts
     }
     numbers = value_store.import_parts(tx, thread.store, stored)
@@ -399,17 +382,12 @@ def merge_thread(
         own_rows = [{**row, "ns_id": ns_id} for row in rows if row["ns"] == ns]
         for row in own_rows:
             if "recipe" in row:
-                row["recipe"] = value_store.pack(
-                    value_store.renumber(value_store.unpack(row["recipe"]), numbers.__getitem__)
-                )
+                recipe = value_store.renumber(value_store.unpack(row["recipe"]), numbers.__getitem__)
+                row["recipe"] = value_store.pack(recipe)
         added += add_rows(tx, ns_id, own_rows)
     return added
 
 
-PART = Part(
-    tables={
-        "checkpoints": ("thread", "part_store", "checkpoint_ns", "part", "checkpoint", "channel_value", "pending_write")
-    },
-    verify={"threads": lambda tx: find_problems(tx, *path_range(()))},
-)
-"""Threads are erased with what they remembered: `rewinding` does that."""
+_TABLES = ("thread", "part_store", "checkpoint_ns", "part", "checkpoint", "channel_value", "pending_write")
+PART = Part(tables={"checkpoints": _TABLES}, verify={"threads": lambda tx: find_problems(tx, *path_range(()))})
+"""The part of threads. It has no erasure: `rewinding` erases threads with their memory."""

@@ -1,22 +1,21 @@
 """The conversion of channel values to recipes and parts, and back.
 
-`ValueDraft` takes values apart. A message becomes a part that shares its body with the conversation log and every other
-thread; a longer list or dictionary is cut into chunks whose ends depend on what is in them, so that an insertion or a
-removal changes the chunk it falls into and no other; everything else goes through LangGraph's serializer whole.
+`ValueDraft` splits values into parts. A message becomes a part that shares its body with the conversation log and all
+other threads. A longer list or dictionary is cut into chunks at boundaries that its content determines. So an insertion
+or a removal changes only the chunk around it. LangGraph's serializer writes everything else as a whole.
 
-The serializer determines how much can be shared. LangGraph's own shares everything. Under encryption each message is
-encrypted by itself, once, and is shared within its thread; everything else is encrypted whole. What another serializer
-does with a value is unknown, so each value is stored as it wrote it.
+The serializer determines how much can be shared. LangGraph's own serializer allows sharing everything. Under encryption
+each message is encrypted separately, once, and is shared within its thread; everything else is encrypted as a whole.
+The output of any other serializer is unknown, so each value is stored as that serializer wrote it.
 
-*Prototypes* are messages that were read or stored lately, of which copies are handed out. They can never be stale: a
-part of a shelf is never changed, and its number is never given to another. It only saves reading what is known; how
-much is kept is bounded.
+*Prototypes* are recently read or stored messages; callers receive copies. A prototype cannot be stale: a part never
+changes, and its number is never reused. Prototypes only save reading known parts, and their total size is limited.
 
-*Stamps* say which message objects are known to be on a shelf already. A graph hands its whole state to every
-checkpoint, and nearly all messages in it are the very objects that were read or stored before. A stamp tells where such
-an object lies. It rides on the message itself, in the set in which pydantic notes the fields that were given, so it
-lives and dies with the message. And it knows all that was stored, or a fingerprint of it, so a message that was changed
-in place since is never taken for the one that was stored.
+*Stamps* mark message objects whose part is known. A graph passes its whole state to every checkpoint, and nearly all
+messages in it are the same objects that were read or stored before. A stamp holds the part number of such an object. It
+is attached to the message itself, as the set in which pydantic records the given fields, so both have the same
+lifetime. It also holds the stored fields, or a fingerprint of them. So a message that was changed in place is never
+mistaken for the stored one.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from langgraph.types import Send
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.messages.stored_messages import MessagePrototype, body_of, message_of, prototype_of
 from langchain_agentmem.threads import value_store
+from langchain_agentmem.threads.value_store import DamagedValue, Range, Recipe, StoredPart, StorePosition
 
 MOST_BYTES = 32_000_000
 _PROTOTYPE_BYTES = 1_000
@@ -58,21 +58,21 @@ EXACT_OPTIONS = (
     | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
-"""Only what MessagePack itself can say: whatever could hide a change has no fingerprint."""
+"""Options that allow only MessagePack's own types: other types could hide a change, so they have no fingerprint."""
 
 BLOCK_SIZE = 128
-"""Messages per comparison: as many as fit into a processor's cache."""
+"""The number of messages per comparison, which fit into a processor's cache."""
 
 _set_attribute = object.__setattr__
 _get_stamp, _get_extra = attrgetter("__pydantic_fields_set__"), attrgetter("__pydantic_extra__")
 _get_fields, _get_mark = attrgetter("__dict__"), attrgetter("mark")
-_get_owner, _get_store, _get_number = attrgetter("owner"), attrgetter("shelf"), attrgetter("number")
+_get_owner, _get_store, _get_number = attrgetter("owner"), attrgetter("store"), attrgetter("number")
 
 
 def fingerprint(message: Any) -> int | None:
-    """Return a hash of everything in a message; None if it has other than plain values.
+    """Return a hash of all fields of a message; None if some value is not plain.
 
-    Plain values are text, numbers, lists and dictionaries.
+    Plain values are strings, numbers, lists and dictionaries.
     """
     if message.__pydantic_extra__:
         return None
@@ -83,19 +83,19 @@ def fingerprint(message: Any) -> int | None:
 
 
 class MessageStamp(set[str]):
-    """The fields of a message that were given, and the place of the message.
+    """The set of the given fields of a message, with the part number of the message.
 
     Attributes:
-        owner: The cache that made it.
-        shelf: The shelf's id and number of sweeps.
-        number: The part's number there.
-        mark: The stored fields, if equal fields are the same fields; else their fingerprint.
+        owner: The cache that created the stamp.
+        store: The part store's id and number of sweeps.
+        number: The number of the part.
+        mark: The stored fields, if comparing them finds every change; else their fingerprint.
     """
 
-    __slots__ = ("mark", "number", "owner", "shelf")
+    __slots__ = ("mark", "number", "owner", "store")
 
     owner: KnownMessages
-    shelf: tuple[int, int]
+    store: tuple[int, int]
     number: int
     mark: dict[str, Any] | int
 
@@ -107,38 +107,36 @@ class MessageStamp(set[str]):
 class KnownMessages:
     """A cache of messages that a saver read or stored: prototypes, and stamps on objects.
 
-    Prototypes are safe to use from any thread. A stamp is valid only for the saver that made it.
+    Prototypes are safe to use from any OS thread. A stamp is valid only for the saver that created it.
 
     Args:
-        most_bytes: The maximum size of the kept prototypes in bytes.
+        max_bytes: The maximum size of the prototypes in bytes.
     """
 
-    __slots__ = ("_bytes", "_known", "_most")
+    __slots__ = ("_bytes", "_max_bytes", "_prototypes")
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._known: dict[int, dict[int, MessagePrototype]] = {}
+    def __init__(self, max_bytes: int = MOST_BYTES) -> None:
+        self._prototypes: dict[int, dict[int, MessagePrototype]] = {}
         self._bytes = 0
-        self._most = most_bytes
+        self._max_bytes = max_bytes
 
     def add_prototype(self, store_id: int, number: int, prototype: MessagePrototype) -> None:
-        """Keep a prototype. If there is no room, discard everything else."""
-        known = self._known.setdefault(store_id, {})
+        """Add a prototype. If the cache is full, discard all others."""
+        known = self._prototypes.setdefault(store_id, {})
         if number in known:
             return
         known[number] = prototype
         size = _prototype_size(prototype)
         self._bytes += size
-        if self._bytes > self._most:
-            self._known = {store_id: {number: prototype}}
+        if self._bytes > self._max_bytes:
+            self._prototypes = {store_id: {number: prototype}}
             self._bytes = size
 
-    def recall(
-        self, store_id: int, ranges: list[value_store.Range]
-    ) -> tuple[dict[int, MessagePrototype], list[value_store.Range]]:
+    def recall(self, store_id: int, ranges: list[Range]) -> tuple[dict[int, MessagePrototype], list[Range]]:
         """Return the known prototypes of parts in some ranges, and the ranges of unknown parts."""
-        known = self._known.get(store_id, {})
+        known = self._prototypes.get(store_id, {})
         found: dict[int, MessagePrototype] = {}
-        missing: list[value_store.Range] = []
+        missing: list[Range] = []
         for start, stop in ranges:
             for number in range(start, stop):
                 prototype = known.get(number)
@@ -151,30 +149,29 @@ class KnownMessages:
         return found, missing
 
     def forget(self, store_id: int | None = None) -> None:
-        """Discard everything of a shelf. Default: of all value_store."""
+        """Discard the prototypes of a part store. Default: of all part stores."""
         if store_id is None:
-            self._known, self._bytes = {}, 0
+            self._prototypes, self._bytes = {}, 0
         else:
-            self._bytes -= sum(map(_prototype_size, self._known.pop(store_id, {}).values()))
+            self._bytes -= sum(map(_prototype_size, self._prototypes.pop(store_id, {}).values()))
 
     def stamp(self, message: Any, store: tuple[int, int], number: int, mark: dict[str, Any] | int | None) -> None:
-        """Remember the place of a message.
+        """Stamp a message with its part number.
 
         Args:
-            message: The object.
-            store: The shelf's id and number of sweeps.
-            number: The part's number.
-            mark: The stored fields, if equal fields are the same, else their fingerprint, taken before they were
-                written. With None, nothing is remembered.
+            message: The message object.
+            store: The part store's id and number of sweeps.
+            number: The number of the part.
+            mark: The stored fields, or their fingerprint from before they were written. With None, nothing is stamped.
         """
         if mark is None:
             return
         stamp = MessageStamp(message.__pydantic_fields_set__)
-        stamp.owner, stamp.shelf, stamp.number, stamp.mark = self, store, number, mark
+        stamp.owner, stamp.store, stamp.number, stamp.mark = self, store, number, mark
         _set_attribute(message, "__pydantic_fields_set__", stamp)
 
     def stamp_copies(self, prototype: MessagePrototype, store: tuple[int, int], number: int) -> None:
-        """Stamp all future copies of a prototype: they share one stamp."""
+        """Stamp all future copies of a prototype, which share one stamp."""
         stamp = prototype.given
         if type(stamp) is not MessageStamp or stamp.owner is not self:
             mark = prototype.fields if prototype.flat else fingerprint(prototype.copy())
@@ -182,14 +179,14 @@ class KnownMessages:
                 return
             stamp = MessageStamp(stamp)
             stamp.owner, stamp.mark = self, mark
-        stamp.number, stamp.shelf = number, store
+        stamp.number, stamp.store = number, store
         prototype.given = stamp
 
     def part_numbers(self, items: Iterable[Any], store: tuple[int, int]) -> Iterator[int | None]:
-        """Yield the part number of each unchanged item; None if it is unknown or no message."""
+        """Yield the part number of each item; None for unknown or changed items and other types."""
         for item in items:
             stamp = getattr(item, "__pydantic_fields_set__", None)
-            if type(stamp) is not MessageStamp or stamp.owner is not self or stamp.shelf != store:
+            if type(stamp) is not MessageStamp or stamp.owner is not self or stamp.store != store:
                 yield None
                 continue
             mark = stamp.mark
@@ -198,18 +195,18 @@ class KnownMessages:
                 continue
             try:
                 same = item.__dict__ == mark and not item.__pydantic_extra__
-            except Exception:  # noqa: BLE001 - a field was given something that cannot be compared
+            except Exception:  # noqa: BLE001 - a field has a value that cannot be compared
                 same = False
             yield stamp.number if same else None
 
-    def known_head(self, items: Sequence[Any], store: tuple[int, int]) -> tuple[int, list[value_store.Range]]:
+    def known_prefix(self, items: Sequence[Any], store: tuple[int, int]) -> tuple[int, list[Range]]:
         """Return the length of the known, unchanged beginning of a list, and its ranges.
 
         Items are compared a block at a time.
 
         Args:
             items: Any values.
-            store: The shelf's id and number of sweeps.
+            store: The part store's id and number of sweeps.
 
         Returns:
             The number of items, and their ranges. The caller checks each following item.
@@ -225,7 +222,7 @@ class KnownMessages:
                     and list(map(_get_store, stamps)).count(store) == len(block)
                     and not any(map(_get_extra, block))
                 )
-            except Exception:  # noqa: BLE001 - some are no messages, or have no stamp, or cannot be compared
+            except Exception:  # noqa: BLE001 - some are not messages, have no stamp, or cannot be compared
                 known = False
             if not known:
                 break
@@ -233,9 +230,9 @@ class KnownMessages:
         return len(numbers), value_store.to_ranges(numbers)
 
     def move_stamp(self, message: Any, store: tuple[int, int], moves: Mapping[int, int]) -> None:
-        """Note the new number of a part that a message lies in, if it has one."""
+        """Update the part number in the stamp of a message, if the part was copied."""
         stamp = getattr(message, "__pydantic_fields_set__", None)
-        if type(stamp) is MessageStamp and stamp.owner is self and stamp.shelf == store:
+        if type(stamp) is MessageStamp and stamp.owner is self and stamp.store == store:
             stamp.number = moves.get(stamp.number, stamp.number)
 
 
@@ -245,44 +242,39 @@ VALUE_PREFIX = "value:"
 """The forms of a part other than `MESSAGE`: a chunk of a list or dictionary, or serialized data of a type."""
 
 INLINE_BYTES = 256
-"""Bytes up to which a value is written out in its recipe."""
+"""The maximum size in bytes of a value that is written inline in its recipe."""
 CHUNK_BYTES = 512
-"""Bytes that a chunk has on the average."""
+"""The average size of a chunk in bytes."""
 CHUNK_OVERHEAD = 8
 FEW_ELEMENTS = 32
-"""Elements up to which a list or dictionary is looked into one by one instead of being cut into chunks."""
+"""The maximum number of elements of a list or dictionary that is not cut into chunks."""
 MAX_DEPTH = 12
-"""Containers within containers that are looked into."""
+"""The maximum depth of containers that are split into parts."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class ValueDraft:
-    """Values taken apart, with the parts that are not known to be on the shelf yet.
+    """A set of values split into parts, with the parts that are not yet known as stored.
 
     Args:
         serde: The serializer.
-        known: The messages that are known.
-        store: The shelf as it was last seen; None for a new one.
-        listing: The values are those of channels, whose lists grow.
+        known: The cache of known messages.
+        store: The part store as last seen; None for a new one.
+        for_channels: True for the values of channels, whose lists grow.
 
     Attributes:
-        store: The shelf.
-        parts: The parts to put on the shelf.
-        relied_ranges: Ranges of what lies there already.
+        store: The part store.
+        parts: The parts to store.
+        relied_ranges: The ranges of stored parts that the recipes use.
     """
 
     def __init__(
-        self,
-        serde: SerializerProtocol,
-        known: KnownMessages,
-        store: value_store.StorePosition | None,
-        *,
-        for_channels: bool,
+        self, serde: SerializerProtocol, known: KnownMessages, store: StorePosition | None, *, for_channels: bool
     ) -> None:
         self.store = store
-        self.parts: list[value_store.StoredPart] = []
-        self.relied_ranges: list[value_store.Range] = []
+        self.parts: list[StoredPart] = []
+        self.relied_ranges: list[Range] = []
         self._serde = serde
         self._cache = known
         self._sharing = sharing_level(serde)
@@ -291,107 +283,95 @@ class ValueDraft:
         self._new_messages: list[tuple[BaseMessage, int, int | None, MessagePrototype | None]] = []
         self._message_lists: list[list[Any]] = []
 
-    def make_recipe(self, value: Any) -> value_store.Recipe:
-        """Take a value apart, and return its recipe.
+    def make_recipe(self, value: Any) -> Recipe:
+        """Split a value into parts, and return its recipe.
 
-        Until it is settled, lists hold ranges, and negative numbers stand for `parts`.
+        Until `assign_numbers`, lists hold ranges, and negative numbers are inverted indexes of `parts`.
 
         Raises:
-            TypeError: The serializer cannot write it.
+            TypeError: The serializer cannot write the value.
         """
         kind = type(value)
-        self._loose = not (
-            self._for_channels and (kind in (list, tuple) or (kind is dict and len(value) > FEW_ELEMENTS))
-        )
+        grows = kind in (list, tuple) or (kind is dict and len(value) > FEW_ELEMENTS)
+        self._loose = not (self._for_channels and grows)
         return self._recipe_of(value, 0)
 
-    def assign_numbers(
-        self, recipe: value_store.Recipe, numbers: Sequence[int], tidy: value_store.Tidy
-    ) -> value_store.Recipe:
-        """Give the parts the numbers they got.
+    def assign_numbers(self, recipe: Recipe, numbers: Sequence[int], tidy: value_store.Tidy) -> Recipe:
+        """Return a recipe with the assigned numbers of its parts.
 
         Args:
             recipe: The result of `make_recipe`.
             numbers: The number of each of `parts`.
-            tidy: May return other ranges for the same parts; its flag says if they are a channel's whole value.
+            tidy: Returns ranges for copies of the same parts, to limit the number of ranges. Its flag is True for the
+                whole value of a channel.
         """
 
         def number(index: int) -> int:
             return index if index >= 0 else numbers[~index]
 
-        def listed(part: value_store.Recipe) -> value_store.Recipe:
+        def assign_ranges(part: Recipe) -> Recipe:
             ranges = [each if type(each) is tuple else (numbers[~each], numbers[~each] + 1) for each in part[1]]
             tidied = tidy(value_store.merge_adjacent(ranges), part is recipe and self._for_channels)
             return [part[0], *value_store.encode_ranges(tidied)]
 
-        return value_store.map_recipe(recipe, number, listed)
+        return value_store.map_recipe(recipe, number, assign_ranges)
 
-    def stamp_messages(
-        self, store: value_store.StorePosition, numbers: Sequence[int], moves: Mapping[int, int]
-    ) -> None:
-        """Remember where the messages lie, after the commit.
+    def stamp_messages(self, store: StorePosition, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
+        """Stamp the messages with their part numbers, after the commit.
 
         Args:
-            store: The shelf.
+            store: The part store.
             numbers: The number of each of `parts`.
-            moves: New numbers of parts that were known before.
+            moves: The new numbers of copied parts.
         """
         for message, index, mark, prototype in self._new_messages:
             number = moves.get(numbers[index], numbers[index])
             if prototype is not None:
                 self._cache.add_prototype(store.store_id, number, prototype)
-            self._cache.stamp(
-                message, store, number, prototype.fields if prototype is not None and prototype.flat else mark
-            )
+            self._cache.stamp(message, store, number, prototype.fields if prototype and prototype.flat else mark)
         if moves:
             for value in self._message_lists:
                 for message in value:
                     self._cache.move_stamp(message, store, moves)
 
-    # -- taking apart ------------------------------------------------------------------------------------------
+    # -- splitting --------------------------------------------------------------------------------------------
 
-    def _recipe_of(self, value: Any, depth: int) -> value_store.Recipe:
+    def _recipe_of(self, value: Any, depth: int) -> Recipe:
         kind = type(value)
         if self._sharing and depth < MAX_DEPTH:
             if kind is list and value:
                 return self._list_recipe(value, depth)
             if isinstance(value, BaseMessage):
                 number = None if self.store is None else next(self._cache.part_numbers((value,), self.store))
-                return [
-                    value_store.ONE_PART,
-                    self._add_message(value) if number is None else self._known_range(number)[0],
-                ]
+                return [value_store.ONE_PART, self._add_message(value) if number is None else self._use_part(number)[0]]
             if self._sharing == SHARE_EVERYTHING:
                 return self._shared_recipe(value, kind, depth)
         return self._whole_recipe(value)
 
-    def _shared_recipe(self, value: Any, kind: type, depth: int) -> value_store.Recipe:
-        recipe: value_store.Recipe | None = None
+    def _shared_recipe(self, value: Any, kind: type, depth: int) -> Recipe:
+        recipe: Recipe | None = None
         if kind is dict and value and all(map(_is_plain_key, value)):
-            if len(value) > FEW_ELEMENTS and not any(map(_holds_messages, value.values())):
+            if len(value) > FEW_ELEMENTS and not any(map(_contains_messages, value.values())):
                 entries = [(key, *self._serde.dumps_typed(item)) for key, item in value.items()]
                 return self._chunked_recipe(value_store.DICT, value, entries, ENTRIES)
             if any(_is_deep(item) for item in value.values()):
-                recipe = [
-                    value_store.FIELDS,
-                    list(value),
-                    [self._recipe_of(item, depth + 1) for item in value.values()],
-                ]
+                fields = [self._recipe_of(item, depth + 1) for item in value.values()]
+                recipe = [value_store.FIELDS, list(value), fields]
         elif kind is Send:
             timeout = [] if value.timeout is None else [self._whole_recipe(value.timeout)]
             recipe = [value_store.SEND, value.node, [self._recipe_of(value.arg, depth + 1), *timeout]]
         elif kind is _DeltaSnapshot:
             recipe = [value_store.SNAPSHOT, None, [self._recipe_of(value.value, depth + 1)]]
-        elif kind is tuple and _holds_messages(value):
+        elif kind is tuple and _contains_messages(value):
             recipe = self._messages_recipe(list(value))  # as the serializer reads it
         return recipe if recipe is not None and value_store.has_parts(recipe) else self._whole_recipe(value)
 
-    def _list_recipe(self, value: list[Any], depth: int) -> value_store.Recipe:
+    def _list_recipe(self, value: list[Any], depth: int) -> Recipe:
         if any(isinstance(item, BaseMessage) for item in value):
             if self._sharing == SHARE_EVERYTHING or all(isinstance(item, BaseMessage) for item in value):
                 return self._messages_recipe(value)
         elif self._sharing == SHARE_EVERYTHING:
-            if len(value) > FEW_ELEMENTS and not any(map(_holds_messages, value)):
+            if len(value) > FEW_ELEMENTS and not any(map(_contains_messages, value)):
                 elements = [self._serde.dumps_typed(item) for item in value]
                 return self._chunked_recipe(value_store.LIST, value, elements, ELEMENTS)
             if any(_is_deep(item) for item in value):
@@ -400,10 +380,10 @@ class ValueDraft:
                     return recipe
         return self._whole_recipe(value)
 
-    def _messages_recipe(self, value: list[Any]) -> value_store.Recipe:
+    def _messages_recipe(self, value: list[Any]) -> Recipe:
         self._message_lists.append(value)
-        known_count, ranges = (0, []) if self.store is None else self._cache.known_head(value, self.store)
-        items: list[value_store.Range | int] = [*ranges]
+        known_count, ranges = (0, []) if self.store is None else self._cache.known_prefix(value, self.store)
+        items: list[Range | int] = [*ranges]
         self.relied_ranges += ranges
         remaining = value[known_count:]
         known = itertools.repeat(None) if self.store is None else self._cache.part_numbers(remaining, self.store)
@@ -415,17 +395,17 @@ class ValueDraft:
             if rest:
                 items += self._add_chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
                 rest = []
-            items.append(self._add_message(item) if number is None else self._known_range(number))
+            items.append(self._add_message(item) if number is None else self._use_part(number))
         if rest:
             items += self._add_chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
         return [value_store.LIST, items]
 
-    def _known_range(self, number: int) -> value_store.Range:
+    def _use_part(self, number: int) -> Range:
         self.relied_ranges.append((number, number + 1))
         return self.relied_ranges[-1]
 
     def _add_message(self, message: BaseMessage) -> int:
-        mark = fingerprint(message)  # before it is written: what changes in between is then noticed
+        mark = fingerprint(message)  # taken before the message is written, so that a change in between is detected
         prototype = None
         encoded = body_of(message) if self._sharing == SHARE_EVERYTHING else None
         if encoded is not None and (message.id is None or _is_printable(message.id)):
@@ -437,13 +417,13 @@ class ValueDraft:
         self._new_messages.append((message, ~number, mark, prototype))
         return number
 
-    def _chunked_recipe(self, kind: int, value: Any, typed: list[tuple[Any, ...]], form: str) -> value_store.Recipe:
+    def _chunked_recipe(self, kind: int, value: Any, typed: list[tuple[Any, ...]], form: str) -> Recipe:
         if sum(len(each[-1]) for each in typed) <= INLINE_BYTES:
             return self._whole_recipe(value)
         return [kind, self._add_chunks(typed, form)]
 
     def _add_chunks(self, typed: Iterable[tuple[Any, ...]], form: str) -> list[int]:
-        """Cut what lies in a row into chunks that end where an element's own bytes say so."""
+        """Cut a series of elements into chunks at boundaries that an element's bytes determine."""
         numbers: list[int] = []
         chunk: list[Any] = []
         size = 0
@@ -458,59 +438,56 @@ class ValueDraft:
                 chunk, size = [], 0
             chunk += each
             size += len(data)
-            if (
-                size >= 4 * CHUNK_BYTES
-                or len(data) >= CHUNK_BYTES
-                or zlib.crc32(data) % CHUNK_BYTES < len(data) + CHUNK_OVERHEAD
-            ):
+            is_large = size >= 4 * CHUNK_BYTES or len(data) >= CHUNK_BYTES
+            if is_large or zlib.crc32(data) % CHUNK_BYTES < len(data) + CHUNK_OVERHEAD:
                 close()
                 chunk, size = [], 0
         if chunk:
             close()
         return numbers
 
-    def _whole_recipe(self, value: Any) -> value_store.Recipe:
+    def _whole_recipe(self, value: Any) -> Recipe:
         kind, data = self._serde.dumps_typed(value)
         if len(data) <= INLINE_BYTES:
-            return [value_store.WRITTEN, kind, bytes(data)]
+            return [value_store.INLINE, kind, bytes(data)]
         return [value_store.ONE_PART, self._add_part(VALUE_PREFIX + kind, bytes(data))]
 
     def _add_part(self, form: str, body: bytes, name: str | None = None) -> int:
-        self.parts.append(value_store.StoredPart(form=form, name=name, body=body, loose=self._loose))
+        self.parts.append(StoredPart(form=form, name=name, body=body, loose=self._loose))
         return ~(len(self.parts) - 1)
 
 
-class ValueReading:
-    """Parts become values again.
+class ValueReader:
+    """The reader that turns recipes and parts into values again.
 
     Args:
         serde: The serializer.
-        known: The cache for the messages that are made.
-        shelf: The shelf that the parts lie on.
-        parts: The parts that are needed, by number: as they are stored, or what is known of them.
+        known: The cache of known messages.
+        store: The part store.
+        parts: The needed parts by number, as stored or as prototypes.
     """
 
     def __init__(
         self,
         serde: SerializerProtocol,
         known: KnownMessages,
-        store: value_store.StorePosition,
-        parts: Mapping[int, value_store.StoredPart | MessagePrototype],
+        store: StorePosition,
+        parts: Mapping[int, StoredPart | MessagePrototype],
     ) -> None:
         self._serde = serde
         self._cache = known
         self._store = store
         self._parts = parts
 
-    def read_value(self, recipe: value_store.Recipe) -> Any:  # noqa: PLR0911 - one line for each kind
-        """Make the value that a recipe stands for.
+    def read_value(self, recipe: Recipe) -> Any:  # noqa: PLR0911 - one line for each kind
+        """Return the value of a recipe.
 
         Raises:
-            Damaged: A part is missing or is not what was stored.
-            Exception: Whatever the serializer raises about bytes that it cannot read.
+            DamagedValue: A part is missing or damaged.
+            Exception: Any error of the serializer for bytes that it cannot read.
         """
         kind = recipe[0]
-        if kind == value_store.WRITTEN:
+        if kind == value_store.INLINE:
             return self._serde.loads_typed((recipe[1], recipe[2]))
         if kind == value_store.ONE_PART:
             [value] = self._read_part(recipe[1])
@@ -518,12 +495,8 @@ class ValueReading:
         if kind == value_store.LIST:
             return self._read_list(recipe)
         if kind == value_store.DICT:
-            return dict(
-                item
-                for a, b in value_store.decode_ranges(recipe[1:])
-                for n in range(a, b)
-                for item in self._read_part(n)
-            )
+            ranges = value_store.decode_ranges(recipe[1:])
+            return dict(item for low, high in ranges for n in range(low, high) for item in self._read_part(n))
         inner = map(self.read_value, recipe[2])
         if kind == value_store.FIELDS:
             return dict(zip(recipe[1], inner, strict=True))
@@ -534,17 +507,17 @@ class ValueReading:
             return Send(recipe[1], argument, timeout=timeout[0] if timeout else None)
         if kind == value_store.SNAPSHOT:
             return _DeltaSnapshot(*inner)
-        raise value_store.DamagedValue(f"recipes of kind {safe_repr(kind)} are not known")
+        raise DamagedValue(f"unknown kind of recipe {safe_repr(kind)}")
 
-    def _read_list(self, recipe: value_store.Recipe) -> list[Any]:
+    def _read_list(self, recipe: Recipe) -> list[Any]:
         value: list[Any] = []
         parts, store = self._parts, self._store
         for start, stop in value_store.decode_ranges(recipe[1:]):
             for number in range(start, stop):
                 part = parts.get(number)
                 stamp = part.given if type(part) is MessagePrototype else None
-                if type(stamp) is MessageStamp and stamp.shelf == store and stamp.number == number:
-                    value.append(part.copy())  # type: ignore[union-attr]  # the usual case, without further ado
+                if type(stamp) is MessageStamp and stamp.store == store and stamp.number == number:
+                    value.append(part.copy())  # type: ignore[union-attr]  # the usual case
                 else:
                     value += self._read_part(number)
         return value
@@ -552,12 +525,12 @@ class ValueReading:
     def _read_part(self, number: int) -> Sequence[Any]:
         part = self._parts.get(number)
         if part is None:
-            raise value_store.DamagedValue(f"its part {number} is missing")
+            raise DamagedValue(f"its part {number} is missing")
         if type(part) is MessagePrototype:
             return (self._copy_message(part, number),)
         form, name, body, checksum, _ = part  # type: ignore[misc]  # a row, since it is no prototype
         if zlib.crc32(body) != checksum:
-            raise value_store.DamagedValue(f"the checksum of its part {number} does not fit")
+            raise DamagedValue(f"the checksum of its part {number} does not match")
         if form == value_store.MESSAGE_FORM:
             if (prototype := prototype_of(body, name)) is not None:
                 self._cache.add_prototype(self._store.store_id, number, prototype)
@@ -573,7 +546,7 @@ class ValueReading:
             rows = zip(typed[::3], typed[1::3], typed[2::3], strict=True)
             return [(key, self._serde.loads_typed((kind, data))) for key, kind, data in rows]
         if not form.startswith(VALUE_PREFIX):
-            raise value_store.DamagedValue(f"parts of the form {safe_repr(form)} are not known")
+            raise DamagedValue(f"unknown form of part {safe_repr(form)}")
         value = self._serde.loads_typed((form.removeprefix(VALUE_PREFIX), body))
         if isinstance(value, BaseMessage):
             self._cache.stamp(value, self._store, number, fingerprint(value))
@@ -585,7 +558,7 @@ class ValueReading:
 
 
 SHARE_NOTHING, SHARE_MESSAGES, SHARE_EVERYTHING = range(3)
-"""The levels of sharing that a serializer allows."""
+"""The levels of sharing under a serializer."""
 
 
 def sharing_level(serde: SerializerProtocol) -> int:
@@ -601,14 +574,14 @@ def _is_deep(value: Any) -> bool:
     return (
         isinstance(value, list | dict | Send | _DeltaSnapshot | BaseMessage)
         or (isinstance(value, str | bytes) and len(value) > INLINE_BYTES)
-        or (type(value) is tuple and _holds_messages(value))
+        or (type(value) is tuple and _contains_messages(value))
     )
 
 
-def _holds_messages(value: Any) -> bool:
+def _contains_messages(value: Any) -> bool:
     """Return True if a value directly contains messages, which its own recipe would share."""
     if type(value) is dict:
-        return any(map(_holds_messages, value.values()))
+        return any(map(_contains_messages, value.values()))
     if type(value) in (list, tuple):
         return any(isinstance(item, BaseMessage) for item in value)
     return isinstance(value, BaseMessage | Send)
@@ -617,7 +590,7 @@ def _holds_messages(value: Any) -> bool:
 def _is_plain_key(key: Any) -> bool:
     """Return True if a dictionary key is stored unchanged.
 
-    Halves of characters are not stored unchanged, and two such keys might become one.
+    Lone surrogates are not stored unchanged, so two such keys might become one.
     """
     return type(key) is str and (key.isascii() or _SURROGATES.search(key) is None)
 

@@ -1,23 +1,20 @@
-"""Recipes: a value as ranges of a shelf, with small things written out.
+"""Recipes of values, and the part store of a thread.
 
-A recipe is a small tree of lists. It is stored as MessagePack behind a CRC-32, so that damage is noticed:
+A recipe describes a value as ranges of parts, with small values inline. It is a small tree of lists, stored as
+MessagePack after a CRC-32 that detects damage:
 
-    [WRITTEN, type, bytes]              a small value, as the serializer wrote it
-    [PART, number]                      one part of the shelf
-    [LIST, gap, length, …]              the elements of ranges of parts; a gap counts from the end of the range before
-    [DICT, gap, length, …]              the entries of ranges of parts
-    [FIELDS, [key, …], [recipe, …]]     a small dictionary
-    [ITEMS, None, [recipe, …]]          a small list whose elements have recipes of their own
-    [SEND, node, [recipe, …]]           LangGraph's `Send`: where to, with what, and its timeout if it has one
-    [SNAPSHOT, None, [recipe]]          LangGraph's snapshot of a DeltaChannel
+    [INLINE, type, bytes] a small value, as the serializer wrote it [ONE_PART, number] one part [LIST, gap, length, …]
+    the elements of ranges of parts; a gap starts at the end of the previous range [DICT, gap, length, …] the entries of
+    ranges of parts [FIELDS, [key, …], [recipe, …]] a small dictionary [ITEMS, None, [recipe, …]] a small list whose
+    elements have recipes of their own [SEND, node, [recipe, …]] LangGraph's `Send`: node, argument, and timeout if it
+    has one [SNAPSHOT, None, [recipe]] LangGraph's snapshot of a DeltaChannel
 
-The shelf of a thread: parts of values, numbered in the order in which they came.
+A part store holds the parts of a thread's values, numbered in the order of insertion. There are two number series. The
+first one is for the elements of lists in channels, so that a long list is one range. The second one, from `LOOSE_START`
+on, is for everything else, such as task writes.
 
-There are two rows of numbers. The elements of channels that are lists stand in the first one, next to each other, so
-that a long list is one range. Everything else, such as what tasks write, stands in the second, from `LOOSE_START` on.
-
-Nothing on a shelf is ever changed or moved, and no number is given twice. What no value needs any more is swept away
-now and then; the number of sweeps shows whether remembered places are still valid.
+A stored part is never changed or moved, and no number is reused. A sweep deletes parts that no value needs. The number
+of sweeps shows whether remembered part numbers are still valid.
 """
 
 from __future__ import annotations
@@ -35,14 +32,14 @@ from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Rows
 
-WRITTEN, ONE_PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT = range(8)
+INLINE, ONE_PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT = range(8)
 
 Recipe: TypeAlias = list[Any]
 Range: TypeAlias = tuple[int, int]
-"""The numbers of neighbouring parts: from the first, up to but without the second."""
+"""The numbers of neighbouring parts: from the first number up to, but not including, the second."""
 
 MAX_PART_NUMBER = 2**48
-"""Beyond all numbers of parts."""
+"""The exclusive upper bound of part numbers."""
 
 _CHECK_BYTES = 4
 
@@ -52,7 +49,7 @@ class DamagedValue(ValueError):
 
     Args:
         problem: The description of the damage.
-        checkpoint: The id of the checkpoint they belong to, where that is known.
+        checkpoint: The id of the damaged checkpoint, if it is known.
     """
 
     def __init__(self, problem: str, checkpoint: str | None = None) -> None:
@@ -61,11 +58,11 @@ class DamagedValue(ValueError):
 
 
 def add_checksum(data: bytes, extra_text: str = "") -> bytes:
-    """Put a checksum before bytes.
+    """Prepend a checksum to bytes.
 
     Args:
         data: The bytes.
-        extra_text: A text stored elsewhere that the checksum covers too.
+        extra_text: A separately stored text that the checksum covers too.
     """
     return zlib.crc32(data, zlib.crc32(extra_text.encode())).to_bytes(_CHECK_BYTES, "big") + data
 
@@ -79,35 +76,35 @@ def strip_checksum(blob: bytes, extra_text: str = "") -> bytes:
     data = bytes(blob)[_CHECK_BYTES:]
     checksum = zlib.crc32(data, zlib.crc32(extra_text.encode()))
     if len(blob) < _CHECK_BYTES or checksum != int.from_bytes(blob[:_CHECK_BYTES], "big"):
-        raise DamagedValue("its checksum does not fit")
+        raise DamagedValue("its checksum does not match")
     return data
 
 
 def pack(recipe: Recipe) -> bytes:
-    """Write a recipe."""
+    """Serialize a recipe."""
     return add_checksum(ormsgpack.packb(recipe, option=ormsgpack.OPT_REPLACE_SURROGATES))
 
 
 def unpack(blob: bytes) -> Recipe:
-    """Read a recipe.
+    """Deserialize a recipe.
 
     Raises:
-        DamagedValue: The data is not what was stored.
+        DamagedValue: The data is damaged.
     """
     try:
         recipe = ormsgpack.unpackb(strip_checksum(blob))
     except ormsgpack.MsgpackDecodeError as error:
         raise DamagedValue(str(error)) from error
     if type(recipe) is not list or not recipe:
-        raise DamagedValue("it is no recipe")
+        raise DamagedValue("it is not a recipe")
     try:
         is_valid = all(
             type(low) is type(high) is int and 0 <= low <= high < MAX_PART_NUMBER for low, high in ranges_of(recipe)
         )
     except (TypeError, ValueError, IndexError, KeyError, RecursionError) as error:
-        raise DamagedValue(f"it is no recipe ({error})") from error
+        raise DamagedValue(f"it is not a recipe ({error})") from error
     if not is_valid:
-        raise DamagedValue("it is no recipe")
+        raise DamagedValue("it is not a recipe")
     return recipe
 
 
@@ -137,22 +134,22 @@ def ranges_of(recipe: Recipe) -> Iterator[Range]:
         yield recipe[1], recipe[1] + 1
     elif kind in (LIST, DICT):
         yield from decode_ranges(recipe[1:])
-    elif kind != WRITTEN:
+    elif kind != INLINE:
         for inner in recipe[2]:
             yield from ranges_of(inner)
 
 
 def has_parts(recipe: Recipe) -> bool:
-    """Return True if a recipe needs any part of the shelf."""
-    return recipe[0] in (ONE_PART, LIST, DICT) or (recipe[0] != WRITTEN and any(map(has_parts, recipe[2])))
+    """Return True if a recipe needs any part."""
+    return recipe[0] in (ONE_PART, LIST, DICT) or (recipe[0] != INLINE and any(map(has_parts, recipe[2])))
 
 
 def renumber(recipe: Recipe, number_of: Callable[[int], int]) -> Recipe:
-    """Return a recipe with the part numbers of another shelf.
+    """Return a recipe with the part numbers of another part store.
 
     Args:
-        recipe: A recipe.
-        number_of: Returns the number there of a part here.
+        recipe: The recipe.
+        number_of: Returns the number in the other store for a number in this one.
     """
     return map_recipe(
         recipe, number_of, lambda each: [each[0], *encode_ranges(to_ranges(list(map(number_of, _part_numbers(each)))))]
@@ -163,9 +160,9 @@ def map_recipe(recipe: Recipe, replace_part: Callable[[Any], Any], replace_list:
     """Return a recipe with other parts.
 
     Args:
-        recipe: A recipe.
-        replace_part: Returns the replacement of a number.
-        replace_list: Returns the replacement of a recipe of ranges.
+        recipe: The recipe.
+        replace_part: Returns the replacement for a part number.
+        replace_list: Returns the replacement for a recipe of ranges.
     """
 
     def map_inner(recipe: Recipe) -> Recipe:
@@ -176,7 +173,7 @@ def map_recipe(recipe: Recipe, replace_part: Callable[[Any], Any], replace_list:
         return [ONE_PART, replace_part(recipe[1])]
     if kind in (LIST, DICT):
         return replace_list(recipe)
-    return recipe if kind == WRITTEN else [kind, recipe[1], list(map(map_inner, recipe[2]))]
+    return recipe if kind == INLINE else [kind, recipe[1], list(map(map_inner, recipe[2]))]
 
 
 def _part_numbers(recipe: Recipe) -> Iterator[int]:
@@ -214,7 +211,7 @@ def union_ranges(ranges: Iterable[Range]) -> list[Range]:
 
 
 def subtract_ranges(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]:
-    """Yield the parts of some ranges that no other range contains, in their order."""
+    """Yield the subranges of some ranges that no other range contains, in their order."""
     excluded = union_ranges(others)
     for start, stop in ranges:
         low = start
@@ -239,11 +236,11 @@ def count_repeats(ranges: Iterable[Range]) -> Counter[int]:
 
 
 LOOSE_START = 2**40
-"""The first number of the second row."""
+"""The first number of the second series."""
 MESSAGE_FORM = "message"
-"""The form of a part that is the body of a message."""
+"""The form of a part with the body of a message."""
 MOST_RANGES = 64
-"""Ranges in one list. With more, neighbouring ones are put on the shelf once more, as one."""
+"""The maximum number of ranges in a list. If it has more, neighbouring ranges are copied to form one."""
 
 
 _PartKey: TypeAlias = tuple[bytes, str, str | None]
@@ -251,21 +248,21 @@ _PartKey: TypeAlias = tuple[bytes, str, str | None]
 
 
 class StorePosition(NamedTuple):
-    """A shelf as it was seen: its id, and how often it was swept."""
+    """A part store as last seen: its id and its number of sweeps."""
 
     store_id: int
     sweep_count: int
 
 
 class StoredPart(NamedTuple):
-    """A part of a value, as it is put on a shelf and read from it.
+    """A part of a value, stored or to be stored.
 
     Attributes:
         form: The format of its body.
-        name: A message's id, if it is a message that has one.
+        name: The id of a message; None if there is none.
         body: The bytes.
         checksum: The CRC-32 that was stored with the body; 0 for a part that is not stored yet.
-        loose: True if a new part belongs in the second row.
+        loose: True if a new part belongs to the second number series.
     """
 
     form: str
@@ -276,13 +273,13 @@ class StoredPart(NamedTuple):
 
 
 Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
-"""Called with ranges and True for the whole value of a channel; returns other ranges for the same parts."""
+"""Called with ranges, and True for the whole value of a channel; returns ranges of the same parts or their copies."""
 
 
 class DraftValues(Protocol):
-    """Values taken apart, before their parts have numbers.
+    """A set of values split into parts, before the parts have numbers.
 
-    They were made for a shelf as last seen, on whose parts they may rely.
+    They may rely on parts of the part store as last seen.
     """
 
     store: StorePosition | None
@@ -290,31 +287,31 @@ class DraftValues(Protocol):
     relied_ranges: list[Range]
 
     def assign_numbers(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
-        """Give the parts of a recipe their numbers."""
+        """Return a recipe with the assigned numbers of its parts."""
 
     def stamp_messages(self, store: StorePosition, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
-        """Remember the places of the messages, after the commit."""
+        """Stamp the messages with their part numbers, after the commit."""
 
 
 Recall: TypeAlias = Callable[[int, list[Range]], tuple[dict[int, Any], list[Range]]]
-"""Called with a shelf and ranges of its parts; returns the known parts and the ranges of those to read."""
+"""Called with a store's id and ranges of its parts; returns the cached parts and the ranges of those to read."""
 
 
 def recall_nothing(store_id: int, ranges: list[Range]) -> tuple[dict[int, Any], list[Range]]:
-    """Return no known parts: a `Recall` that reads everything."""
+    """Return no cached parts: a `Recall` that reads everything."""
     del store_id
     return {}, ranges
 
 
 def has_relied_parts(tx: Transaction, store: StorePosition, draft: DraftValues) -> bool:
-    """Return True if the parts that a draft relies on are on a shelf.
+    """Return True if the parts that a draft relies on still exist.
 
-    Parts never change, but they may be swept away.
+    Parts never change, but a sweep may delete them.
 
     Args:
         tx: The transaction.
-        store: The shelf as it is.
-        draft: The values taken apart for a shelf as last seen.
+        store: The current part store.
+        draft: The draft, made for a part store as last seen.
     """
     if draft.store == store or not draft.relied_ranges:
         return True
@@ -333,20 +330,20 @@ def write_parts(
     recipes: Sequence[Recipe],
     writer: StoreWriter | None = None,
 ) -> tuple[list[bytes], StoreWriter | None]:
-    """Put the parts of a draft on a shelf, those that are not there already.
+    """Store the new parts of a draft.
 
     Args:
         tx: The transaction.
-        store: The shelf, which the draft fits.
-        draft: The values taken apart.
-        recipes: Their recipes.
-        writer: Holds a shelf for the parts of this draft already. Default: the shelf is held now, if need be.
+        store: The part store, on whose parts the draft relies.
+        draft: The draft.
+        recipes: The recipes of its values.
+        writer: A writer that has already locked a store for this draft. Default: a new one, if parts are needed.
 
     Returns:
-        The packed recipes in the same order, and the writer that holds the shelf; None if no part was needed.
+        The packed recipes in the same order, and the writer that has locked the store; None if no part was needed.
 
     Raises:
-        BranchMoved: The shelf was swept meanwhile; the operation begins again.
+        BranchMoved: The store was swept meanwhile; the operation is retried.
     """
     if not any(map(has_parts, recipes)):
         return [pack(recipe) for recipe in recipes], None
@@ -359,15 +356,15 @@ def write_parts(
 
 
 def write_messages(tx: Transaction, store: StorePosition, bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
-    """Put messages without ids on a shelf, those that are not there already.
+    """Store messages without ids, except those that are stored already.
 
     Args:
         tx: The transaction.
-        store: The shelf as it is.
+        store: The current part store.
         bodies: The bodies of the messages.
 
     Returns:
-        The recipe of the list of them, and the digests of their bodies.
+        The packed recipe of the list of messages, and the digests of their bodies.
     """
     writer = StoreWriter(tx, store.store_id, [StoredPart(MESSAGE_FORM, None, body) for body in bodies])
     writer.put(store)
@@ -377,15 +374,15 @@ def write_messages(tx: Transaction, store: StorePosition, bodies: Sequence[bytes
 
 
 def lock_store(tx: Transaction, store: StorePosition, *, count: int = 0) -> None:
-    """Keep others from the shelf until the transaction ends.
+    """Lock a part store until the transaction ends.
 
     Args:
         tx: The transaction.
-        store: The shelf as it was seen.
-        count: The count of numbers to take from the first row. Default: 0.
+        store: The part store as last seen.
+        count: The count of numbers to reserve in the first series. Default: 0.
 
     Raises:
-        BranchMoved: The shelf was swept meanwhile, or is gone; the operation begins again.
+        BranchMoved: The store was swept or deleted meanwhile; the operation is retried.
     """
     rows = query.reserve_part_numbers(tx, store=store.store_id, count=count)
     if not rows or rows[0]["sweep_count"] != store.sweep_count:
@@ -393,18 +390,18 @@ def lock_store(tx: Transaction, store: StorePosition, *, count: int = 0) -> None
 
 
 class StoreWriter:
-    """Puts parts on a shelf, and holds the shelf until the transaction ends.
+    """A writer of parts, which locks the part store until the transaction ends.
 
-    The shelf is locked before the bodies of its parts, as wherever both are needed, which prevents deadlocks. Making
-    the writer sends the queries; `put` waits for them.
+    Every operation locks the store before the bodies of its parts, which prevents deadlocks. The constructor sends the
+    queries; `put` waits for them.
 
     Args:
         tx: The transaction.
-        store_id: The shelf's id; it need not exist.
+        store_id: The id of the part store, which need not exist.
         parts: The parts.
 
     Attributes:
-        store_id: The shelf's id.
+        store_id: The id of the part store.
         keys: The digest, form and name of each part.
         numbers: The number of each part, after `put`.
         moves: The new numbers of parts that were copied.
@@ -426,51 +423,50 @@ class StoreWriter:
         self._first = self._following = 0
 
     def put(self, store: StorePosition) -> None:
-        """Store the parts that are not on the shelf.
+        """Store the parts that the part store lacks.
 
-        The writes wait for nothing, so that other writers wait only briefly.
+        No write waits for a lock, so that other writers wait only briefly.
 
         Args:
-            store: The shelf as last seen.
+            store: The part store as last seen.
 
         Raises:
-            BranchMoved: The shelf was swept meanwhile, or does not exist; the operation begins again.
+            BranchMoved: The store was swept meanwhile, or does not exist; the operation is retried.
         """
         if not self._store_row or self._store_row[0]["sweep_count"] != store.sweep_count:
             raise BranchMoved
-        listed, first = int(self._store_row[0]["next_element"]), int(self._store_row[0]["next_part"])
+        next_element, first = int(self._store_row[0]["next_element"]), int(self._store_row[0]["next_part"])
         known: dict[_PartKey, set[int]] = {}
         for row in self._known_rows:
             known.setdefault((bytes(row["hash"]), row["encoding"], row["name"]), set()).add(row["number"])
         known_numbers = _known_numbers(self.keys, self._parts, known)
-        added = [
-            (key, part)
-            for key, part, number in zip(self.keys, self._parts, known_numbers, strict=True)
-            if number is None
-        ]
+        placed = list(zip(self.keys, self._parts, known_numbers, strict=True))
+        added = [(key, part) for key, part, number in placed if number is None]
         stored_hashes = {key for key, _, _ in known}
         queries.store_bodies(self._tx, {key[0]: part.body for key, part in added if key[0] not in stored_hashes})
         loose = dict.fromkeys(key for key, part in added if part.loose)
         count = sum(not part.loose for _, part in added)
         if count or loose:
-            query.set_numbers(self._tx, store=self.store_id, next_element=listed + count, next_part=first + len(loose))
+            query.set_numbers(
+                self._tx, store=self.store_id, next_element=next_element + count, next_part=first + len(loose)
+            )
         assigned = {key: first + index for index, key in enumerate(loose)}
         new: dict[int, dict[str, object]] = {}
-        for key, part, number in zip(self.keys, self._parts, known_numbers, strict=True):
+        for key, part, number in placed:
             if number is None:
-                number = assigned[key] if part.loose else listed  # noqa: PLW2901 - it has its number now
-                listed += not part.loose
+                number = assigned[key] if part.loose else next_element  # noqa: PLW2901 - it has its number now
+                next_element += not part.loose
                 new[number] = {"store": self.store_id, "number": number, "encoding": part.form, "name": part.name}
                 new[number] |= {"hash": key[0], "checksum": zlib.crc32(part.body)}
             self.numbers.append(number)
         if new:
             rows = list(new.values())
             query.insert_part(self._tx, **rows[0]) if len(rows) == 1 else query.insert_part.run_many(self._tx, rows)
-        self._first = self._following = listed
+        self._first = self._following = next_element
 
-    def tidy_ranges(self, ranges: list[Range], listed: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
-        """Join ranges if there are too many, and copy those of a channel's list to the first row."""
-        if listed and any(high > LOOSE_START for _, high in ranges):
+    def tidy_ranges(self, ranges: list[Range], for_channel: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
+        """Limit the number of ranges, and move a channel's list to the first series, by copies."""
+        if for_channel and any(high > LOOSE_START for _, high in ranges):
             ranges = merge_adjacent([self._plan_copy([each]) if each[1] > LOOSE_START else each for each in ranges])
         while len(ranges) > MOST_RANGES:
             width = MOST_RANGES // 2
@@ -479,7 +475,7 @@ class StoreWriter:
         return ranges
 
     def copy_parts(self, store: StorePosition) -> None:
-        """Store the copies that `tidy_ranges` needs: parts that are stored again in the first row."""
+        """Store the copies that `tidy_ranges` has planned in the first series."""
         if self._copies:
             lock_store(self._tx, store, count=self._following - self._first)
         for low, high, shift in self._copies:
@@ -496,13 +492,13 @@ class StoreWriter:
 
 
 def fetch_parts(tx: Transaction, store_id: int, recipes: Iterable[Recipe], recall: Recall) -> dict[int, Any]:
-    """Read all the parts that some recipes need, each once.
+    """Read all parts that some recipes need, each once.
 
     Args:
         tx: The transaction.
-        store_id: The shelf's id.
+        store_id: The id of the part store.
         recipes: The recipes.
-        recall: Returns the parts that are known without reading them.
+        recall: Returns cached parts.
 
     Returns:
         A `StoredPart` for each number, or the result of `recall` for it.
@@ -518,15 +514,15 @@ def fetch_parts(tx: Transaction, store_id: int, recipes: Iterable[Recipe], recal
 
 
 def import_parts(tx: Transaction, store: StorePosition, parts: Mapping[int, StoredPart]) -> dict[int, int]:
-    """Put parts of another database on a shelf.
+    """Store parts of another database.
 
     Args:
         tx: The transaction.
-        store: The shelf.
-        parts: The parts, by their numbers there.
+        store: The part store.
+        parts: The parts, by their numbers in the other database.
 
     Returns:
-        The number here of each.
+        The numbers in this store, by the numbers in the other database.
     """
     writer = StoreWriter(tx, store.store_id, list(parts.values()))
     writer.put(store)
@@ -534,19 +530,19 @@ def import_parts(tx: Transaction, store: StorePosition, parts: Mapping[int, Stor
 
 
 def sweep_store(tx: Transaction, store_id: int) -> None:
-    """Take away the values that no checkpoint has any more, and the parts that no value needs."""
-    query.reset_removed_count(tx, store=store_id)  # first, so that nobody puts anything on the shelf meanwhile
+    """Delete the values that no checkpoint has any more, and the parts that no value needs."""
+    query.reset_removed_count(tx, store=store_id)  # first: it locks the store
     namespaces = query.ns_of_store(tx, store=store_id)
     delete_unneeded(tx, store_id, [each for row in namespaces for each in _sweep_values(tx, row["id"])])
 
 
 def delete_unneeded(tx: Transaction, store_id: int, needed: Iterable[Range]) -> None:
-    """Delete the parts of a shelf outside the needed ranges, and contents unused elsewhere.
+    """Delete the parts outside the needed ranges, and contents that are no longer used.
 
     Args:
         tx: The transaction.
-        store_id: The shelf.
-        needed: The ranges of the parts that stay.
+        store_id: The id of the part store.
+        needed: The ranges of the parts to keep.
     """
     hashes: set[bytes] = set()
     for low, high in subtract_ranges([(0, MAX_PART_NUMBER)], needed):
@@ -562,10 +558,10 @@ def delete_unneeded(tx: Transaction, store_id: int, needed: Iterable[Range]) -> 
 def _known_numbers(
     keys: Sequence[_PartKey], parts: Sequence[StoredPart], known: Mapping[_PartKey, set[int]]
 ) -> list[int | None]:
-    """Return the numbers of parts that are stored already; None for those to be stored.
+    """Return the numbers of stored parts; None for parts to be stored.
 
-    Equal elements of one list are separate parts: a list that named one part twice would be two ranges. After the end
-    of a range, the next one begins at a part that the following element follows, if such a part exists.
+    Equal elements of one list are separate parts: a repeated part would split the list into two ranges. A new range
+    begins, if possible, at a stored part whose next part matches the following element.
     """
     found: list[int | None] = []
     last, used = -1, set[int]()
@@ -586,20 +582,19 @@ def _known_numbers(
 
 
 def _sweep_values(tx: Transaction, ns_id: int) -> list[Range]:
-    """Delete the values of a line that are in no checkpoint; return the ranges still needed."""
+    """Delete the values of a namespace that are in no checkpoint; return the needed ranges."""
     checkpoints = query.ns_versions(tx, ns_id=ns_id)
-    alive = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
-    values = query.ns_values(tx, ns_id=ns_id)
-    dead = [row for row in values if (row["channel"], row["version"]) not in alive]
-    if dead:
-        dead_keys = [{"ns_id": ns_id, "channel": row["channel"], "version": row["version"]} for row in dead]
-        query.delete_value.run_many(tx, dead_keys)
-    live = [row for row in values if (row["channel"], row["version"]) in alive]
-    return [each for row in (*live, *query.ns_writes(tx, ns_id=ns_id)) for each in ranges_of(unpack(row["recipe"]))]
+    used = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
+    values = {(row["channel"], row["version"]): row for row in query.ns_values(tx, ns_id=ns_id)}
+    unused = [{"ns_id": ns_id, "channel": key[0], "version": key[1]} for key in values if key not in used]
+    if unused:
+        query.delete_value.run_many(tx, unused)
+    rows = [row for key, row in values.items() if key in used]
+    return [each for row in (*rows, *query.ns_writes(tx, ns_id=ns_id)) for each in ranges_of(unpack(row["recipe"]))]
 
 
 def _lightest_index(ranges: Sequence[Range], width: int) -> int:
-    """Return where so many neighbouring ranges have the fewest parts."""
+    """Return the index of the `width` neighbouring ranges with the fewest parts."""
     sizes = [0, *accumulate(high - low for low, high in ranges)]
     weights = [after - before for before, after in zip(sizes, sizes[width:], strict=False)]
     return weights.index(min(weights))

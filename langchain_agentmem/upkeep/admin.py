@@ -1,13 +1,13 @@
-"""`memory.admin`: listings, statistics, verification and copies, for those who operate a database.
+"""`memory.admin`: listings, statistics, verification, copies and pruning of a database.
 
     with AgentMemory("agent.db") as memory:
         assert memory.admin.verify().ok
         memory.admin.backup("copy.db")
         print(memory.admin.stats()["messages"])
 
-Verification and copies are in `integrity.py` and `database_copy.py`; here they become steps of a trace. Pruning takes
-each thread, conversation and page in a transaction of its own, so that nobody waits for long; a rehearsal does
-the same in transactions that are rolled back, so that its report is exact.
+Verification and copies are in `integrity.py` and `database_copy.py`. `Admin` runs them as steps of a trace. Pruning
+runs a separate transaction for each thread, conversation and page, so that other writers wait only briefly. A dry run
+executes the same transactions and rolls them back, so that its report is exact.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ _OTHER_TABLES: Mapping[str, tuple[str, ...]] = {
     "shared content": ("content",),
     "other": ("namespace", "receipt", "agentmem_migration", "lease", "sqlite_schema", "sqlite_sequence"),
 }
-"""The tables that belong to no feature. Facts are in tables of the layers."""
+"""The tables that belong to no feature. The tables of facts are counted as "layers"."""
 
 
 def bytes_by_part(sizes: Sizes) -> dict[str, int]:
-    """Return how many bytes each part of a database takes.
+    """Return the size of each part of a database, in bytes.
 
     Args:
         sizes: The sizes of the tables in bytes.
     """
     parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
-    # Pages that belong to no table, such as those in which SQLite records the places of others.
+    # Some pages belong to no table, such as SQLite's pointer maps.
     parts["other"] += max(0, sizes.total - sizes.free - sum(parts.values()))
     return parts
 
@@ -92,10 +92,10 @@ class ThreadSummary:
         thread_id: The id of the thread or conversation.
         title: The first question, on one line of at most 120 characters; empty if there is none.
         checkpoints: Number of checkpoints, those of subgraphs included; 0 without a thread.
-        forks: Number of forks of its own checkpoints: 0 if each has at most one child.
-        checkpoint_id: Its newest checkpoint; None without a thread.
+        forks: Number of forks, without those of subgraphs: 0 if each checkpoint has at most one child.
+        checkpoint_id: Id of the newest checkpoint; None without a thread.
         messages: Number of messages in the log of the conversation; 0 without a conversation.
-        bytes: Bytes of its checkpoints and bodies. Data shared with a copied thread counts for each.
+        bytes: Bytes of checkpoints and message bodies. Data shared with a copied thread is included for both threads.
         changed_at: The time of its last write, in UTC.
     """
 
@@ -132,8 +132,8 @@ class BranchSummary:
         name: The name of the branch.
         parent: The name of the branch that it was forked from; None for a root.
         created_at: The time of its creation, in UTC.
-        own_entries: Number of values, events, records, facts and so on that lie on the branch itself. Those inherited
-            from its parent are not counted.
+        own_entries: Number of values, events, records, facts and other entries on the branch itself, without those
+            inherited from its parent.
     """
 
     namespace: Namespace
@@ -153,14 +153,14 @@ class NamespaceSummary:
 
     Attributes:
         namespace: The namespace.
-        threads: LangGraph threads and conversations; a thread and a conversation of one id count once.
-        messages: Messages, each once, however often it was edited.
-        checkpoints: Checkpoints of its threads.
-        memories: Current entries of core memory, events, records and facts, on all branches.
-        items: Long-term items.
-        audit: Entries of the audit trail.
-        bytes: Bytes of all of these and of the values of byte stores, without indexes. Data that several namespaces
-            share counts for each.
+        threads: Number of LangGraph threads and conversations. A thread and a conversation of one id are counted once.
+        messages: Number of messages, without earlier versions of edited messages.
+        checkpoints: Number of checkpoints.
+        memories: Number of current entries of core memory, events, records and facts, on all branches.
+        items: Number of long-term items.
+        audit: Number of entries of the audit trail.
+        bytes: Bytes of all of these and of the values of byte stores, without indexes. Data shared by several
+            namespaces is included for each of them.
     """
 
     namespace: Namespace
@@ -173,18 +173,18 @@ class NamespaceSummary:
     bytes: int
 
 
-_COUNT_FIELDS = tuple(each.name for each in fields(NamespaceSummary) if each.name != "namespace")
+_FIELDS = tuple(each.name for each in fields(NamespaceSummary) if each.name != "namespace")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DayCounts:
-    """The objects written on one day in UTC that still exist.
+    """The numbers of objects that were written on one day in UTC and still exist.
 
     Attributes:
         day: The day.
-        messages: Messages.
-        checkpoints: Checkpoints.
-        memories: Entries of core memory, events, records and facts, with their kept versions.
+        messages: Number of messages.
+        checkpoints: Number of checkpoints.
+        memories: Number of versions of core values, events, records and facts.
     """
 
     day: date
@@ -220,7 +220,7 @@ _MAX_DAYS = 3_660
 class Admin(Upkeep):
     """The operations on a whole database: listings, statistics, checks, copies, pruning.
 
-    `memory.admin` is one. `Admin.restore` and `Admin.rekey` need no open memory.
+    `memory.admin` returns an instance. `Admin.restore` and `Admin.rekey` need no open memory.
     """
 
     def __init__(self, database: Database) -> None:
@@ -241,19 +241,18 @@ class Admin(Upkeep):
         limit: int | None = None,
         offset: int = 0,
     ) -> ThreadList:
-        """List threads and conversations, with their sizes and the times of their last changes.
+        """List threads and conversations, with sizes and times of the last changes.
 
         Args:
             namespace: This namespace and all below it. Default: that of the running config, else the root (all).
             thread_id: Only the thread and conversation of this id. Default: all.
-            query: Only threads with a message that contains all words of this text, rewound messages included; or whose
-                id contains the text. Default: all.
-            role: Only threads with messages of this role: "user", "assistant" and so on, or a role of a session by its
-                name. Default: all.
+            query: Only threads with a message that contains all words of this text, or with this text in the id.
+                Rewound messages are included. Default: all.
+            role: Only threads with messages of this role, such as "user" or "assistant", or of this sender, such as a
+                role in a `SessionMemory`. Default: all.
             since: Only threads last changed at this time or later. A time without a time zone is taken as UTC.
             until: Only threads last changed before this time.
-            sizes: Count checkpoints and forks and sum up bytes, which reads everything that a thread holds.
-                Default: True.
+            sizes: True to count checkpoints, forks and bytes, which reads all data of the threads. Default: True.
             limit: The maximum number of threads. Default: all.
             offset: The number of threads to skip. Default: 0.
 
@@ -264,15 +263,8 @@ class Admin(Upkeep):
             InvalidInput: An argument is wrong.
         """
         resolved = self.database.scopes.resolve(namespace, optional=True)
-        arguments = {
-            "thread_id": thread_id,
-            "query": query,
-            "role": role,
-            "since": since,
-            "until": until,
-            "limit": limit,
-        }
-        inputs = partial(drop_none, {"namespace": resolved, **arguments, "offset": offset})
+        filters = {"thread_id": thread_id, "query": query, "role": role, "since": since, "until": until, "limit": limit}
+        inputs = partial(drop_none, {"namespace": resolved, **filters, "offset": offset})
         text = None if query is None else check_text(query, "query")
         low, high = path_range(resolved)
         parameters = {
@@ -325,13 +317,15 @@ class Admin(Upkeep):
     abranches = awaited(branches)
 
     def namespaces(self, namespace: Sequence[str] | None = None) -> list[NamespaceSummary]:
-        """Return the sizes of each namespace itself. This reads much of the database.
+        """Return the sizes of each namespace, without the namespaces below it.
+
+        This reads much of the database.
 
         Args:
             namespace: This namespace and all below it. Default: that of the running config, else the root (all).
 
         Returns:
-            The namespaces in the order of their names.
+            The namespaces, sorted by name.
 
         Raises:
             InvalidInput: The namespace is not valid.
@@ -341,9 +335,7 @@ class Admin(Upkeep):
         def list_namespaces(tx: Transaction) -> list[NamespaceSummary]:
             rows = query.namespace_sizes(tx, low=low, high=high, nested_mark=NESTED_SEPARATOR)
             return [
-                NamespaceSummary(
-                    namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNT_FIELDS}
-                )
+                NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _FIELDS})
                 for row in rows
             ]
 
@@ -352,14 +344,16 @@ class Admin(Upkeep):
     anamespaces = awaited(namespaces)
 
     def growth(self, namespace: Sequence[str] | None = None, *, days: int = 30) -> list[DayCounts]:
-        """Count the surviving writes of each of the last days. This reads much of the database.
+        """Count the objects that were written on each of the last days and still exist.
+
+        This reads much of the database.
 
         Args:
             namespace: This namespace and all below it. Default: that of the running config, else the root (all).
             days: Number of days in UTC, today included, 1 to 3,660. Default: 30.
 
         Returns:
-            Each day, the oldest first.
+            The days, the oldest first.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -367,7 +361,7 @@ class Admin(Upkeep):
         low, high, _ = self._resolve_range(namespace)
         check_integer("days", days, 1)
         if days > _MAX_DAYS:
-            raise errors.InvalidInput(f"days must be {_MAX_DAYS:,} at most, not {days:,}.")
+            raise errors.InvalidInput(f"days must be at most {_MAX_DAYS:,}, got {days:,}.")
         today = (self.database.clock() - EPOCH).days
         first = today - days + 1
 
@@ -385,25 +379,30 @@ class Admin(Upkeep):
     agrowth = awaited(growth)
 
     def stats(self) -> dict[str, Any]:
-        """Count everything stored, and the bytes of each part.
+        """Count all stored objects, and measure the bytes of each part.
 
-        On SQLite the whole file is read twice: 1 GB takes about a second if the system has it in its cache. On
-        PostgreSQL the bodies of messages are counted, and sizes come from the server's catalog. A memory within a
-        namespace counts only that namespace, and has neither `contents` nor `parts` nor the numbers of the database
-        below.
+        On SQLite, this reads the whole file twice: 1 GB takes about a second from the cache of the system. On
+        PostgreSQL, this reads the bodies of messages; sizes come from the server's catalog. A memory within a
+        namespace counts only that namespace. It returns neither `contents` nor `parts` nor sizes of the database.
 
         Returns:
-            Numbers of namespaces, conversations, messages (each once, however often it was edited), rounds, edits,
-            threads, checkpoints, writes (pending), parts (of the values of checkpoints), blobs, blob_bytes, items,
-            compactions, branches (with names), forks, memories (versions in layers and facts), core, events,
-            records and facts (all current), waiting_facts (messages whose facts are not extracted yet), failed_facts
-            (those of them at which a model failed, see `KGMemory.failures`), old_memories (versions that
-            others have replaced), waiting_groups (tasks of graphs that have written memory and are not sealed
-            yet), audit, contents (bodies of messages and others, each kept once) and content_bytes.
+            The numbers of these objects, by name.
 
-            Of the database: bytes, free_bytes (the free ones of them), log_bytes (of SQLite's write-ahead log),
-            and bytes_by_part (bytes of each part with its indexes, "layers" with the facts; all is "other" if
-            SQLite cannot measure tables).
+            Messages: namespaces, conversations, messages (without earlier versions), rounds, edits, compactions.
+
+            Threads: threads, checkpoints, writes (pending), parts (of the values of checkpoints).
+
+            Memory: branches (with names), forks, memories (versions in layers and facts), old_memories (replaced
+            versions), waiting_groups (tasks of graphs whose memory belongs to no checkpoint yet). Current entries:
+            core, events, records, facts. Messages to extract facts from: waiting_facts (all), failed_facts (after a
+            failed extraction, see `KGMemory.failures`).
+
+            Other objects: items, blobs, blob_bytes, audit, contents (distinct bodies of messages and other objects),
+            content_bytes.
+
+            Sizes of the database: bytes, free_bytes (free pages), log_bytes (SQLite's write-ahead log), and
+            bytes_by_part (each part with its indexes, "layers" with the facts; only "other" if SQLite cannot measure
+            tables).
 
         Raises:
             StorageError: The database cannot be read.
@@ -421,21 +420,24 @@ class Admin(Upkeep):
     astats = awaited(stats)
 
     def verify(self, *, progress: Watch | None = None) -> VerifyReport:
-        """Check the whole database: pages, keys, digests, heads, versions and the index.
+        """Check the whole database: pages, keys, digests, heads, versions, index.
 
         Args:
-            progress: Receives the name of the next check: the pages, then each of the others.
+            progress: Receives the name of the next check.
+
+        Raises:
+            InvalidInput: The memory is within a namespace.
         """
         self._check_unscoped("verify")
-        make = partial(integrity.verify, self.database.engine, check_callable(progress, "progress"))
-        return self._run_step("care.verify", make)
+        verify = partial(integrity.verify, self.database.engine, check_callable(progress, "progress"))
+        return self._run_step("care.verify", verify)
 
     averify = awaited(verify)
 
     def diagnose(self) -> list[HealthCheck]:
         """Check the database and its environment, without reading the whole database.
 
-        `agentmem doctor --quick` prints the same. For an in-memory database, only the environment is checked.
+        `agentmem doctor --quick` prints the same checks. For an in-memory database, only the environment is checked.
 
         Raises:
             InvalidInput: The memory is within a namespace.
@@ -459,33 +461,33 @@ class Admin(Upkeep):
         progress: Watch | None = None,
         key: KeyLike | None = None,
     ) -> Path:
-        """Write a consistent copy while others continue to read and write.
+        """Write a consistent copy to a file while the database is in use.
 
-        The copy is a SQLite database that `AgentMemory` opens, even if the source is PostgreSQL. For the server's own
-        format use pg_dump.
+        The copy is a SQLite database that `AgentMemory` opens, even if the source is PostgreSQL. For PostgreSQL's own
+        format, use pg_dump.
 
         Args:
             path: The target file.
-            force: Replace an existing file once the new one is complete. Default: an existing file is an error.
+            force: True to replace an existing file once the new one is complete. Default: False.
             progress: Receives the progress.
-            key: The key to encrypt the copy of an encrypted database, or the export of PostgreSQL. Default: the key of
-                the database, if it has one.
+            key: The key of the copy, for an encrypted SQLite database or for PostgreSQL. Default: the key of the
+                database, if it has one.
 
         Returns:
             The path.
 
         Raises:
-            InvalidInput: The file exists or cannot be written, or a key is given and the SQLite database is not
-                encrypted: use `copy` to encrypt it.
+            InvalidInput: The file exists or cannot be written, or a key is given for an unencrypted SQLite database
+                (use `copy` to encrypt it).
         """
         key = EncryptionKey.of(key)
         self._check_unscoped("backup")
         target, watch, engine = check_path(path), check_callable(progress, "progress"), self.database.engine
         check_no_file(target, force=check_flag("force", force))
-        make: Callable[[], object] = partial(export, engine, target, progress=watch, key=key)
+        write: Callable[[], object] = partial(export, engine, target, progress=watch, key=key)
         if isinstance(engine, SqliteEngine):
-            make = partial(engine.backup, target, watch, key)
-        self._run_step("care.backup", make, {"path": path})
+            write = partial(engine.backup, target, watch, key)
+        self._run_step("care.backup", write, {"path": path})
         return target
 
     abackup = awaited(backup)
@@ -501,53 +503,52 @@ class Admin(Upkeep):
         progress: Watch | None = None,
         key: KeyLike | None = None,
     ) -> CopyReport:
-        """Copy everything to another place, on the same or the other engine, as of one moment.
+        """Copy a snapshot of the whole database to another file or server.
 
-        The copy holds everything, vectors included; text is indexed anew, and the copy is verified. A file is written
-        next to its place and renamed when it is complete; on a server the rows are written in one transaction. With
-        `force`, nobody else should have the target open.
+        The copy includes vectors. The text index is rebuilt, and the copy is verified. A file is written under a
+        temporary name and renamed when it is complete. On a server, the rows are written in one transaction. With
+        `force`, close the target in all other programs first.
 
         Args:
-            target: A path or a "postgresql://…" URL, where nothing is stored yet.
-            force: Replace existing data at the target. Default: False.
+            target: A path or a "postgresql://…" URL without stored data.
+            force: True to replace existing data at the target. Default: False.
             progress: Receives the progress.
             key: The key to encrypt a copy in a SQLite file. Default: the key of this database, or of the environment.
 
         Raises:
-            InvalidInput: The target holds data, or the other engine cannot store a value.
+            InvalidInput: The target has data, or the other engine cannot store a value.
             StorageError: A database failed. The target is unchanged.
         """
         key = EncryptionKey.of(key)
         self._check_unscoped("copy")
-        name = name_of(target)
-        watch = check_callable(progress, "progress")
-        make = partial(copy, self.database.engine, name, force=force, progress=watch, key=key)
-        return self._run_step("care.move", make, {"target": mask_passwords(name)})
+        name, watch = name_of(target), check_callable(progress, "progress")
+        run = partial(copy, self.database.engine, name, force=force, progress=watch, key=key)
+        return self._run_step("care.move", run, {"target": mask_passwords(name)})
 
     acopy = awaited(copy)
 
-    # -- what moves, goes and waits -------------------------------------------------------------------------------
+    # -- moving and pruning ---------------------------------------------------------------------------------------
 
     def adopt(self, thread_id: str, namespace: Sequence[str]) -> None:
-        """Move a thread of the root into a namespace, where other threads then see its memory.
+        """Move a thread of the root into a namespace, and share its memory with the threads there.
 
-        Its checkpoints, its memory and the conversation of its id are moved in one transaction. Entries about it in
-        the audit trail stay where they are. No run of the thread should be in progress.
+        One transaction moves its checkpoints, its memory and the conversation of its id. Its audit entries stay in the
+        root. No run of the thread should be in progress.
 
         Args:
             thread_id: The thread, or a conversation without a thread.
             namespace: The target. It is created if it does not exist.
 
         Raises:
-            InvalidInput: The root has no such thread, the namespace has one, or a copy shares its memory.
+            InvalidInput: The root has no such thread, the namespace already has one, or a copy shares its memory.
         """
         self._check_unscoped("adopt")
         inputs = {"thread_id": thread_id, "namespace": namespace}
         name, path = check_id(thread_id, "thread"), path_of(self.database.scopes.check_namespace(namespace))
         if not path:
-            raise errors.InvalidInput("A thread of the root is there already: name another namespace.")
+            raise errors.InvalidInput("The target namespace must not be the root, got (). Pass another namespace.")
         self.database.write("care.adopt", lambda tx: integrity.adopt_thread(tx, name, path), lambda: inputs)
-        for each in self.database.caches:  # what this process knows of the thread
+        for each in self.database.caches:  # they may have entries of the thread
             each.forget()
         self._emit_event(ThreadMoved, path, name)
 
@@ -567,15 +568,15 @@ class Admin(Upkeep):
 
         Args:
             namespace: This namespace and all below it. Default: everywhere.
-            keep_checkpoints: Number of the newest checkpoints to keep of each thread and of each of its subgraphs;
-                threads of DeltaChannels keep all. Default: all.
+            keep_checkpoints: Number of the newest checkpoints to keep of each thread and of each of its subgraphs.
+                Threads with DeltaChannels keep all. Default: all.
             retention: The messages of each conversation to keep. Default: all.
-            archive_before: Compress entries of the audit trail made before this time. Default: none.
-            dry_run: Report only what would be done. Default: False.
+            archive_before: Compress audit entries from before this time. Default: none.
+            dry_run: True to only report what would be done. Default: False.
             progress: Receives the number of threads and conversations processed.
 
         Raises:
-            InvalidInput: No argument selects anything to prune, or an argument is wrong.
+            InvalidInput: No argument selects data to prune, or an argument is wrong.
         """
         low, high = path_range(self._resolve_namespace(namespace))
         retention = check_retention(retention) or Retention()
@@ -584,21 +585,19 @@ class Admin(Upkeep):
         if keep_checkpoints is not None:
             check_integer("keep_checkpoints", keep_checkpoints, 1)
         if keep_checkpoints is None and before is None and retention.is_off:
-            raise errors.InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
+            raise errors.InvalidInput("Nothing to prune. Pass keep_checkpoints=, retention= or archive_before=.")
         engine, now = self.database.engine, self.database.now()
         run = engine.rehearse if check_flag("dry_run", dry_run) else engine.write
 
-        def work() -> PruneReport:
-            list_targets = partial(
-                _list_prunable, threads=keep_checkpoints is not None, conversations=not retention.is_off
-            )
+        def remove_all() -> PruneReport:
+            list_targets = partial(_list_prunable, threads=keep_checkpoints is not None, logs=not retention.is_off)
             targets = self.database.read(None, partial(list_targets, low=low, high=high))
             counts: Counter[str] = Counter()
             for number, (kind, key) in enumerate(targets, 1):
                 if kind == "messages":
                     count = run(partial(message_log.apply_retention, at=key, retention=retention, now=now))
                 else:
-                    count = _prune_thread(run, key, keep_checkpoints or 1, now, in_one=dry_run)
+                    count = _prune_thread(run, key, keep_checkpoints or 1, now, atomic=dry_run)
                 counts[kind] += count
                 counts["conversations" if kind == "messages" else "threads"] += bool(count)
                 if progress is not None:
@@ -609,12 +608,12 @@ class Admin(Upkeep):
                 engine.release()
             return PruneReport(**counts, archived=archived, dry_run=dry_run)
 
-        return self._run_step("care.prune", work)
+        return self._run_step("care.prune", remove_all)
 
     aprune = awaited(prune, writes=True)
 
     def _resolve_range(self, namespace: Sequence[str] | None) -> tuple[str, str, Callable[[], dict[str, Any]]]:
-        """Return the range of paths of a listed namespace, and the inputs for a trace."""
+        """Return the first path of a namespace, the end of its paths, and the inputs for a trace."""
         resolved = self.database.scopes.resolve(namespace, optional=True)
         return *path_range(resolved), lambda: {"namespace": resolved}
 
@@ -643,50 +642,46 @@ def _thread_summary(row: Row, *, sizes: bool) -> ThreadSummary:
     )
 
 
-def _list_prunable(
-    tx: Transaction, low: str, high: str, *, threads: bool, conversations: bool
-) -> list[tuple[str, ThreadKey]]:
-    """Return the threads and conversations to prune, with the kind of rows to remove."""
+def _list_prunable(tx: Transaction, low: str, high: str, *, threads: bool, logs: bool) -> list[tuple[str, ThreadKey]]:
+    """Return the threads and conversations to prune, each with "checkpoints" or "messages"."""
     targets: list[tuple[str, Row]] = []
     if threads:
         targets += [("checkpoints", row) for row in query.threads_within(tx, low=low, high=high, name=None)]
-    if conversations:
+    if logs:
         rows = query.list_branches(tx, low=low, high=high, kind=message_log.CONVERSATION, name=None)
         targets += [("messages", row) for row in rows]
     return [(kind, ThreadKey(row["path"], row["name"])) for kind, row in targets]
 
 
-def _prune_thread(
-    run: Callable[[Operation[Any]], Any], key: ThreadKey, keep_count: int, now: int, *, in_one: bool
-) -> int:
-    """Prune a thread and return how many checkpoints that removed.
+def _prune_thread(run: Callable[[Operation[Any]], Any], key: ThreadKey, keep: int, now: int, *, atomic: bool) -> int:
+    """Prune a thread, and return the number of removed checkpoints.
 
-    Each batch is an operation of its own, or all are one operation if `in_one`.
+    Each batch is a separate operation. With `atomic`, one operation removes all batches.
     """
-    from langchain_agentmem.rewinding.thread_memory import prune_thread  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.rewinding.thread_memory import prune_thread  # noqa: PLC0415 - only for pruning
     from langchain_agentmem.threads.thread_rows import BATCH_SIZE  # noqa: PLC0415
 
-    def batch(tx: Transaction) -> tuple[int, bool]:
-        removed = last = prune_thread(tx, key, keep=keep_count, now=now)
-        while in_one and last >= BATCH_SIZE:
-            last = prune_thread(tx, key, keep=keep_count, now=now)
-            removed += last
-        return removed, last >= BATCH_SIZE
+    def remove(tx: Transaction) -> tuple[int, bool]:
+        removed = batch = prune_thread(tx, key, keep=keep, now=now)
+        while atomic and batch >= BATCH_SIZE:
+            batch = prune_thread(tx, key, keep=keep, now=now)
+            removed += batch
+        return removed, batch >= BATCH_SIZE
 
-    count, more = run(batch)
+    total, more = 0, True
     while more:
-        removed, more = run(batch)
-        count += removed
-    return int(count)
+        removed, more = run(remove)
+        total += removed
+    return total
 
 
 def _archive_audit(run: Callable[[Operation[Any]], Any], low: str, high: str, before: int) -> int:
-    """Compress old entries of the audit trail, a page at a time. Return how many."""
-    from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
+    """Compress old entries of the audit trail page by page, and return their number."""
+    from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - only for pruning
 
     archived, after = 0, 0
     while after is not None:
-        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
+        # A dry run rolls the page back, so the next page is found by its position.
         page = run(partial(archive, low=low, high=high, before=before, after=after))
         archived, after = archived + page.entries, page.after
     return archived

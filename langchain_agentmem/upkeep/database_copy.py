@@ -1,8 +1,8 @@
 """Export, import, copy and restore a database of either engine.
 
-All of these carry rows by `storage/transfer.py`. An export is a SQLite database with the rows of a namespace; a copy
-has all rows, in a file or on a server. Either is made whole or not at all: a file is written next to its place
-and renamed when it is complete, and what goes to a server or is imported is one transaction.
+All operations copy rows with `storage/transfer.py`. An export is a SQLite database with the rows of a namespace. A copy
+has all rows, in a file or on a server. Each operation is atomic: a file is written under a temporary name and renamed
+when it is complete. Writes to a server and imports are one transaction.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from langchain_agentmem import errors
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import UNLIMITED, check_flag
 from langchain_agentmem.base.clock import from_micros
@@ -27,14 +28,7 @@ from langchain_agentmem.base.events import Watch, check_callable
 from langchain_agentmem.base.files import check_path, is_database, looks_encrypted, replace_atomically, write_atomically
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, path_range
 from langchain_agentmem.conversations.message_log import ROUND
-from langchain_agentmem.errors import (
-    DatabaseBusy,
-    DatabaseUnreadable,
-    ForeignDatabase,
-    InvalidInput,
-    StorageError,
-    safe_repr,
-)
+from langchain_agentmem.errors import InvalidInput, StorageError, safe_repr
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import (
@@ -55,7 +49,7 @@ from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.integrity import VerifyReport
 
 _OWNER_BYTES = slice(68, 72)
-"""The bytes of a SQLite header that name the program that owns the file."""
+"""The bytes of a SQLite header with the id of the application."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +88,7 @@ class CopyReport:
         target: The path or URL of the copy.
         taken_at: The time of the snapshot. Later writes to the source are not in the copy.
         rows: Number of rows copied, by table.
-        documents: Number of searchable documents.
+        documents: Number of searchable documents in the copy.
     """
 
     source: str
@@ -108,29 +102,25 @@ class CopyReport:
 
 
 def export(
-    engine: Engine,
-    path: Path,
-    namespace: Namespace = (),
-    progress: Watch | None = None,
-    key: EncryptionKey | None = None,
+    engine: Engine, path: Path, progress: Watch | None, key: EncryptionKey | None, namespace: Namespace = ()
 ) -> TransferReport:
-    """Write the rows of a namespace to a SQLite file, as of one moment.
+    """Write a snapshot of a namespace to a SQLite file.
 
     Args:
         engine: The database.
-        path: The file. An older export there is replaced once the new one is complete.
-        namespace: The namespace. Default: everything.
+        path: The file. An existing file is replaced once the new one is complete.
         progress: Receives the number of rows written.
-        key: The key to encrypt the file. Default: the file is not encrypted.
+        key: The key to encrypt the file. None for an unencrypted file.
+        namespace: The namespace. Default: everything.
 
     Raises:
-        InvalidInput: The file cannot be written, or it exists and is no export.
+        InvalidInput: The file cannot be written.
         StorageError: A database failed, or the source is damaged.
     """
     with replace_atomically(path) as temp, contextlib.closing(_open_unlimited(temp, key)) as file:
         with transfer.open_rows(engine) as source:
             file.write(lambda tx: transfer.copy_rows(source, tx, namespace=namespace, progress=progress))
-        _check_verified(file, "The database is damaged and cannot be exported (verify() tells more)")
+        _check_verified(file, "The database is damaged and cannot be exported (verify() reports details)")
         counts = file.read(integrity.statistics)
     return TransferReport(
         entries=counts["messages"] + counts["rounds"] + counts["edits"],
@@ -139,14 +129,13 @@ def export(
 
 
 def check_replaceable(path: Path, key: EncryptionKey | None) -> None:
-    """Check that an export replaces only an older one that nobody used as a database since.
+    """Check that a path is free, or has an export that was not changed since.
 
     Raises:
-        InvalidInput: Another file is at the path.
+        InvalidInput: The path has another file.
     """
     if path.is_file() and path.stat().st_size and not transfer.is_unused_export(path, key):
-        name = safe_repr(str(path))
-        raise InvalidInput(f"{name} is no export, and would be replaced. Write elsewhere, or remove it.")
+        raise InvalidInput(f"{safe_repr(str(path))} exists and is no export. Pass another path, or remove the file.")
 
 
 def import_file(
@@ -162,16 +151,16 @@ def import_file(
     Args:
         database: The database.
         path: The export.
-        namespace: The namespace in which all of it must lie.
+        namespace: The namespace that must contain all rows of the export.
         progress: Receives the progress.
         key: The key of the file, if it is encrypted.
-        notify: Called with the path, name and `message_ids` of each conversation that got messages.
+        notify: Called with the path, name and `message_ids` of each conversation with added messages.
 
     Raises:
-        InvalidInput: The file is missing, damaged or of another kind, or this database holds something else in its
-            place.
+        InvalidInput: The file is missing, damaged or of another kind, or an object of the same name exists with other
+            content.
     """
-    from langchain_agentmem.upkeep.memory_import import MemoryImport  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.upkeep.memory_import import MemoryImport  # noqa: PLC0415 - only for imports
 
     _check_database(path, "export")
     with contextlib.ExitStack() as stack:
@@ -196,12 +185,12 @@ def _check_database(path: Path, kind: str) -> None:
     if not path.is_file():
         raise InvalidInput(f"There is no {kind} at {safe_repr(str(path))}.")
     if not is_database(path):
-        raise InvalidInput(f"{safe_repr(str(path))} is no {kind}: it is not a SQLite database, or was cut off.")
+        raise InvalidInput(f"{safe_repr(str(path))} is no {kind}: it is no SQLite database, or it is truncated.")
 
 
 @contextlib.contextmanager
 def _open_upgraded(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
-    """Open a copy of a file, upgraded if an older version wrote it."""
+    """Open a copy of a file. The copy is upgraded if an older version wrote the file."""
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
         encrypted_database.copy_file(path, file := Path(folder) / "export.db", key)
         with contextlib.closing(_open_unlimited(file, key)) as engine:
@@ -209,15 +198,15 @@ def _open_upgraded(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngi
 
 
 def _open_unlimited(path: Path, key: EncryptionKey | None) -> SqliteEngine:
-    """Open a file whose rows were already measured when they were written."""
+    """Open a file without limits, because its rows were checked when they were written."""
     return SqliteEngine(str(path), DatabaseOptions(key=key, limits=UNLIMITED))
 
 
 def _check_export(engine: Engine, allowed: Namespace, progress: Watch | None) -> None:
-    """Reject a file that is damaged or contains another namespace.
+    """Check that a file is undamaged, and that all its namespaces are allowed.
 
     Raises:
-        InvalidInput: It contains a namespace that is not within the given one.
+        InvalidInput: The file has a namespace outside of the allowed one.
         StorageError: The file is damaged.
     """
     low, high = path_range(allowed)
@@ -230,19 +219,19 @@ def _check_export(engine: Engine, allowed: Namespace, progress: Watch | None) ->
         for row in source.find_rows("namespace"):
             namespace = namespace_of(row["path"])
             if not low <= row["path"] < high or path_of(namespace) != row["path"]:
-                raise InvalidInput(f"The file holds {safe_repr(namespace)}, which is not within {safe_repr(allowed)}.")
+                raise InvalidInput(f"The file has {safe_repr(namespace)}, which is not within {safe_repr(allowed)}.")
     _check_verified(engine, "it is damaged", progress)
 
 
-# -- plain data -----------------------------------------------------------------------------------------------------
+# -- JSON ----------------------------------------------------------------------------------------------------------
 
 _FIELDS_BY_KIND = {"message": "entries", "description": "entries", ROUND: "entries", "item": "items"}
 
 
 def export_json(engine: Engine, path: Path, namespace: Namespace = ()) -> TransferReport:
-    """Write the messages, items and memory of a person to a JSON file, for data requests.
+    """Write the messages, items and memory of a namespace to a JSON file.
 
-    The file is a list of objects, each with its namespace. `import_` does not read it.
+    The file is a list of objects with their namespaces. `import_` does not read it.
 
     Args:
         engine: The database.
@@ -254,7 +243,7 @@ def export_json(engine: Engine, path: Path, namespace: Namespace = ()) -> Transf
 
     Raises:
         InvalidInput: The file cannot be written.
-        StorageError: Something is damaged.
+        StorageError: The database is damaged.
     """
     counts: Counter[str] = Counter()
     with write_atomically(path) as file, transfer.open_rows(engine) as source:
@@ -268,21 +257,19 @@ def export_json(engine: Engine, path: Path, namespace: Namespace = ()) -> Transf
 
 
 def _iter_objects(source: transfer.RowSource, namespace: Namespace) -> Iterator[dict[str, Any]]:
-    from langchain_agentmem.stores import item_rows  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.stores import item_rows  # noqa: PLC0415 - only for JSON
 
     low, high = path_range(namespace)
     for row in source.run(query.plain_messages, low=low, high=high):
-        message_text = encoding.decode(row["body"])["user_query"] if row["kind"] == ROUND else body_text(row["body"])
-        yield _make_object(
-            row, row["kind"], conversation=row["name"], role=row["role"], name=row["sender"], text=message_text
-        )
+        text = encoding.decode(row["body"])["user_query"] if row["kind"] == ROUND else body_text(row["body"])
+        chat, role, sender = row["name"], row["role"], row["sender"]
+        yield _make_object(row, row["kind"], conversation=chat, role=role, name=sender, text=text)
     for row in source.run(query.plain_memory, low=low, high=high):
         text = row["body"].decode("utf-8", "surrogatepass")
         yield _make_object(row, row["kind"], key=row["key"], label=row["label"], source=row["source"], text=text)
     for row in source.run(query.plain_items, low=low, high=high):
-        yield _make_object(
-            row, "item", key=row["key"], value=item_rows.decode_value(row["value"], row["path"], row["key"])
-        )
+        value = item_rows.decode_value(row["value"], row["path"], row["key"])
+        yield _make_object(row, "item", key=row["key"], value=value)
 
 
 def _make_object(row: dict[str, Any], kind: str, **fields: Any) -> dict[str, Any]:
@@ -294,108 +281,97 @@ def _make_object(row: dict[str, Any], kind: str, **fields: Any) -> dict[str, Any
 # -- copies --------------------------------------------------------------------------------------------------------
 
 
-def copy(
-    source: Engine, target: str, *, force: bool = False, progress: Watch | None = None, key: EncryptionKey | None = None
-) -> CopyReport:
+def copy(source: Engine, target: str, *, force: bool, progress: Watch | None, key: EncryptionKey | None) -> CopyReport:
     """Copy a whole database.
 
     Args:
-        source: The database to copy. Others may write to it meanwhile.
-        target: The path of a file or a `postgresql://` URL, where nothing is stored yet.
-        force: Replace existing data at the target. Default: False.
+        source: The database to copy. It may be in use.
+        target: The path of a file or a `postgresql://` URL without stored data.
+        force: True to replace existing data at the target.
         progress: Receives the progress. An exception that it raises ends the copy.
-        key: The key to encrypt a SQLite file. Default: the key of the source, if it has one, or of the environment.
+        key: The key to encrypt a SQLite file. None for the key of the source, if it has one, or of the environment.
 
     Raises:
-        InvalidInput: The target holds data, is the source itself, or cannot store a value.
+        InvalidInput: The target has data, is the source itself, or cannot store a value.
         StorageError: A database failed, or the source is damaged. The target is unchanged.
     """
     check_flag("force", force)
     if is_postgres(target):
         with contextlib.closing(open_engine(target, DatabaseOptions(key=key, limits=UNLIMITED))) as engine:
             if _server_identity(engine) == _server_identity(source):
-                raise InvalidInput(f"{safe_repr(engine.path)} is the database itself. Copy it to another place.")
+                raise InvalidInput(f"{safe_repr(engine.path)} is the source itself. Pass another target.")
             return _copy_all(source, engine, engine.path, force=force, progress=progress)
     key = key or source.options.key or key_from_env()
     file = _check_target_file(target, key, force=force)
     if source in SqliteEngine.find_open(file):
-        raise InvalidInput(f"{safe_repr(target)} is the database itself. Copy it to another place.")
+        raise InvalidInput(f"{safe_repr(target)} is the source itself. Pass another target.")
     with replace_atomically(file) as temp, contextlib.closing(_open_unlimited(temp, key)) as engine:
         return _copy_all(source, engine, str(file), force=False, progress=progress)
 
 
 def _server_identity(engine: Engine) -> list[dict[str, Any]]:
-    """Return what identifies the schema of a PostgreSQL database; an empty list for SQLite."""
+    """Return values that identify the schema of a PostgreSQL database; [] for SQLite."""
     sql = "select current_database(), current_schema(), cast(pg_postmaster_start_time() as text) as began"
     return [] if engine.dialect == "sqlite" else engine.read(lambda tx: [dict(row) for row in tx.run_sql(sql, {})])
 
 
 def _copy_all(source: Engine, target: Engine, name: str, *, force: bool, progress: Watch | None) -> CopyReport:
-    from langchain_agentmem.search import vectors  # noqa: PLC0415 - who copies pays
+    from langchain_agentmem.search import vectors  # noqa: PLC0415 - only for copies
 
     def write(tx: Transaction) -> tuple[datetime, Mapping[str, int]]:
         if force:
             _delete_existing(tx)
         elif transfer.is_filled(tx):
-            raise _occupied_error(name)
+            raise _target_not_empty(name)
         with transfer.open_rows(source) as rows:
             return datetime.now(UTC), transfer.copy_rows(rows, tx, progress=progress)
 
     taken_at, rows = target.write(write)
-    _check_verified(
-        target, f"The copy at {safe_repr(name)} is not whole (see what `verify` says of the source)", progress
-    )
+    _check_verified(target, f"The copy at {safe_repr(name)} is damaged (run `verify` on the source)", progress)
     target.write(search_index.rebuild_if_old)
     after: int | None = 0
     while after is not None:
         after = target.write(partial(vectors.copy_to_pgvector, after=after))
-    return CopyReport(
-        source=source.path,
-        target=name,
-        taken_at=taken_at,
-        rows=rows,
-        documents=target.read(search_index.count_documents),
-    )
+    documents = target.read(search_index.count_documents)
+    return CopyReport(source=source.path, target=name, taken_at=taken_at, rows=rows, documents=documents)
 
 
 def _delete_existing(tx: Transaction) -> None:
-    from langchain_agentmem.search import vectors  # noqa: PLC0415 - who copies pays
+    from langchain_agentmem.search import vectors  # noqa: PLC0415 - only for copies
 
     search_index.empty_index(tx)
     vectors.empty_pgvector(tx)
     transfer.delete_all(tx)
 
 
-def _occupied_error(name: str) -> InvalidInput:
-    return InvalidInput(f"{safe_repr(name)} holds memories already. Name another place, or say --force (force=True).")
+def _target_not_empty(name: str) -> InvalidInput:
+    return InvalidInput(f"{safe_repr(name)} already holds memories. Pass another target, or --force (force=True).")
 
 
 def _check_target_file(path: str, key: EncryptionKey | None, *, force: bool) -> Path:
-    """Check that a copy may go to a file.
+    """Check that a copy may create or replace a file.
 
     Raises:
-        InvalidInput: The path is no file path, or something is stored there.
+        InvalidInput: The path is no file path, or the file has stored data.
         ForeignDatabase: The file belongs to another program.
     """
     if path == ":memory:" or path.startswith("file:"):
-        raise InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {safe_repr(path)}.")
+        raise InvalidInput(f"target must be a file path or a postgresql:// URL, not {safe_repr(path)}.")
     file = check_path(path)
     if file.is_file() and file.stat().st_size:
         with file.open("rb") as stream:
             header = stream.read(_OWNER_BYTES.stop)
-        is_ours = (
-            header.startswith(encrypted_database.SQLITE_MAGIC)
-            and int.from_bytes(header[_OWNER_BYTES]) == APPLICATION_ID
-        )
+        is_plain = header.startswith(encrypted_database.SQLITE_MAGIC)
+        is_ours = is_plain and int.from_bytes(header[_OWNER_BYTES]) == APPLICATION_ID
         if not is_ours and not looks_encrypted(file, header):
-            raise ForeignDatabase(
-                f"{safe_repr(path)} is not ours to replace: it is no database of langchain-agentmem, or its "
-                "beginning is damaged. Move the file away, or name another."
+            raise errors.ForeignDatabase(
+                f"{safe_repr(path)} is no database of langchain-agentmem, or its beginning is damaged, so it is not "
+                "replaced. Move the file away, or pass another target."
             )
-        if not (force and is_ours):  # what is encrypted is ours where the key opens it
+        if not (force and is_ours):  # an encrypted file must open with the key
             with contextlib.closing(_open_unlimited(file, key)) as engine:
                 if engine.read(transfer.is_filled) and not force:
-                    raise _occupied_error(path)
+                    raise _target_not_empty(path)
     return file
 
 
@@ -411,8 +387,8 @@ def restore(
 
     Args:
         source: The file that `backup` or `export` wrote. It is only read.
-        target: A path or a `postgresql://` URL, where nothing is stored yet.
-        force: Replace existing data at the target. Default: False.
+        target: A path or a `postgresql://` URL without stored data.
+        force: True to replace existing data at the target. Default: False.
         progress: Receives the progress.
         key: The key of the file, and of the new SQLite database. Default: the key in the environment, if any.
 
@@ -420,7 +396,7 @@ def restore(
         The report of the verification.
 
     Raises:
-        InvalidInput: The file is missing or of another kind, or something is stored at the target.
+        InvalidInput: The file is missing or of another kind, or the target has stored data.
         StorageError: The restored data is damaged, or a database failed. The target is unchanged.
     """
     key = EncryptionKey.of(key) or key_from_env()
@@ -428,18 +404,18 @@ def restore(
     check_flag("force", force)
     file, name = check_path(source), name_of(target)
     if not is_postgres(name) and file.exists() and Path(name).exists() and file.samefile(name):
-        raise InvalidInput(f"{safe_repr(name)} is the backup itself. Restore it to another place.")
+        raise InvalidInput(f"{safe_repr(name)} is the backup itself. Pass another target.")
     _check_database(file, "backup")
     if key is not None and encrypted_database.is_plain_file(file):
         raise InvalidInput(
-            f"{safe_repr(str(file))} is not encrypted. Restore it without a key, and encrypt what was restored: "
+            f"{safe_repr(str(file))} is not encrypted. Restore it without a key, and then encrypt the database: "
             "agentmem key DATABASE encrypt."
         )
     damaged = f"{safe_repr(str(file))} is damaged, and was not restored"
     if is_postgres(name):
         with _open_upgraded(file, key) as engine:
             report = _check_verified(engine, damaged, progress)
-            copy(engine, name, force=force, progress=progress)
+            copy(engine, name, force=force, progress=progress, key=None)
     else:
         with replace_atomically(_check_target_file(name, key, force=force)) as temp:
             encrypted_database.copy_file(file, temp, key)
@@ -449,18 +425,16 @@ def restore(
     return report
 
 
-def _check_verified(
-    engine: Engine, message: str, progress: Watch | None = None, *, index: bool = False
-) -> VerifyReport:
+def _check_verified(engine: Engine, prefix: str, progress: Watch | None = None, *, index: bool = False) -> VerifyReport:
     """Verify a database.
 
     Raises:
-        DatabaseUnreadable: The verification found a problem; the error begins with `message`.
+        DatabaseUnreadable: The verification found a problem. The message begins with `prefix`.
     """
     report = integrity.verify(engine, progress, index=index)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
-        raise DatabaseUnreadable(f"{message}: {report.problems[0]}{more}.")
+        raise errors.DatabaseUnreadable(f"{prefix}: {report.problems[0]}{more}.")
     return report
 
 
@@ -471,11 +445,11 @@ def rekey(
     new_key: KeyLike | None = None,
     progress: Watch | None = None,
 ) -> None:
-    """Encrypt a SQLite database, give it another key, or decrypt it.
+    """Encrypt a SQLite database, change its key, or decrypt it.
 
-    The database is written into a new file under the new key, which is checked and then replaces the old one; an
-    interruption leaves one of the two complete. Nobody may have it open meanwhile. The old file is deleted, not
-    overwritten: backups, exports, the disk and the file system may still hold its content.
+    The database is written to a new file with the new key. The new file is verified and then replaces the old one. An
+    interruption leaves one of the two files complete. No program may have the database open. The old file is deleted,
+    not overwritten, so backups, exports, the disk and the file system may still have its content.
 
     Args:
         path: The database.
@@ -485,17 +459,17 @@ def rekey(
 
     Raises:
         InvalidInput: The file does not exist, cannot be written, or would stay unchanged.
-        DatabaseBusy: A program has it open.
-        StorageError: The key does not fit, or the file is another program's or damaged. The file is unchanged.
+        DatabaseBusy: A program has the database open.
+        StorageError: The key is wrong, or the file is another program's or damaged. The file is unchanged.
         MissingExtra: SQLCipher is not installed.
     """
     key, new_key = EncryptionKey.of(key), EncryptionKey.of(new_key)
     check_callable(progress, "progress")
     name = name_of(path)
     if is_postgres(name) or name == ":memory:" or name.startswith("file:"):
-        raise InvalidInput(f"What has a key is the file of a SQLite database, not {safe_repr(name)}.")
+        raise InvalidInput(f"path must be the file of a SQLite database, not {safe_repr(name)}.")
     if key is None and new_key is None:
-        raise InvalidInput("Give key= to decrypt a database, new_key= to encrypt it, or both to give it another key.")
+        raise InvalidInput("Pass key= to decrypt a database, new_key= to encrypt it, or both to change its key.")
     if SqliteEngine.find_open(Path(name)):
-        raise DatabaseBusy(f"{safe_repr(name)} is open in this process. Close it first.")
+        raise errors.DatabaseBusy(f"{safe_repr(name)} is open in this process. Close it first.")
     encrypted_database.rewrite_file(Path(name), key, new_key, progress)

@@ -1,10 +1,10 @@
-"""Verification, diagnosis and erasure of a whole database. Every feature of `parts.py` takes part in them.
+"""Verification, diagnosis and erasure of a whole database, part by part.
 
     with AgentMemory("agent.db") as memory:
         assert memory.admin.verify().ok
         memory.erase(namespace=("alice",))
 
-An erasure leaves nothing of the namespace in the file.
+An erasure leaves no trace of the namespace in the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from langchain_agentmem import errors
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.namespaces import ThreadKey
+from langchain_agentmem.base.namespaces import Namespace, ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import CONVERSATION
 from langchain_agentmem.errors import DatabaseTimeout, InvalidInput, MemoryClosed, safe_repr
@@ -68,8 +68,8 @@ class EraseReport:
         branches: Number of named branches of memory.
         memories: Number of memory versions, on branches and in threads.
         audit: Number of entries of the audit trail.
-        other_namespaces: At most ten namespaces that were not erased, have long-term items, and have a label that is
-            the person's: `memory.store` puts items where each call says, as in ("ada", "facts"). Erase each separately.
+        other_namespaces: At most ten other namespaces that have long-term items and a label of the erased namespace,
+            such as ("ada", "facts"). Erase each separately.
     """
 
     conversations: int = 0
@@ -80,7 +80,7 @@ class EraseReport:
     branches: int = 0
     memories: int = 0
     audit: int = 0
-    other_namespaces: tuple[namespaces.Namespace, ...] = ()
+    other_namespaces: tuple[Namespace, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -88,8 +88,11 @@ class EraseReport:
         return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
-def statistics(tx: Transaction, namespace: namespaces.Namespace | None = None) -> dict[str, int]:
-    """Count everything stored; for a namespace and all below it, only unshared objects."""
+def statistics(tx: Transaction, namespace: Namespace | None = None) -> dict[str, int]:
+    """Count all stored objects.
+
+    For a namespace and all below it, objects shared by all namespaces are omitted.
+    """
     if namespace is None:
         [row] = query.statistics(tx)
     else:
@@ -109,12 +112,12 @@ def list_checks() -> dict[str, Operation[list[str]]]:
 def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True) -> VerifyReport:
     """Check the pages, digests, heads, versions, index and values of a database.
 
-    Each check runs separately, on one snapshot. A check that fails because of damage is reported as a problem.
+    Each check runs on its own snapshot. A check that raises an error is reported as a problem.
 
     Args:
         engine: The engine of the database.
-        progress: Receives the name of the next check: the pages, and then each of `list_checks`.
-        index: Check the full-text index too. Default: True.
+        progress: Receives the name of the next check: the pages, and then each check of `list_checks`.
+        index: True to check the full-text index too. Default: True.
 
     Raises:
         MemoryClosed: The engine was closed.
@@ -141,13 +144,13 @@ def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True)
 
 
 def _run_check(name: str, check: Callable[[], list[str]]) -> list[str]:
-    """Run a check and return its problems, or one problem that says why it failed."""
+    """Run a check, and return its problems. An error is returned as a problem."""
     try:
         return check()
     except (MemoryClosed, DatabaseTimeout):
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
-        return [f"the check of the {name} cannot go on: {safe_repr(error)}"]
+    except Exception as error:  # noqa: BLE001 - damage can cause any error
+        return [f"the check of the {name} failed: {safe_repr(error)}"]
 
 
 def _check_contents(tx: Transaction) -> list[str]:
@@ -156,13 +159,13 @@ def _check_contents(tx: Transaction) -> list[str]:
     after = b""
     while page := query.contents_after(tx, after=after, limit=PAGE_ROWS):
         problems += [
-            f"the stored content {bytes(row['hash']).hex()} is not what was stored"
+            f"the stored content {bytes(row['hash']).hex()} is damaged (checksum mismatch)"
             for row in page
             if queries.digest(bytes(row["body"])) != bytes(row["hash"])
         ]
         after = bytes(page[-1]["hash"])
     orphans = query.orphaned_contents(tx)
-    return problems + [f"nothing refers to the stored content {bytes(row['hash']).hex()}" for row in orphans]
+    return problems + [f"the stored content {bytes(row['hash']).hex()} has no references" for row in orphans]
 
 
 _COUNTED_NAMES = ("contents", "messages", "conversations", "threads", "checkpoints", "blobs", "items", "compactions",
@@ -176,29 +179,30 @@ def erase(
     thread_id: str | None = None,
     conversation_id: str | None = None,
 ) -> tuple[EraseReport, list[tuple[str, str]]]:
-    """Delete conversations and threads with everything that belongs to them.
+    """Delete conversations and threads with all their data.
 
     Args:
         tx: The transaction.
-        namespace: This namespace and all below it; with an id, only there.
-        thread_id: This thread and its conversation, in every namespace unless one is given.
-        conversation_id: This conversation, in the root namespace unless one is given.
+        namespace: This namespace and all below it. Default with an id: see there.
+        thread_id: This thread and its conversation, in the namespace and all below it. Default of `namespace`: all.
+        conversation_id: This conversation, in the namespace alone. Default of `namespace`: the root.
 
     Returns:
-        The counts of removed objects; and the path and name of each removed conversation.
+        The counts of removed objects, and the path and name of each removed conversation.
 
     Raises:
         InvalidInput: No target was given, or both a thread and a conversation.
     """
     if namespace is None and thread_id is None and conversation_id is None:
-        raise InvalidInput("Say what to erase: namespace=, thread_id= or conversation_id=.")
+        raise InvalidInput("No target to erase. Pass namespace=, thread_id= or conversation_id=.")
     if thread_id is not None and conversation_id is not None:
-        raise InvalidInput("Erase a thread or a conversation, one at a time.")
-    low, high = namespaces.path_range(() if namespace is None else namespace)
+        raise InvalidInput("Pass either thread_id= or conversation_id=, not both.")
+    namespace = () if namespace is None else namespace
+    low, high = namespaces.path_range(namespace)
     name = None
     if conversation_id is not None:
         name = namespaces.check_id(conversation_id, "conversation")
-        low = namespaces.path_of(() if namespace is None else namespace)
+        low = namespaces.path_of(namespace)
         high = low + "\x01"
     elif thread_id is not None:
         name = namespaces.check_id(thread_id, "thread")
@@ -220,22 +224,20 @@ def find_paths(tx: Transaction, name: str) -> set[str]:
     return {row["path"] for row in (*threads, *conversations)}
 
 
-def find_other_items(
-    tx: Transaction, namespace: namespaces.Namespace, scopes: namespaces.Scopes
-) -> tuple[namespaces.Namespace, ...]:
-    """Return other namespaces in which a person has long-term items, found by their label.
+def find_other_items(tx: Transaction, namespace: Namespace, scopes: namespaces.Scopes) -> tuple[Namespace, ...]:
+    """Return other namespaces that have long-term items and a label of a person's namespace.
 
     Args:
         tx: The transaction.
-        namespace: The namespace of the person. With a template, the keys of the template determine the label. Without
-            one, the last label is used, unless the namespace has more than two.
-        scopes: The rules by which namespaces belong to persons.
+        namespace: The namespace of the person. With a template, its keys determine the labels. Without a template, the
+            last label is used, unless the namespace has more than two labels.
+        scopes: The template and the boundary of the memory.
     """
     labels = list(scopes.keys_of(namespaces.path_of(namespace)).values())
     if scopes.template is None and not namespace[2:]:
         labels = list(namespace[-1:])
     low, high = namespaces.path_range(namespace)
-    others: dict[namespaces.Namespace, None] = {}
+    others: dict[Namespace, None] = {}
     for label in labels:
         prefix, pattern = namespaces.label_pattern(label)
         rows = query.items_outside(tx, separator=prefix, label=pattern, low=low, high=high, limit=MAX_OTHER_NAMESPACES)
@@ -245,7 +247,7 @@ def find_other_items(
 
 
 def adopt_thread(tx: Transaction, name: str, path: str) -> None:
-    """Move a thread or conversation of the root into a namespace, with all that belongs to it.
+    """Move a thread or conversation of the root into a namespace, with all its data.
 
     Args:
         tx: The transaction.
@@ -255,14 +257,13 @@ def adopt_thread(tx: Transaction, name: str, path: str) -> None:
     Raises:
         InvalidInput: It does not exist, the namespace has one of that id, or it shares its memory with a copy.
     """
-    from langchain_agentmem.rewinding.thread_memory import movable_branches  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.rewinding.thread_memory import movable_branches  # noqa: PLC0415 - only for moves
     from langchain_agentmem.threads.thread_rows import find_thread  # noqa: PLC0415
 
     namespace = queries.ensure_namespace(tx, path)
     if find_thread(tx, ThreadKey(path, name), exact=True) is not None:
-        raise InvalidInput(
-            f"There is a thread {safe_repr(name)} in {safe_repr(namespaces.namespace_of(path))} already."
-        )
+        target = safe_repr(namespaces.namespace_of(path))
+        raise InvalidInput(f"The thread {safe_repr(name)} already exists in {target}.")
     thread = find_thread(tx, ThreadKey("", name), exact=True)
     branches = [] if thread is None else movable_branches(tx, thread.id, name)
     nested = [row["name"] for row in message_log.nested_conversations(tx, "", "\x01", name)]
@@ -290,9 +291,9 @@ LOCK_TIMEOUT = 5.0
 _REMEDIES: Mapping[type[errors.AgentMemoryError], str] = {
     errors.NewerDatabase: f"pip install --upgrade {PACKAGE}",
     errors.DatabaseUnreadable: "If the key and the permissions are right, restore it from a backup.",
-    errors.DatabaseBusy: "Look again in a moment. If it stays, end what holds the lock.",
+    errors.DatabaseBusy: "Try again in a moment. If the error persists, end the program that holds the lock.",
 }
-"""The remedies for errors of opening. Default: check the address."""
+"""The remedies for errors when opening a database. Default: check the address."""
 
 
 def diagnose(
@@ -307,8 +308,8 @@ def diagnose(
 
     Args:
         url: A path or a `postgresql://` URL. Default: only the installation is checked.
-        schema: The schema of PostgreSQL that contains the tables.
-        deep: Verify the whole database too, which reads all of it. Default: True.
+        schema: The PostgreSQL schema of the tables. Default: "agentmem".
+        deep: True to verify the content too, which reads the whole database. Default: True.
         progress: Receives the progress of the verification.
         key: The key of an encrypted file. Default: the key in the environment, if any.
 
@@ -316,13 +317,13 @@ def diagnose(
         The findings, good and bad.
 
     Raises:
-        InvalidInput: `schema` is no valid schema name, or `key` no valid key.
+        InvalidInput: `schema` or `key` is invalid.
     """
     key = EncryptionKey.of(key)
     options = DatabaseOptions(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=LOCK_TIMEOUT).check()
     yield from _check_environment()
     if url is None:
-        yield HealthCheck("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
+        yield HealthCheck("database", "note", "No database was given, so none was checked.", "agentmem doctor DATABASE")
         return
     try:
         with closing(open_engine(url, options)) as engine:
@@ -333,8 +334,8 @@ def diagnose(
     except errors.MissingExtra as error:
         yield HealthCheck("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
     except errors.AgentMemoryError as error:
-        default_remedy = "Check the address, the password and whether it runs."
-        yield HealthCheck("database", "problem", str(error), _REMEDIES.get(type(error), default_remedy))
+        default = "Check the address and the password, and that the server runs."
+        yield HealthCheck("database", "problem", str(error), _REMEDIES.get(type(error), default))
 
 
 def _check_environment() -> Iterator[HealthCheck]:
@@ -343,7 +344,7 @@ def _check_environment() -> Iterator[HealthCheck]:
         SqliteEngine(":memory:").close()
         yield HealthCheck("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
     except errors.StorageError as error:
-        yield HealthCheck("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
+        yield HealthCheck("sqlite", "problem", str(error), "Use a Python with a newer SQLite, or use PostgreSQL.")
 
 
 def _check_content(engine: Engine, progress: Watch | None) -> Iterator[HealthCheck]:
@@ -351,4 +352,4 @@ def _check_content(engine: Engine, progress: Watch | None) -> Iterator[HealthChe
     for problem in problems:
         yield HealthCheck("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")
     if not problems:
-        yield HealthCheck("verify", "ok", "the content is whole")
+        yield HealthCheck("verify", "ok", "no damage found")

@@ -1,7 +1,7 @@
-"""The methods of `AgentMemory` that list, export, import and erase what it holds.
+"""The methods of `AgentMemory` that list conversations, and export, import and erase data.
 
-The work on the database is in `integrity.py` and `database_copy.py`; here it becomes steps of a trace. The other
-operations for operators are in `admin.py`.
+`integrity.py` and `database_copy.py` implement the operations. This module runs them as steps of a trace. `admin.py`
+has further operations, for operators.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Upkeep:
-    """Work on the whole database, or on a namespace of it.
+    """The base class of operations on the whole database or on one namespace.
 
     Attributes:
         database: The open database.
@@ -40,19 +40,19 @@ class Upkeep:
     database: Database
 
     def _resolve_namespace(self, namespace: Sequence[str] | None) -> Namespace:
-        """Return the given namespace; by default the one that contains all this memory reaches."""
+        """Return the given namespace, else that of the run or this memory, else the root."""
         return self.database.scopes.resolve(namespace, optional=True)
 
     def _check_unscoped(self, operation: str) -> None:
+        """Refuse an operation on the whole database if this memory is limited to a namespace."""
         if self.database.scopes.boundary is not None:
-            raise InvalidInput(
-                f"{operation} is of the whole database: call it on the memory that is within no namespace."
-            )
+            message = "covers the whole database. Call it on the memory that is not limited to a namespace."
+            raise InvalidInput(f"{operation} {message}")
 
-    def _run_step(self, name: str, make: Callable[[], T], inputs: Mapping[str, Any] | None = None) -> T:
+    def _run_step(self, name: str, run: Callable[[], T], inputs: Mapping[str, Any] | None = None) -> T:
         """Run a function as a step of a trace."""
         with self.database.step(name, lambda: inputs or {}) as step:
-            value = make()
+            value = run()
             step.finish(lambda: format_result(value))
         return value
 
@@ -62,7 +62,7 @@ class Upkeep:
 
 
 class Maintenance(Upkeep):
-    """The part of `AgentMemory` that lists conversations, exports, imports and erases."""
+    """The base class of `AgentMemory` that lists conversations, exports, imports and erases."""
 
     def conversations(
         self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
@@ -70,19 +70,18 @@ class Maintenance(Upkeep):
         """List the conversations, the most recently active first.
 
         Args:
-            namespace: This namespace and all below it. Default: that of the running config, else the root, which means
-                every namespace.
+            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
             limit: The maximum number of conversations. Default: 100.
             offset: The number of conversations to skip. Default: 0.
 
         Returns:
-            Their ids, namespaces and numbers of messages, and the times of their first and last messages.
+            The ids, namespaces and numbers of messages, and the times of the first and last messages.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         inputs = {"namespace": namespace, "limit": limit, "offset": offset}
-        resolved = self.database.scopes.resolve(namespace, optional=True)
+        resolved = self._resolve_namespace(namespace)
         find = partial(message_log.list_conversations, namespace=resolved, limit=limit, offset=offset)
         return self.database.read("conversation.list", find, partial(drop_none, inputs))
 
@@ -96,9 +95,7 @@ class Maintenance(Upkeep):
         key: KeyLike | None = None,
         as_json: bool = False,
     ) -> TransferReport:
-        """Export everything to a SQLite file, as of one moment.
-
-        `import_` and `restore` read the file, on either database.
+        """Export a snapshot to a SQLite file, which `import_` and `restore` read on both engines.
 
         The file is verified. `AgentMemory` opens it like any other database. A memory within a namespace exports only
         that namespace.
@@ -108,33 +105,33 @@ class Maintenance(Upkeep):
             progress: Receives the number of records written.
             key: The key to encrypt the file with SQLCipher (extra `[encryption]`). Default: the file is not encrypted,
                 even if the database is.
-            as_json: Write plain JSON instead, for a person who asks for their data: messages, items and memory.
-                `import_` does not read it. Default: False.
+            as_json: True to write messages, items and memory as plain JSON, for requests of personal data. `import_`
+                does not read such a file. Default: False.
 
         Raises:
-            InvalidInput: The file cannot be written, or it exists and is no export.
-            StorageError: Something is damaged; `verify` reports details. No file was written.
+            InvalidInput: The file cannot be written, or the path has a file that is no export.
+            StorageError: The database is damaged; `verify` reports details. No file was written.
         """
         key = EncryptionKey.of(key)
         namespace, watch = self._resolve_namespace(None), events.check_callable(progress, "progress")
         file, engine = check_path(path), self.database.engine
         if check_flag("as_json", as_json) and key is not None:
-            raise InvalidInput("Plain JSON is not encrypted: give no key, or export a SQLite file.")
-        make = partial(database_copy.export_json, engine, file, namespace)
+            raise InvalidInput("A JSON export cannot be encrypted. Omit key=, or export a SQLite file.")
+        run = partial(database_copy.export_json, engine, file, namespace)
         if not as_json:
             database_copy.check_replaceable(file, key)
-            make = partial(database_copy.export, engine, file, namespace, watch, key)
-        return self._run_step("care.export", make, {"path": path})
+            run = partial(database_copy.export, engine, file, watch, key, namespace)
+        return self._run_step("care.export", run, {"path": path})
 
     aexport = awaited(export)
 
     def import_(
         self, path: str | os.PathLike[str], *, progress: events.Watch | None = None, key: KeyLike | None = None
     ) -> TransferReport:
-        """Import the content of an export into this database, all of it or nothing.
+        """Import an export into this database, all of it or nothing.
 
-        Existing rows stay; importing the same file twice adds nothing. The file is checked and verified before
-        anything is written. A memory within a namespace accepts only a file of that namespace.
+        Existing rows stay, so importing the same file twice adds nothing. The file is verified before data is written.
+        A memory within a namespace accepts only a file of that namespace.
 
         Args:
             path: A file that `export` wrote.
@@ -142,14 +139,14 @@ class Maintenance(Upkeep):
             key: The key of the file. Default: the key of this database, or of the environment.
 
         Raises:
-            InvalidInput: The file is missing, damaged or of another kind, or the key does not fit.
-            MessageError: A conversation has other content under one of the message ids.
+            InvalidInput: The file is missing, damaged or of another kind, or the key is wrong.
+            MessageError: A conversation has different content under one of the message ids.
         """
         key = EncryptionKey.of(key) or self.database.engine.options.key or key_from_env()
         namespace, watch = self._resolve_namespace(None), events.check_callable(progress, "progress")
         notify = partial(self._emit_event, events.MessagesStored)
-        make = partial(database_copy.import_file, self.database, check_path(path), namespace, watch, key, notify)
-        return self._run_step("care.import", make, {"path": path})
+        run = partial(database_copy.import_file, self.database, check_path(path), namespace, watch, key, notify)
+        return self._run_step("care.import", run, {"path": path})
 
     aimport_ = awaited(import_, writes=True)
 
@@ -162,40 +159,40 @@ class Maintenance(Upkeep):
         dry_run: bool = False,
         progress: events.Watch | None = None,
     ) -> EraseReport:
-        """Delete a person, thread or conversation everywhere, and leave no trace in the storage.
+        """Delete a namespace, thread or conversation, and remove its data from the files.
 
         The full-text index is merged and the file rewritten, so this takes as long as copying the database. On
-        PostgreSQL every table is rewritten; the server's own write-ahead log and backups are not touched.
+        PostgreSQL, every table is rewritten. The server's write-ahead log and backups stay unchanged.
 
-        A run in progress still has the erased data in its state, and writes it again at its next checkpoint: end the
-        runs of a person first. `conversation_id` erases only a log; the state of a thread of the same id needs
-        `thread_id`. A copy of a thread is a separate thread with its own id.
+        A run in progress still has the erased data in its state, and writes it again at its next checkpoint. So end all
+        runs on the data first. `conversation_id` erases only a message log. To erase the state of a thread of the same
+        id, pass `thread_id`. A copy of a thread is a separate thread with its own id.
 
         Args:
-            namespace: This namespace and all below it; `()` is everything. With an id, only
-                there. Default, with an id: the running config's. A memory within a namespace reaches that one.
-            thread_id: This thread, in every namespace unless one is given.
-            conversation_id: This conversation, in the root namespace unless another is given.
-            dry_run: Report only what would be deleted. Default: False.
-            progress: Receives the next stage: rows are deleted, and then the storage is rewritten.
+            namespace: This namespace and all below it; `()` is everything. With an id, only this namespace. Default
+                with an id: that of the running config. A memory within a namespace erases only in that namespace.
+            thread_id: This thread. If no namespace applies, it is erased in every namespace. With a template, the id
+                must then exist in one namespace only.
+            conversation_id: This conversation. If no namespace applies, it is erased in the root.
+            dry_run: True to only report what would be deleted. Default: False.
+            progress: Receives the stages: rows are deleted, and then the storage is rewritten.
 
         Returns:
-            The counts of removed objects, and `elsewhere`: other namespaces with items of the person.
+            The counts of removed objects. For a whole namespace also the other namespaces with items that have a label
+            of it, such as a user id.
 
         Raises:
             InvalidInput: No target was given.
-            StorageError: The rows are gone, but the storage could not be rewritten: erase again.
+            StorageError: The rows are deleted, but the storage could not be rewritten. Erase again.
         """
         if (namespace is not None and path_of(namespace)) or self.database.scopes.boundary is not None:
             namespace = self._resolve_namespace(namespace)
         elif namespace is None and (thread_id is not None or conversation_id is not None):
-            # An id is the running config's, so that no run reaches out of its own.
-            namespace = self.database.scopes.resolve(None, optional=True) or None
+            # A run erases an id only in its own namespace.
+            namespace = self._resolve_namespace(None) or None
         if namespace is None and thread_id is not None:
             paths = self.database.read(None, partial(integrity.find_paths, name=check_id(thread_id, "thread")))
-            self.database.scopes.check_unambiguous(
-                paths, thread_id, "say whose with namespace=, or namespace=() for all"
-            )
+            self.database.scopes.check_unambiguous(paths, thread_id, "pass namespace=, or namespace=() for all")
         target: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
         check_flag("dry_run", dry_run)
         watch, engine = events.check_callable(progress, "progress"), self.database.engine
@@ -209,7 +206,7 @@ class Maintenance(Upkeep):
                 each.forget()
             for key in erased:
                 self._emit_event(events.ConversationErased, *key)
-            if conversation_id is None:  # a thread is shown a memory wherever that lies
+            if conversation_id is None:  # prompts of other threads may have shown the erased memory
                 low, high = path_range(namespace or ())
                 self.database.write(None, lambda tx: prompt_notes.erase_other_threads(tx, low, high, thread_id))
             _report_progress(watch, "rewriting the storage", 1, 2)
@@ -221,24 +218,22 @@ class Maintenance(Upkeep):
 
     aerase = awaited(erase, writes=True)
 
-    def _add_other_namespaces(
-        self, report: EraseReport, namespace: Namespace | None, thread_id: Any, conversation_id: Any
-    ) -> EraseReport:
-        """Add the other namespaces with items of the person, if a namespace is erased."""
-        if not namespace or thread_id is not None or conversation_id is not None:
+    def _add_other_namespaces(self, report: EraseReport, namespace: Namespace | None, **ids: str | None) -> EraseReport:
+        """Add the other namespaces with the same person's items to a report on a namespace."""
+        if not namespace or any(value is not None for value in ids.values()):
             return report
         target, scopes = tuple(namespace), self.database.scopes
         others = self.database.read(None, lambda tx: integrity.find_other_items(tx, target, scopes))
         return replace(report, other_namespaces=others)
 
     def settle(self) -> None:
-        """Run the background work now: embed documents and extract facts from messages.
+        """Run pending background tasks now: embed documents, and extract facts from messages.
 
-        Facts are extracted for every `memory.facts(…, model=…)` in use. Messages at which a model fails stay pending;
-        `failures()` lists them.
+        Facts are extracted for every `memory.facts(…, model=…)` in use. A message stays pending if its model call
+        fails. `failures()` lists such messages.
 
         Raises:
-            Exception: Any error of the embeddings or of the summarization model. Pending work stays pending.
+            Exception: An error of the embeddings or of the summarization model. Pending tasks stay pending.
         """
         for facts in self.database.fact_workers:
             facts.drain()

@@ -1,11 +1,11 @@
-"""Merge the rows of an export into a database that has other rows, in one transaction.
+"""Merge the rows of an export into a database with other rows, in one transaction.
 
-Rows get new ids. What is here stays: a thread, a conversation and a named branch are known by their namespace and
-name, items and values by their keys, entries of the audit trail by their ids. What is new comes row by row, table by
-table, so that memory is bounded. A thread or conversation that is here gets what it lacks.
+New rows get new ids. Existing objects stay unchanged. Threads, conversations and named branches are identified by
+namespace and name, items and byte-store values by key, audit entries by id. The import reads and writes the tables in
+pages, so that its memory is bounded. Existing threads and conversations get the missing checkpoints and messages.
 
-The branches of a thread have no names. Checkpoints that stand nowhere here bring the branches that they stand on, with
-all that lies there; so a thread keeps what it has, and gets back what is gone.
+The branches of a thread have no names. So if a checkpoint has no position on a branch in this database, its branch is
+imported from the export, with all entries. An existing thread keeps its memory, and gets back deleted memory.
 """
 
 from __future__ import annotations
@@ -47,20 +47,21 @@ from langchain_agentmem.threads import thread_rows
 Row: TypeAlias = dict[str, Any]
 
 _TABLES_BY_NAME: Mapping[str, Table] = {table.name: table for table in TABLES}
-_POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
-"""Kinds of memory that name the id of another version in `extra`, and under which key."""
+_VERSION_ID_KEYS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
+"""The key in `extra` with the id of another version, by the kind of memory."""
 _SKIPPED_TABLES = (
     "namespace", "content", "audit_head", "search_scope", "search_series", "search_total",
     "search_speaker", "search_vector", "search_unembedded", "search_state", "prompt_note",
 )  # fmt: skip
-"""Tables whose rows come with those of others, are made anew, or belong to one database alone."""
+"""Tables whose rows are imported with other rows, are rebuilt, or belong to one database only."""
 _FIELDS_BY_TABLE = {"entry": "entries", "checkpoint": "checkpoints", "blob": "blobs", "item": "items"}
+"""The field of `TransferReport` for a table."""
 _OWNER_TABLES = {"message": "entry", "nested_message": "entry", "item": "item"}
-"""The tables of what the search index finds, by its kinds. Default: "memory"."""
+"""The table of each kind of searchable object. Default: "memory"."""
 
 
 class MemoryImport:
-    """One import of an export into a database.
+    """The import of an export into a database.
 
     Args:
         source: The rows of the export.
@@ -75,26 +76,26 @@ class MemoryImport:
     """
 
     def __init__(
-        self, source: RowSource, file: Transaction, tx: Transaction, database: Database, progress: Watch | None = None
+        self, source: RowSource, file: Transaction, tx: Transaction, database: Database, progress: Watch | None
     ) -> None:
-        self._source, self._file, self._tx = source, file, tx
+        self._source, self._export_tx, self._tx = source, file, tx
         self._now, self._limits = database.now(), database.limits
         tables = [table for table in TABLES if table.name not in _SKIPPED_TABLES]
         self._counter = CountingProgress(progress, "importing", map(source.count, tables))
-        self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here
+        self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table and id in the export: the id here
         self._existing_threads: dict[int, int] = {}
-        self._old_heads: dict[int, tuple[int, int] | None] = {}  # of these threads, as they were
+        self._old_heads: dict[int, tuple[int, int] | None] = {}  # of the existing threads, before the import
         self._existing_ns: dict[int, int] = {}
         self._existing_branches: dict[int, Row] = {}
         self._existing_authors: set[int] = set()
-        self._forks: dict[int, list[int]] = defaultdict(list)  # where branches that were taken begin
+        self._forks: dict[int, list[int]] = defaultdict(list)  # by branch: positions of its imported forks
         self._group_ids: dict[int, int] = {}
-        self._needed_groups: set[int] = set()  # groups that lie nowhere, and that a task or a subgraph stands on
+        self._needed_groups: set[int] = set()  # groups without a branch that a task or a subgraph refers to
         self.added: Counter[str] = Counter()
         self.conversations: list[tuple[str, str, list[str]]] = []
 
     def run(self) -> MemoryImport:
-        """Write everything that is new.
+        """Write all new rows.
 
         Raises:
             InvalidInput: An object of the same name exists here with other content.
@@ -103,23 +104,22 @@ class MemoryImport:
         self._import_branches()
         self._import_authors()
         self._import_table("entry")
-        self._import_table(
-            "compaction", partial(compaction_records.renumber_parent, ids=self._ids["compaction"]), size=1
-        )
-        self._import_table("item", known=("namespace_id", "key"))
-        self._import_table("blob", known=("namespace_id", "key"))
-        self._import_table("finished_task", self._adjust_task, known=("thread_id", "task"))
-        self._import_table("finished_group", self._adjust_group, known=("group_id", "thread_id", "task"))
+        renumber = partial(compaction_records.renumber_parent, ids=self._ids["compaction"])
+        self._import_table("compaction", renumber, size=1)
+        self._import_table("item", key_columns=("namespace_id", "key"))
+        self._import_table("blob", key_columns=("namespace_id", "key"))
+        self._import_table("finished_task", self._adjust_task, key_columns=("thread_id", "task"))
+        self._import_table("finished_group", self._adjust_group, key_columns=("group_id", "thread_id", "task"))
         self._import_memory()
         self._import_table("memory_source")
         self._import_table("memory_group", self._adjust_memory_group)
         self._import_table("sealed_group", self._adjust_group)
         self._import_table("branch_base", self._adjust_base)
         self._import_table("base_group", self._adjust_group)
-        self._import_places()
+        self._import_positions()
         self._import_audit()
         self._merge_conversations()
-        self._move_marks()
+        self._update_visibility()
         self._index_rows()
         return self
 
@@ -130,37 +130,37 @@ class MemoryImport:
         name: str,
         adjust: Callable[[Row], object] = bool,
         *,
-        known: Sequence[str] = (),
+        key_columns: Sequence[str] = (),
         rows: Iterable[Row] | None = None,
         size: int | None = None,
     ) -> None:
-        """Insert the rows of a table that name only rows that were taken.
+        """Insert the rows of a table whose references were all imported.
 
         Args:
-            name: The table.
-            adjust: Changes a translated row; the row is left out if it returns False.
-            known: The columns that identify an existing row; such a row is left out.
+            name: The name of the table.
+            adjust: Changes a translated row. If it returns False, the row is skipped. Default: no change.
+            key_columns: The columns that identify a row. Existing rows are skipped. Default: no row exists.
             rows: Some of the table's rows. Default: all.
-            size: The number of rows per insert.
+            size: The number of rows per insert. Default: that of `split_pages`.
         """
-        has_own = _TABLES_BY_NAME[name].key == ("id",) and name != "memory_group"
+        has_own_id = _TABLES_BY_NAME[name].key == ("id",) and name != "memory_group"
         for page in split_pages(self._source.find_rows(name) if rows is None else rows, size):
             self._counter.add(len(page))
-            ids = iter(self._tx.take_ids(name, len(page)) if has_own else ())
-            fresh: list[tuple[Any, Row]] = []  # with the ids in the export
+            ids = iter(self._tx.take_ids(name, len(page)) if has_own_id else ())
+            fresh: list[tuple[Any, Row]] = []  # each with its id in the export
             for row in page:
                 old: Any = row.get("id")
                 if self._translate(name, row):
                     fresh.append((old, row))
                     if (new := next(ids, None)) is not None:
                         self._ids[name][old] = row["id"] = new
-            if known:
-                fresh = self._drop_existing(name, known, fresh)
+            if key_columns:
+                fresh = self._drop_existing(name, key_columns, fresh)
             self._insert(name, [row for _, row in fresh if adjust(row) is not False])
 
-    def _drop_existing(self, name: str, known: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
-        """Leave out rows that already exist here."""
-        lookups = [has_row(self._tx, name, {column: row[column] for column in known}) for _, row in rows]
+    def _drop_existing(self, name: str, keys: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
+        """Return the rows that do not exist here."""
+        lookups = [has_row(self._tx, name, {column: row[column] for column in keys}) for _, row in rows]
         fresh = []
         for (old, row), exists in zip(rows, lookups, strict=True):
             if exists:
@@ -170,7 +170,7 @@ class MemoryImport:
         return fresh
 
     def _translate(self, name: str, row: Row) -> bool:
-        """Replace the references of a row by ids here; return False if one was not taken."""
+        """Replace the references of a row by ids here. Return False if one was not imported."""
         for column, table in _TABLES_BY_NAME[name].references.items():
             if row[column] is not None and table != "content":
                 new = self._namespace_id(row[column]) if table == "namespace" else self._ids[table].get(row[column])
@@ -180,7 +180,7 @@ class MemoryImport:
         return True
 
     def _namespace_id(self, old: int) -> int:
-        """Return the id of a namespace here; create the namespace when the first row needs it."""
+        """Return the id of a namespace here. Create the namespace for its first row."""
         ids = self._ids["namespace"]
         if old not in ids:
             [row] = self._source.find_rows("namespace", id=old)
@@ -188,7 +188,7 @@ class MemoryImport:
         return ids[old]
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
-        """Insert rows of a table with the contents that they reference. Documents come later."""
+        """Insert rows of a table with the contents that they reference, without documents."""
         if not rows:
             return
         self._store_contents(name, rows)
@@ -217,7 +217,7 @@ class MemoryImport:
         stored = query.contents_of_hashes(self._tx, hashes=json.dumps([each.hex() for each in bodies]))
         ids = {bytes(row["hash"]): row["id"] for row in stored}
         if len(ids) < len(bodies):
-            raise BranchMoved  # somebody else removed one between the two: begin again
+            raise BranchMoved  # another program deleted a body in between: retry the transaction
         for target in rows:
             target.update({column: ids[hashes[target[column]]] for column in columns if target[column] is not None})
 
@@ -262,11 +262,11 @@ class MemoryImport:
 
     def _import_branches(self) -> None:
         """Import new conversations and named branches, and the branches that checkpoints need."""
-        # Those on which checkpoints stand that were taken, or stand nowhere here.
+        # The branches of imported checkpoints, and of existing ones without a position here.
         ns_ids = self._ids["checkpoint_ns"]
         wanted = {row["branch_id"] for row in self._source.find_rows("checkpoint_position") if row["ns_id"] in ns_ids}
-        wanted |= {row["branch_id"] for ns_id in self._existing_ns for row in self._missing_places(ns_id)}
-        for row in self._source.run(query.exported_branches):  # the youngest first: each after those that begin on it
+        wanted |= {row["branch_id"] for ns_id in self._existing_ns for row in self._missing_positions(ns_id)}
+        for row in self._source.run(query.exported_branches):  # the newest first: each after its forks
             if row["name"] is not None:
                 existing = query.branch_details(self._tx, path=row["path"], kind=row["kind"], name=row["name"])
                 if not existing:
@@ -284,26 +284,25 @@ class MemoryImport:
             if row["branch_id"] in wanted:
                 self._needed_groups.update(group for group, _ in json.loads(row["groups"]))
 
-    def _missing_places(self, ns_id: int) -> list[Row]:
-        """Return the places of checkpoints on an existing line that have no place here."""
+    def _missing_positions(self, ns_id: int) -> list[Row]:
+        """Return the positions of existing checkpoints that have no position here."""
         rows = list(self._source.find_rows("checkpoint_position", ns_id=ns_id))
         keys = json.dumps([row["checkpoint"] for row in rows])
-        missing = {
-            row["name"] for row in query.unplaced_checkpoints(self._tx, ns_id=self._existing_ns[ns_id], keys=keys)
-        }
-        return [row for row in rows if row["checkpoint"] in missing]
+        unplaced = query.unplaced_checkpoints(self._tx, ns_id=self._existing_ns[ns_id], keys=keys)
+        names = {row["name"] for row in unplaced}
+        return [row for row in rows if row["checkpoint"] in names]
 
-    def _import_places(self) -> None:
+    def _import_positions(self) -> None:
         self._import_table("checkpoint_position")
-        placeless = [row for ns_id in self._existing_ns for row in self._missing_places(ns_id)]
+        missing = [row for ns_id in self._existing_ns for row in self._missing_positions(ns_id)]
         self._ids["checkpoint_ns"] |= self._existing_ns
-        self._import_table("checkpoint_position", rows=placeless)
+        self._import_table("checkpoint_position", rows=missing)
 
     def _match_branch(self, branch: Row, existing: Any) -> None:
         """Record a named branch that already exists here.
 
         Raises:
-            InvalidInput: It has other content.
+            InvalidInput: The existing branch has other content.
         """
         same = all(branch[name] == existing[name] for name in ("parent", "parent_position", "created_at"))
         if not same or existing["head"] < branch["head"]:
@@ -313,25 +312,24 @@ class MemoryImport:
 
     def _import_authors(self) -> None:
         for row in self._source.find_rows("author"):
-            old, scope, thread = row["id"], self._namespace_id(row["namespace_id"]), row["thread_id"]
+            old, namespace, thread = row["id"], self._namespace_id(row["namespace_id"]), row["thread_id"]
+            new = None
             if thread in self._existing_threads:
                 self._existing_authors.add(old)
-                self._ids["author"][old] = sealing.author_of(self._tx, self._existing_threads[thread]).id
-                continue
-            author_id = None
-            if thread is None:
-                author_id = query.find_author(self._tx, namespace=scope, name=row["name"])[0]["id"]
-            if author_id is None:
+                new = sealing.author_of(self._tx, self._existing_threads[thread]).id
+            elif thread is None:
+                new = query.find_author(self._tx, namespace=namespace, name=row["name"])[0]["id"]
+            if new is None:
                 self._import_table("author", rows=[row])
             else:
-                self._ids["author"][old] = author_id
+                self._ids["author"][old] = new
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def _import_memory(self) -> None:
-        """Import the versions on imported branches, and those of needed groups.
+        """Import the versions on imported branches, and the versions of needed groups.
 
-        The copies of a version follow it. If the version was not taken, its first copy replaces it.
+        The copies of a version follow it. If the version was not imported, its first copy replaces it.
         """
         ids = self._ids["memory"]
         rows = self._source.run(query.exported_memory)
@@ -339,25 +337,26 @@ class MemoryImport:
             self._counter.add(len(page))
             fresh = []
             for row, new in zip(page, self._tx.take_ids("memory", len(page)), strict=True):
-                number = row["copy_of"] or row["id"]
-                if not self._is_wanted(row, number):
+                original = row["copy_of"] or row["id"]
+                if not self._is_wanted(row, original):
                     continue
                 if row["author_id"] in self._existing_authors:
                     row["visible_until"] = 0
                 row["id"], row["copy_of"] = new, None
                 self._translate("memory", row)
-                row["copy_of"] = ids.get(number)
-                ids.setdefault(number, new)
+                row["copy_of"] = ids.get(original)
+                ids.setdefault(original, new)
                 self._adjust_group(row)
-                self._update_pointer(row)
+                self._update_version_id(row)
                 fresh.append(row)
             self._insert("memory", fresh)
             self.added["memories"] += sum(row["kind"] != "message" for row in fresh)
 
-    def _is_wanted(self, row: Row, number: int) -> bool:
+    def _is_wanted(self, row: Row, original: int) -> bool:
+        """Return whether to import a version. If its branch exists here, compare the version."""
         branch = row["branch_id"]
         if branch is None:
-            return row["group_id"] in self._needed_groups and number not in self._ids["memory"]
+            return row["group_id"] in self._needed_groups and original not in self._ids["memory"]
         if branch in self._existing_branches:
             self._compare_version(row, self._existing_branches[branch])
             return False
@@ -369,41 +368,38 @@ class MemoryImport:
         Raises:
             InvalidInput: The version differs, or a fork of the export needs it.
         """
-        branch_id = self._ids["branch"][branch["id"]]
-        versions = query.version_at(
-            self._tx, branch=branch_id, kind=row["kind"], key=row["key"], position=row["position"]
-        )
+        columns = {name: row[name] for name in ("kind", "key", "position")}
+        versions = query.version_at(self._tx, branch=self._ids["branch"][branch["id"]], **columns)
         content = row["content_id"]
         hash_ = next(self._source.find_rows("content", id=content))["hash"] if content else None
         names = ("label", "importance", "expires_at", "created_at")
         expected = [hash_, *(row[name] for name in names)]
+        found = [[each["hash"] and bytes(each["hash"]), *(each[name] for name in names)] for each in versions]
         if not versions and branch["ahead"]:
             if any(row["position"] <= fork < row["until"] for fork in self._forks[branch["id"]]):
                 raise InvalidInput(
-                    f"The branch {safe_repr(branch['name'])} has gone on here, and lost what a fork of the export "
-                    "needs. Import the file into another database."
+                    f"The branch {safe_repr(branch['name'])} has newer entries here, and lacks a version that a fork "
+                    "of the export needs. Import the file into another database."
                 )
-        elif expected not in [
-            [each["hash"] and bytes(each["hash"]), *(each[name] for name in names)] for each in versions
-        ]:
+        elif expected not in found:
             raise _branch_conflict(branch)
 
-    def _update_pointer(self, row: Row) -> None:
+    def _update_version_id(self, row: Row) -> None:
         """Replace the version id in the `extra` of a row by the id here."""
-        name = _POINTERS.get(row["kind"])
+        name = _VERSION_ID_KEYS.get(row["kind"])
         extra = json.loads(row["extra"]) if name and row["extra"] else {}
         if name in extra:
             row["extra"] = as_json(extra | {name: self._version_id(extra[name])})
 
     def _version_id(self, old: int) -> int:
-        """Return the id of a version here; if it was not taken, the id of the last one before it."""
+        """Return the id of a version here, else that of the last imported version before it."""
         ids = self._ids["memory"]
         return ids.get(old) or max((new for each, new in ids.items() if each <= old), default=0)
 
-    # -- what some tables need besides -----------------------------------------------------------------------------
+    # -- adjustments and other tables ------------------------------------------------------------------------------
 
     def _group_id(self, old: int) -> int:
-        """Return the number of a group here: its own, unless this database knows it already."""
+        """Return the id of a group here: the same id, unless this database already has it."""
         if old not in self._group_ids:
             known = query.known_groups(self._tx, ids=json.dumps([old]))
             self._group_ids[old] = randbits(62) if known else old
@@ -418,17 +414,15 @@ class MemoryImport:
         row["groups"] = json.dumps(sorted(map(self._group_id, groups)))
 
     def _adjust_memory_group(self, row: Row) -> bool:
+        """Set the new id of a group, and clear its owner. Return whether the group is needed."""
         needed = row["id"] in self._needed_groups
         row["id"], row["owner"] = self._group_id(row["id"]), None
         return needed
 
     def _adjust_base(self, row: Row) -> None:
         bounds = json.loads(row["groups"])
-        row["groups"] = json.dumps(
-            sorted(
-                (self._group_id(group), last if last == FOREVER else self._version_id(last)) for group, last in bounds
-            )
-        )
+        new = [(self._group_id(id_), end if end == FOREVER else self._version_id(end)) for id_, end in bounds]
+        row["groups"] = json.dumps(sorted(new))
 
     def _import_audit(self) -> None:
         """Append the new entries of the audit trail to the chain."""
@@ -436,45 +430,45 @@ class MemoryImport:
         for path, entries in groupby(rows, key=lambda row: str(row["path"])):
             for page in split_pages(entries):
                 self._counter.add(len(page))
-                read = audit_store.load_by_number(self._file, [row["sequence"] for row in page])
+                loaded = audit_store.load_by_number(self._export_tx, [row["sequence"] for row in page])
                 drafts = [
                     EntryDraft(entry, row["mark"], replaced=row["hidden"] == REPLACED)
-                    for row, entry in zip(page, read, strict=True)
+                    for row, entry in zip(page, loaded, strict=True)
                 ]
                 self.added["audit"] += audit_store.add_new(self._tx, path, drafts)
 
     def _merge_conversations(self) -> None:
-        """Add missing messages to existing conversations, and record the new ones of each."""
+        """Add missing messages to existing conversations, and record the new messages."""
         for row in self._source.run(query.exported_conversations):
             key = ThreadKey(row["path"], row["name"])
             if row["id"] in self._ids["branch"]:
                 new = self._source.find_rows("entry", branch_id=row["id"])
                 keys = [entry["key"] for entry in new]
             else:
-                records = conversation_part.dump_records(self._file, key)
+                records = conversation_part.dump_records(self._export_tx, key)
                 keys = conversation_part.restore_records(self._tx, key, records, now=self._now, following=True)
                 self.added["entries"] += len(keys)
             self.added["conversations"] += 1
             self.conversations.append((key.path, key.name, keys))
 
-    def _move_marks(self) -> None:
-        """Move the marks of existing threads whose heads have moved, so that their writes count."""
+    def _update_visibility(self) -> None:
+        """Mark the visible rows of existing threads whose head has moved to another place."""
         for thread, old_head in self._old_heads.items():
-            sealing.move_marks(self._tx, thread, old_head, thread_memory.head_place(self._tx, thread), self._now)
+            sealing.update_visibility(self._tx, thread, old_head, thread_memory.head_place(self._tx, thread), self._now)
 
     # -- the search index ------------------------------------------------------------------------------------------
 
     def _index_rows(self) -> None:
         """Index the imported rows that have documents in the export, series by series.
 
-        The text of a document ends where the next wording of the message has one, so all are marked before.
+        The text of a document depends on whether the next version of the message has a document. So all messages with
+        documents are marked first.
         """
         ids = self._ids["entry"]
         for page in split_pages(self._source.run(query.exported_documents)):
-            imported = [
-                row["owner"] for row in page if _OWNER_TABLES.get(row["kind"]) == "entry" and row["owner"] in ids
-            ]
-            number_documents(self._tx, "entry", [{"document": 0, "id": ids[owner]} for owner in imported])
+            owners = [row["owner"] for row in page if _OWNER_TABLES.get(row["kind"]) == "entry"]
+            marks = [{"document": 0, "id": ids[owner]} for owner in owners if owner in ids]
+            number_documents(self._tx, "entry", marks)
         documents = self._source.run(query.exported_documents)
         for _, series in groupby(documents, key=lambda row: int(row["series"])):
             for page in split_pages(series):
@@ -491,24 +485,22 @@ class MemoryImport:
             IndexedDocument("\n".join(texts.get(owner, ())), row["created_at"], role=row["role"])
             for row, owner in zip(rows, owners, strict=True)
         ]
-        placed = search_index.reserve_places(
-            self._tx, DocumentSeries(first["path"], first["kind"], first["name"]), documents
-        )
+        target = DocumentSeries(first["path"], first["kind"], first["name"])
+        placed = search_index.reserve_places(self._tx, target, documents)
         search_index.write(self._tx, placed, owners)
         numbered = list(zip(rows, placed.numbers, strict=True))
         number_documents(self._tx, table, [{"document": number, "id": ids[row["owner"]]} for row, number in numbered])
         speakers = [{"id": number, "speaker": row["speaker"]} for row, number in numbered if row["speaker"] is not None]
         if speakers:
             series = placed.numbers[0] >> search_index.PLACE_BITS
-            words = self._source.find_rows("search_speaker", series_id=first["series"])
             query.set_speaker.run_many(self._tx, speakers)
-            query.insert_speaker.run_many(
-                self._tx, [{"word": each["word"], "speaker": each["speaker"], "series": series} for each in words]
-            )
+            words = self._source.find_rows("search_speaker", series_id=first["series"])
+            new = [{"word": each["word"], "speaker": each["speaker"], "series": series} for each in words]
+            query.insert_speaker.run_many(self._tx, new)
 
 
 def _branch_conflict(branch: Row) -> InvalidInput:
     return InvalidInput(
-        f"There is a branch {safe_repr(branch['name'])} here with other content than the export's. Erase its "
+        f"The branch {safe_repr(branch['name'])} exists here with other content than in the export. Erase its "
         "namespace first, or import the file into another database."
     )

@@ -1,4 +1,4 @@
-"""Entries for tests of the audit trail, and what a test does with them."""
+"""Entries for tests of the audit trail, and functions to add, read and hide them."""
 
 import itertools
 from dataclasses import replace
@@ -50,7 +50,7 @@ def echo(messages):
     return f"Well, {messages[-1].text}"
 
 
-def asking(model, saver=None):
+def model_graph(model, saver=None):
     """A graph of one node, which asks a model."""
 
     def call(state):
@@ -97,7 +97,7 @@ def versions(tx, title):
     return sorted(audit_store.load_by_number(tx, [row["sequence"] for row in found]), key=lambda each: each.created_at)
 
 
-def marked(tx, path, kind, mark):
+def entry_with_mark(tx, path, kind, mark):
     """The shown entry of a kind that bears a mark, such as the reference of a title."""
     audit_store.settle(tx)
     found = query.audit_entries_of_mark(tx, path=path, kind=kind, mark=audit_rows.mark_of(mark))

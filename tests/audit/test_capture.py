@@ -1,4 +1,4 @@
-"""Whatever LangChain's callbacks say of a model call is told in an entry, and the entry can always be stored."""
+"""Any callback data of a model call becomes an entry that can be stored."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stored(entry):
     return [encode_body(each) for each in entry.messages], encode(dict(entry.extra))
 
 
-def test_an_entry_holds_what_was_asked_and_answered_and_where():
+def test_entry_has_messages_reply_model_and_metadata():
     made = entry(
         ("Hi", AIMessage("Yes?"), "What is 6 times 7?", ToolMessage("42", tool_call_id="c1")),
         AIMessage("42", response_metadata={"model_name": "gpt-test", "finish_reason": "stop"}),
@@ -62,7 +62,7 @@ def test_an_entry_holds_what_was_asked_and_answered_and_where():
     assert made.extra == {**where, "stop_reason": "stop", "answers": 1}
 
 
-def test_the_messages_are_those_that_conversations_store():
+def test_messages_equal_those_stored_by_conversations():
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     given = [SystemMessage("Be brief."), HumanMessage([{"type": "text", "text": "What is this?"}, picture], id="h1")]
     thought = {"type": "thinking", "thinking": "It is a dot.", "signature": "s"}
@@ -77,7 +77,7 @@ def test_the_messages_are_those_that_conversations_store():
     assert (asked.name, json.loads(asked.arguments)) == ("weather", {"city": "Rome"})
 
 
-def test_a_streamed_reply_is_the_message_that_the_next_prompt_holds():
+def test_streamed_reply_equals_message_in_next_prompt():
     chunk = AIMessageChunk("Hello.", id="a1", response_metadata={"finish_reason": "stop"}) + AIMessageChunk(
         "", id="a1", usage_metadata={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}, chunk_position="last"
     )
@@ -91,7 +91,7 @@ def test_a_streamed_reply_is_the_message_that_the_next_prompt_holds():
     assert (made.input_tokens, made.output_tokens) == (3, 2)
 
 
-def test_several_answers_are_all_kept_and_the_first_is_the_reply():
+def test_all_answers_are_kept_first_is_the_reply():
     usage = {"input_tokens": 9, "output_tokens": 6, "total_tokens": 15}
     made = entry(("Hi",), *(AIMessage(each, usage_metadata=usage) for each in ("One.", "Two.", "Three.")))
 
@@ -101,7 +101,7 @@ def test_several_answers_are_all_kept_and_the_first_is_the_reply():
     assert (made.input_tokens, made.output_tokens) == (9, 6)  # a provider tells each answer the sum of all
 
 
-def test_the_model_is_the_one_that_answered_else_the_one_that_was_asked():
+def test_model_name_prefers_response_over_request():
     for metadata, told in (
         ({"model_name": "answered"}, {"invocation_params": {"model": "asked"}}),
         ({"model": "answered"}, {"metadata": {"ls_model_name": "asked"}}),
@@ -116,7 +116,7 @@ def test_the_model_is_the_one_that_answered_else_the_one_that_was_asked():
     assert entry([]).prompt == ""
 
 
-def test_tokens_are_found_wherever_a_provider_tells_them_and_never_guessed():
+def test_token_usage_is_read_from_every_provider_form():
     usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
     for message, told, tokens in (
         ({"usage_metadata": usage}, {}, (3, 2)),
@@ -138,7 +138,7 @@ class Mute(Exception):
         raise LookupError
 
 
-def test_errors_are_told_by_type_and_message():
+def test_errors_are_recorded_by_type_and_message():
     for error, said in (
         (KeyError("k"), "KeyError: 'k'"),
         (TimeoutError(), "TimeoutError"),
@@ -155,7 +155,7 @@ def test_errors_are_told_by_type_and_message():
     assert b"s3cr3t" not in b"".join([*stored(made)[0], stored(made)[1]])
 
 
-def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
+def test_conversation_id_defaults_to_thread_id():
     made = entry(metadata={"thread_id": "t1", "conversation_id": "c1"})
 
     assert (made.thread_id, made.conversation_id) == ("t1", "c1")
@@ -164,7 +164,7 @@ def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
     assert entry().conversation_id is None
 
 
-def test_an_id_that_storage_does_not_take_is_told_beside():
+def test_invalid_ids_are_kept_in_extra():
     for given, used in (
         (7, "7"), (UUID(int=1), "00000000-0000-0000-0000-000000000001"), ("a\x00b", None), ("\n", None),
         ("x" * 900, None), ("", None),
@@ -176,7 +176,7 @@ def test_an_id_that_storage_does_not_take_is_told_beside():
         stored(made)
 
 
-def test_the_namespace_is_that_of_the_run_and_what_is_none_is_told():
+def test_namespace_comes_from_config_invalid_one_is_recorded():
     for told in ("metadata", "configurable"):
         assert entry(**{told: {"agentmem_namespace": ("acme", "ann")}}).namespace == ("acme", "ann")
         assert entry(**{told: {"agentmem_namespace": ["acme"]}}).namespace == ("acme",)
@@ -187,7 +187,7 @@ def test_the_namespace_is_that_of_the_run_and_what_is_none_is_told():
         stored(made)
 
 
-def test_extra_says_how_the_model_was_called():
+def test_extra_has_the_call_settings():
     made = entry(
         name="summary",
         tags=["mine", "nostream", "seq:step:2", "graph:step:1", 5],
@@ -248,7 +248,7 @@ def deep():
     return nested
 
 
-def test_what_cannot_be_stored_is_kept_as_what_can_be_told_of_it():
+def test_unserializable_values_are_kept_in_a_storable_form():
     for value, told in (
         (Parsed(city="Rome"), {"city": "Rome"}),
         (Table(rows=[1, {"a": Nameless()}]), {"rows": [1, {"a": f"<{__name__}.Nameless object>"}]}),
@@ -272,7 +272,7 @@ def test_what_cannot_be_stored_is_kept_as_what_can_be_told_of_it():
     assert len(json.dumps(entry(metadata={"many": many}).extra)) < 100_000
 
 
-def test_messages_that_somebody_has_set_to_anything_are_told_as_far_as_they_go():
+def test_malformed_messages_are_recorded_as_far_as_possible():
     contents = (None, 7, Nameless(), [Nameless(), "text"], cyclic(), [deep()], {"a": deep()})
     for kind, content in itertools.product((HumanMessage, AIMessage, SystemMessage, AIMessageChunk), contents):
         broken = kind("x", id="m1")
@@ -288,7 +288,7 @@ def test_messages_that_somebody_has_set_to_anything_are_told_as_far_as_they_go()
         assert made.prompt == given or not isinstance(given, str)
 
 
-def test_whatever_callbacks_tell_the_call_is_told():
+def test_malformed_callback_data_still_gives_an_entry():
     nothing = (LLMResult(generations=[]), LLMResult(generations=[[]]))
     for response in (None, "text", 7, Empty(), Empty([[Empty()]]), *nothing):
         made = finish_entry(call(), response, duration=0.0)
@@ -301,7 +301,7 @@ def test_whatever_callbacks_tell_the_call_is_told():
         assert made.reply == "Hello."
 
 
-def test_secrets_are_taken_out_of_everything_that_was_said():
+def test_secrets_are_redacted_everywhere():
     key = "sk-proj-Abc123def456Ghi789jkl012Mno345"
     given = [HumanMessage(f"My key is {key}"), ToolMessage("ok", tool_call_id="c1", artifact={"api_key": key})]
     answer = AIMessage(

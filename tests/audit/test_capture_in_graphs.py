@@ -1,4 +1,4 @@
-"""Real graphs that are given the handler of the audit trail: each model call is an entry, and nothing else changes."""
+"""The audit handler records each model call of a graph and changes nothing else."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +12,7 @@ from langchain_agentmem.audit.model_call_capture import UNFINISHED
 from tests.support.graphs import at
 from tests.support.models import LIMIT, StreamingModel
 
-from .entries import asking, echo
+from .entries import echo, model_graph
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def say(text):
 
 
 def chat(saver, reply=echo):
-    return asking(StreamingModel(reply), saver)
+    return model_graph(StreamingModel(reply), saver)
 
 
 def counted(messages):
@@ -38,8 +38,8 @@ def counted(messages):
 
 
 @pytest.mark.sqlite_suffices
-class TestAChat:
-    def test_every_call_is_an_entry(self, memory, trail, handler):
+class TestChat:
+    def test_every_model_call_is_recorded(self, memory, trail, handler):
         graph = chat(memory.checkpointer, counted)
         for thread in ("monday", "tuesday"):
             for text in ("Where is the heron?", "And the stork?"):
@@ -68,13 +68,13 @@ class TestAChat:
         assert trail.last(9, kinds=["call"]) == entries
         assert memory.admin.verify().ok
 
-    def test_small_talk_is_hidden_as_of_exchanges(self, memory, trail, handler):
+    def test_small_talk_is_hidden(self, memory, trail, handler):
         chat(memory.checkpointer, "You're welcome!").invoke(say("thanks!"), within(handler, "t"))
         assert trail.last() == []
         (entry,) = trail.last(include_junk=True)
         assert (entry.junk, entry.reply) == (("small talk",), "You're welcome!")
 
-    def test_the_namespace_is_that_of_the_run(self, memory, trail, handler):
+    def test_entries_use_the_namespace_of_the_run(self, memory, trail, handler):
         graph = chat(memory.checkpointer)
         graph.invoke(say("I am Ann."), within(handler, "t", agentmem_namespace=("ann",)))
         bobs = AuditTrail(memory, ("bob",))
@@ -87,8 +87,8 @@ class TestAChat:
 
 
 @pytest.mark.sqlite_suffices
-class TestWhatGoesWrong:
-    def test_an_error_is_told_and_raised(self, memory, trail, handler):
+class TestFailures:
+    def test_model_error_is_recorded_and_raised(self, memory, trail, handler):
         graph = chat(memory.checkpointer, ValueError("no such model"))
         with pytest.raises(ValueError, match="no such model"):
             graph.invoke(say("Where is Ann?"), within(handler, "t"))
@@ -97,7 +97,7 @@ class TestWhatGoesWrong:
         assert (entry.prompt, entry.reply, entry.thread_id) == ("Where is Ann?", "", "t")
         assert entry.junk == ()
 
-    async def test_nor_does_one_that_fails_in_the_middle(self, memory, trail, handler, raw):
+    async def test_failed_audit_write_does_not_fail_the_run(self, memory, trail, handler, raw):
         graph = chat(InMemorySaver())
         await graph.ainvoke(say("one"), within(handler, "t"))
         raw(memory, "alter table audit_head rename to gone")
@@ -109,11 +109,11 @@ class TestWhatGoesWrong:
         assert [each.prompt for each in trail.last()] == ["one", "three"]
         assert trail.verify().ok
 
-    def test_calls_that_have_not_ended_are_told_when_the_memory_closes(self, url):
+    def test_unfinished_calls_are_recorded_on_close(self, url):
         memory, model = AgentMemory(url), StreamingModel("Late.")
         model.free.clear()
         with ThreadPoolExecutor(1) as pool:
-            run = pool.submit(asking(model).invoke, say("Where is Ann?"), within(memory.audit.handler(), "t"))
+            run = pool.submit(model_graph(model).invoke, say("Where is Ann?"), within(memory.audit.handler(), "t"))
             assert model.began.acquire(timeout=LIMIT)
             memory.close()
             model.free.set()
@@ -125,8 +125,8 @@ class TestWhatGoesWrong:
 
 
 @pytest.mark.sqlite_suffices
-class TestManyAtOnce:
-    def test_graphs_in_threads(self, memory, trail, handler):
+class TestConcurrency:
+    def test_graphs_in_threads_record_all_calls(self, memory, trail, handler):
         graphs = [chat(memory.checkpointer), chat(InMemorySaver())]
 
         def talk(number):

@@ -1,4 +1,4 @@
-"""Whatever is changed, removed, moved or added behind the trail's back is found, and said in a sentence."""
+"""Verification reports every entry that was changed, removed, moved or added outside the trail."""
 
 import re
 from hashlib import blake2b
@@ -18,7 +18,7 @@ EVERYWHERE = path_range(())
 CHANGED = "update content set body = :body where id in (select content_id from part where number = {})"
 
 
-def named(*ranges):
+def packed_ranges(*ranges):
     """A recipe of a list, as it is stored."""
     return pack([LIST, *ranges])
 
@@ -45,8 +45,8 @@ def problems(memory, since=None):
     return list(read(memory, audit_store.verify, since).problems)
 
 
-class TestWhatIsWhole:
-    def test_nothing_is_wrong_with_what_was_only_used(self, filled):
+class TestIntactChain:
+    def test_used_trail_verifies(self, filled):
         ids = {each.prompt: each.id for each in read(filled, audit_store.load_last, "", 9)}
         assert hide(filled, "second", "rule") == 1
         write(filled, audit_store.set_status, "", ids["[TODO] third"], "done")
@@ -57,24 +57,24 @@ class TestWhatIsWhole:
         assert filled.admin.verify().problems == ()
         assert filled.admin.verify().checked["audit"] == 7
 
-    def test_an_empty_trail_is_whole(self, memory):
+    def test_empty_trail_verifies(self, memory):
         assert read(memory, audit_store.load_head) == audit_entry.EMPTY_CHAIN
         report = audit_entry.ChainReport(entries=0, erased=0, problems=(), head=audit_entry.EMPTY_CHAIN)
         assert read(memory, audit_store.verify) == report
 
-    def test_erasing_keeps_the_chain_and_is_told(self, filled):
+    def test_erasure_keeps_the_chain_valid_and_is_reported(self, filled):
         kept = read(filled, audit_store.load_head)
         assert filled.erase(conversation_id="c").audit == 4
         report = read(filled, audit_store.verify, kept)
         assert (report.problems, report.entries, report.erased, report.head) == ((), 7, 4, kept)
         assert filled.admin.verify().ok
 
-    def test_it_is_whole_when_it_is_read_in_many_pages(self, filled, monkeypatch):
+    def test_verification_works_across_pages(self, filled, monkeypatch):
         monkeypatch.setattr(audit_store, "CHAIN_PAGE", 2)
         monkeypatch.setattr(audit_store, "MESSAGE_PAGE", 1)
         assert problems(filled) == []
 
-    def test_the_digest_is_what_it_is_said_to_be(self, memory, raw):
+    def test_digest_is_computed_as_documented(self, memory, raw):
         [kept] = add(memory, entry("p", "r", id="e", conversation_id="c"))
         [row] = raw(memory, "select salt, digest, link, body, created_at from audit")
         fields = f'["","e","exchange","c",null,{row["created_at"]},null,{len(row["body"])},0]'
@@ -86,75 +86,76 @@ class TestWhatIsWhole:
 
 
 @pytest.mark.sqlite_suffices
-class TestWhatIsFound:
+class TestTampering:
     CHANGES = (
         ("body", b'{"prompt":"Second","reply":"two"}', 2), ("created_at", 1, 2), ("conversation", "d", 2),
         ("conversation", None, 2), ("thread", "u", 4), ("kind", "reference", 2), ("key", "mine", 2),
-        ("mark", b"another mark", 3), ("messages", named(0, 2), 7), ("messages", b"nonsense", 7), ("messages", None, 7),
-        ("messages", named(0, 90), 7), ("messages", named(0, 2**40), 7), ("salt", b"another salt", 2),
+        ("mark", b"another mark", 3), ("messages", packed_ranges(0, 2), 7),
+        ("messages", b"nonsense", 7), ("messages", None, 7),
+        ("messages", packed_ranges(0, 90), 7), ("messages", packed_ranges(0, 2**40), 7), ("salt", b"another salt", 2),
         ("body", b"x", 5),
     )  # fmt: skip
 
     @pytest.mark.parametrize(("column", "value", "number"), CHANGES)
-    def test_a_changed_field(self, filled, raw, column, value, number):
+    def test_changed_field_is_reported(self, filled, raw, column, value, number):
         raw(filled, f"update audit set {column} = :value where sequence = :number", value=value, number=number)
         [problem] = problems(filled)
         assert f"number {number}" in problem
-        assert "is not what was stored" in problem
+        assert "is damaged" in problem
         assert problem in filled.admin.verify().problems
 
     BROKEN = (
-        ("update audit set digest = salt where sequence = 2", ["is not what was stored", "does not follow"]),
+        ("update audit set digest = salt where sequence = 2", ["is damaged", "does not follow"]),
         (
             """update audit set link = digest where sequence = 7;
             update audit_head set link = (select link from audit where sequence = 7)""",
             ["does not follow"],
         ),
-        ("delete from part where number = 0", ["is not what was stored"] * 2),
+        ("delete from part where number = 0", ["is damaged"] * 2),
         (
             "delete from audit where sequence in (2, 3, 5)",
             ["numbers 2 to 3 of the audit trail are missing", "numbers 5 to 5 of the audit trail are missing"],
         ),
-        ("delete from audit where sequence > 5", ["number 7 is noted, which does not fit its last entry, 5"]),
+        ("delete from audit where sequence > 5", [r"head \(number 7\) does not match the last entry \(number 5\)"]),
         (
             "update audit_head set sequence = 5, link = (select link from audit where sequence = 5)",
-            ["of the end of the chain number 5 is noted, which does not fit"],
+            [r"the stored head \(number 5\) does not match"],
         ),
         (
             "insert into audit (sequence, link, digest) select 8, link, digest from audit where sequence = 7",
-            ["number 8 of the audit trail does not follow", "end of the chain number 7 is noted, which does not fit"],
+            ["number 8 of the audit trail does not follow", r"stored head \(number 7\) does not match"],
         ),
         ("update audit set kind = null where sequence = 4", ["number 4 .* was erased, but still has salt, "]),
     )
 
     @pytest.mark.parametrize(("changes", "told"), BROKEN, ids=lambda each: each[:40] if isinstance(each, str) else "")
-    def test_a_break_of_the_chain(self, filled, raw, changes, told):
+    def test_broken_chain_is_reported(self, filled, raw, changes, told):
         for change in changes.split(";"):
             raw(filled, change)
         found = problems(filled)
         assert all(re.search(says, "\n".join(found)) for says in told), found
         assert len(found) == len(told), found
 
-    def test_the_text_of_a_message(self, filled, raw):
+    def test_changed_message_text_is_reported(self, filled, raw):
         raw(filled, CHANGED.format(2), body=b'{"role":"user","content":"forged"}')
         [problem] = problems(filled)
-        assert problem == "message 2 of shelf 1 in the audit trail is not what was stored"
+        assert problem == "message 2 of part store 1 in the audit trail is damaged (checksum mismatch)"
 
-    def test_a_head_that_is_another_or_none(self, filled, raw):
+    def test_changed_or_missing_head_is_reported(self, filled, raw):
         raw(filled, "update audit_head set link = (select link from audit where sequence = 5)")
-        assert problems(filled) == ["of the end of the chain number 7 is noted, which does not fit its last entry, 7"]
+        assert problems(filled) == ["the stored head (number 7) does not match the last entry (number 7)"]
         raw(filled, "update audit_head set sequence = 99")
         assert problems(filled)
         raw(filled, "delete from audit_head")
-        assert problems(filled) == ["of the end of the chain nothing is noted, which does not fit its last entry, 7"]
+        assert problems(filled) == ["the stored head (none) does not match the last entry (number 7)"]
 
-    def test_very_many_problems_are_counted(self, filled, raw, monkeypatch):
+    def test_excess_problems_are_counted(self, filled, raw, monkeypatch):
         monkeypatch.setattr(audit_store, "MOST_PROBLEMS", 3)
         raw(filled, "update audit set salt = digest where sequence < 7")
         found = problems(filled)
         assert (len(found), found[-1]) == (4, "there are 3 more problems")
 
-    def test_what_a_search_does_not_find_and_should(self, filled, raw):
+    def test_search_index_mismatches_are_reported(self, filled, raw):
         write(filled, audit_store.settle)
         raw(filled, "update audit set document_id = null where sequence = 2")
         raw(filled, "update audit set hidden = 1 where sequence = 1")
@@ -164,32 +165,28 @@ class TestWhatIsFound:
 
 
 @pytest.mark.sqlite_suffices
-class TestAHeadThatIsKeptElsewhere:
-    def test_it_finds_a_chain_that_was_computed_anew(self, filled, raw):
+class TestExternalHead:
+    def test_head_reveals_a_recomputed_chain(self, filled, raw):
         kept = read(filled, audit_store.load_head)
         self.forge(filled, raw, 5)
         add(filled, entry("later", "on"))
         assert problems(filled) == problems(filled, audit_entry.EMPTY_CHAIN) == [], (
             "nothing inside the database can tell"
         )
-        assert problems(filled, kept) == [
-            "what the chain holds up to number 7 is not what it was when the head was taken"
-        ]
+        assert problems(filled, kept) == ["the chain up to number 7 has changed since the given head was read"]
 
-    def test_it_finds_an_end_that_was_taken_off_with_the_head(self, filled, raw):
+    def test_head_reveals_a_truncated_chain(self, filled, raw):
         kept = read(filled, audit_store.load_head)
         raw(filled, "delete from audit where sequence > 5")
         raw(filled, "update audit_head set sequence = 5, link = (select link from audit where sequence = 5)")
         assert problems(filled) == []
-        assert problems(filled, kept) == [
-            "what the chain holds up to number 7 is not what it was when the head was taken"
-        ]
+        assert problems(filled, kept) == ["the chain up to number 7 has changed since the given head was read"]
 
-    def test_it_is_a_text_to_keep(self, filled):
+    def test_head_round_trips_as_text(self, filled):
         kept = read(filled, audit_store.load_head)
         assert ChainHead.parse(str(kept)) == ChainHead.parse(f" {kept}\n") == kept
         for text in ("", "7", "7:xyz", "-1:" + "0" * 64, f"{kept}0", "x:" + "0" * 64, None, 5):
-            with pytest.raises(InvalidInput, match="no head"):
+            with pytest.raises(InvalidInput, match="Invalid head"):
                 ChainHead.parse(text)
 
     @staticmethod
@@ -213,9 +210,12 @@ class TestDamage:
 
     @pytest.mark.parametrize(
         ("column", "value"),
-        [("body", b"x"), *(("messages", each) for each in (b"x", named(1, 900_000), named(5, 2), None))],
+        [
+            ("body", b"x"),
+            *(("messages", each) for each in (b"x", packed_ranges(1, 900_000), packed_ranges(5, 2), None)),
+        ],
     )
-    def test_the_trail_goes_on_and_the_damaged_entry_can_be_erased(self, filled, raw, column, value):
+    def test_damaged_entry_can_be_erased_and_trail_continues(self, filled, raw, column, value):
         raw(filled, f"update audit set {column} = :value where sequence = 7", value=value)
         for each, number in ((audit_store.load_last, 9), (audit_store.load_page, 0)):
             with pytest.raises(DatabaseUnreadable, match="number 7, is damaged"):
@@ -231,7 +231,7 @@ class TestDamage:
         assert problems(filled) == []
         assert [each.prompt for each in read(filled, audit_store.load_last, "", 9)] == ["later"]
 
-    def test_a_damaged_message_is_told_of(self, filled, raw):
+    def test_damaged_message_is_reported(self, filled, raw):
         raw(filled, CHANGED.format(0), body=b"{")
         with pytest.raises(DatabaseUnreadable, match="damaged"):
             read(filled, audit_store.load_last, "", 9)

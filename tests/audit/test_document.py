@@ -1,4 +1,4 @@
-"""The file of the original audit memory is read whole or damaged, and what is damaged is kept."""
+"""The file of the original audit memory is read, intact or damaged; a damaged file is kept."""
 
 import json
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ def prompts(loaded):
     return [entry.prompt for entry in loaded.entries]
 
 
-def test_entries_are_read_with_their_kinds_times_and_whatever_else_they_have(file):
+def test_entries_are_read_with_kind_time_and_extra(file):
     loaded = read(file, {"history": HISTORY})
     assert [entry.kind for entry in loaded.entries] == ["exchange", "todo", "reference", "exchange"]
     assert loaded.entries[0].timestamp == datetime(2025, 2, 1, 19, 50, tzinfo=UTC)
@@ -42,7 +42,7 @@ def test_entries_are_read_with_their_kinds_times_and_whatever_else_they_have(fil
 
 @pytest.mark.parametrize("shape", [{"history": HISTORY}, HISTORY, {"version": 2, "history": HISTORY, "z": {"a": [1]}}])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_every_cut_of_a_file_gives_a_prefix_of_its_entries(file, shape, encoding):
+def test_truncated_file_yields_a_prefix_of_entries(file, shape, encoding):
     data = json.dumps(shape, ensure_ascii=False).encode(encoding)
     whole = read(file, data)
     assert prompts(whole) == [entry["prompt"] for entry in HISTORY]
@@ -54,7 +54,7 @@ def test_every_cut_of_a_file_gives_a_prefix_of_its_entries(file, shape, encoding
 
 
 @pytest.mark.parametrize("before", [{}, {"version": 2, "by": "agent"}])
-def test_garbage_in_the_middle_costs_only_the_entries_it_is_in(file, before):
+def test_garbage_costs_only_the_entries_it_hits(file, before):
     history = [{"prompt": f"q{n}", "reply": "a"} for n in range(9)]
     data = json.dumps({**before, "history": history}).encode()
     at = data.index(b"q4")
@@ -64,7 +64,7 @@ def test_garbage_in_the_middle_costs_only_the_entries_it_is_in(file, before):
     assert any("character" in sentence for sentence in loaded.lost)
 
 
-def test_two_documents_one_after_the_other_are_both_read(file):
+def test_concatenated_documents_are_both_read(file):
     one = json.dumps({"history": HISTORY[:2]})
     loaded = read(file, (one + one).encode())
     assert len(loaded.entries) == 4
@@ -72,14 +72,14 @@ def test_two_documents_one_after_the_other_are_both_read(file):
     assert len(read(file, (one[:-30] + one).encode()).entries) == 3
 
 
-def test_what_is_no_entry_is_told(file):
+def test_non_entries_are_reported(file):
     loaded = read(file, {"history": [7, {"prompt": 5, "reply": ["x"], "conversation_id": 3}, "text"]})
     assert [(entry.prompt, entry.reply, entry.conversation_id) for entry in loaded.entries] == [("5", '["x"]', "3")]
     assert len(loaded.lost) == 2
     assert loaded.damaged
 
 
-def test_what_is_no_time_is_kept(file):
+def test_invalid_timestamp_is_kept_in_extra(file):
     for value in ("yesterday", True, -5, float("nan"), float("inf"), 10**400, [], "", 1738439400000):
         assert time_of(value) is None
         loaded = read(file, {"history": [{"prompt": "a", "reply": "b", "timestamp": value}]})
@@ -87,7 +87,7 @@ def test_what_is_no_time_is_kept(file):
         assert "timestamp" in loaded.entries[0].extra
 
 
-def test_no_file_is_too_broken(file):
+def test_unreadable_file_yields_no_entries(file):
     for data in (
         b"", b" ", b'{"a":' * 50_000, b"[" * 50_000, b'{"prompt": "' * 5_000, b"{" * 50_000, b'"' * 50_000,
         b'{"x"' * 5_000, b"\x00" * 9, b"\xff\xfe\xff", b"null", b'{"history": null}', b'{"history": 5}',
@@ -96,14 +96,14 @@ def test_no_file_is_too_broken(file):
         assert read(file, data).entries == [], data[:20]
 
 
-def test_a_damaged_file_is_put_aside_and_stays(file):
+def test_damaged_file_is_copied_and_kept(file):
     file.write_bytes(b"{damaged")
     first, second = copy_damaged_file(file, NOW), copy_damaged_file(file, NOW.replace(microsecond=5))
     assert first.name == "agent_memory.json.corrupt-20260304-050607-000000"
     assert first.read_bytes() == second.read_bytes() == file.read_bytes() == b"{damaged"
 
 
-def test_a_file_that_is_not_there_is_refused(file):
+def test_missing_file_is_rejected(file):
     for call in (lambda: read_document(file), lambda: copy_damaged_file(file, NOW), lambda: read_document(b"")):
         with pytest.raises(InvalidInput):
             call()

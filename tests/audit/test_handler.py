@@ -1,4 +1,4 @@
-"""A handler that is given to a run writes every model call of it, and the run goes as it would have gone without it."""
+"""The audit handler records every model call of a run and does not affect the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from langchain_agentmem.language_models.model_calls import ask_model
 from tests.support.graphs import at, line
 from tests.support.models import LIMIT, StreamingModel, calling
 
-from .entries import asking, echo
+from .entries import echo, model_graph
 
 
 class Trail(list):
@@ -56,12 +56,12 @@ def handler(trail, new_id, clock):
 
 
 @pytest.fixture
-def heard(handler):
+def run_config(handler):
     return {"callbacks": [handler]}
 
 
 @pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog):
+def no_unexpected_warnings(caplog):
     """Nothing is logged that a test has not seen and cleared."""
     yield
     assert warnings(caplog.get_records("call")) == []
@@ -82,12 +82,12 @@ def weather(city: str) -> str:
     return f"Sunny in {city}."
 
 
-class TestEveryWayToCall:
+class TestModelCalls:
     """Each kind of call is one entry."""
 
-    def test_a_model_by_itself(self, trail, heard, new_id, clock):
+    def test_direct_model_call_is_recorded(self, trail, run_config, new_id, clock):
         begun = clock.now
-        model().invoke("hello", {**heard, "tags": ["mine"], "metadata": {"thread_id": "t1"}, "run_name": "greet"})
+        model().invoke("hello", {**run_config, "tags": ["mine"], "metadata": {"thread_id": "t1"}, "run_name": "greet"})
 
         (entry,) = trail
         assert (entry.kind, entry.prompt, entry.reply, entry.model) == ("call", "hello", "Well, hello", "scripted-1")
@@ -101,49 +101,49 @@ class TestEveryWayToCall:
             "streamingmodel",
         )
 
-    def test_however_the_handler_is_given_it_hears_once(self, trail, handler, heard):
+    def test_handler_attached_twice_records_once(self, trail, handler, run_config):
         model(callbacks=[handler]).invoke("hi")
-        model().with_config(heard).invoke("hi")
-        model(callbacks=[handler]).with_config(heard).invoke("hi", heard)
+        model().with_config(run_config).invoke("hi")
+        model(callbacks=[handler]).with_config(run_config).invoke("hi", run_config)
 
         assert trail.said == [("hi", "Well, hi")] * 3
 
-    def test_in_a_chain_whose_config_names_thread_and_namespace(self, trail, heard):
+    def test_chain_config_gives_thread_and_namespace(self, trail, run_config):
         chain = ChatPromptTemplate.from_messages([("system", "Be brief."), ("user", "{q}")]) | model()
         place = {"thread_id": "t1", "agentmem_namespace": ("acme", "ann")}
 
-        chain.invoke({"q": "hi"}, {**heard, "configurable": place})
+        chain.invoke({"q": "hi"}, {**run_config, "configurable": place})
 
         (entry,) = trail
         assert (entry.thread_id, entry.conversation_id, entry.namespace) == ("t1", "t1", ("acme", "ann"))
         assert entry.parent_run_id != entry.run_id
         assert [each.role for each in entry.messages] == ["system", "user", "assistant"]
 
-    def test_a_plain_model(self, trail, heard):
-        FakeListLLM(responses=["there was a king."]).invoke("Once upon a time", heard)
-        list(FakeStreamingListLLM(responses=["abc"]).stream("letters", heard))
+    def test_completion_model_is_recorded(self, trail, run_config):
+        FakeListLLM(responses=["there was a king."]).invoke("Once upon a time", run_config)
+        list(FakeStreamingListLLM(responses=["abc"]).stream("letters", run_config))
 
         assert trail.said == [("Once upon a time", "there was a king."), ("letters", "abc")]
 
-    def test_an_answer_out_of_the_cache_is_marked(self, trail, heard):
+    def test_cached_answer_is_marked(self, trail, run_config):
         cached = model(cache=InMemoryCache())
 
         for _ in range(2):
-            cached.invoke("hi", heard)
+            cached.invoke("hi", run_config)
 
         assert trail.said == [("hi", "Well, hi")] * 2
         assert [each.extra.get("cached") for each in trail] == [None, True]
         assert (trail[1].input_tokens, trail[1].output_tokens) == (0, 0)
 
-    def test_the_models_that_memory_asks_are_told_by_their_names_and_tags(self, trail, heard):
+    def test_internal_model_calls_have_name_and_tags(self, trail, run_config):
         def shorten(_):
             return ask_model(None, model(), [HumanMessage("Shorten this.")], "compaction.summarize")
 
         async def ashorten(_):
             return await run_in_worker(lambda: shorten(None))
 
-        RunnableLambda(shorten).invoke(None, heard)
-        asyncio.run(RunnableLambda(shorten, ashorten).ainvoke(None, heard))
+        RunnableLambda(shorten).invoke(None, run_config)
+        asyncio.run(RunnableLambda(shorten, ashorten).ainvoke(None, run_config))
 
         assert trail.said == [("Shorten this.", "Well, Shorten this.")] * 2
         assert {each.extra["name"] for each in trail} == {"memory.compaction.summarize"}
@@ -152,10 +152,10 @@ class TestEveryWayToCall:
 
 class TestGraphs:
     @pytest.mark.parametrize("asynchronous", [False, True])
-    def test_what_a_graph_streams_is_the_same_with_and_without(self, trail, handler, asynchronous):
+    def test_handler_does_not_change_the_graph_stream(self, trail, handler, asynchronous):
         def stream(callbacks):
             counting = model("one two three")
-            graph = asking(counting)
+            graph = model_graph(counting)
             config = {"callbacks": callbacks, "configurable": {"thread_id": "t1"}}
             given = {"messages": [("user", "count")]}
 
@@ -178,25 +178,25 @@ class TestGraphs:
         assert trail.said == [("count", "one two three")] * 2
 
 
-class TestCallsThatDoNotEndWell:
-    def test_a_stream_that_breaks_keeps_what_had_come(self, trail, heard):
+class TestFailedCalls:
+    def test_broken_stream_keeps_the_partial_reply(self, trail, run_config):
         with pytest.raises(ConnectionError):
-            list(model("The answer is FAIL").stream("hi", heard))
+            list(model("The answer is FAIL").stream("hi", run_config))
 
         assert (trail[0].reply, trail[0].error) == ("The answer is ", "ConnectionError: cut off")
         assert (trail[0].extra["partial"], trail[0].extra["answers"]) == (True, 1)
         assert trail[0].duration >= 0
 
-    def test_a_stream_that_is_left(self, trail, heard):
-        stream = model("one two three").stream("hi", heard)
+    def test_closed_stream_keeps_the_partial_reply(self, trail, run_config):
+        stream = model("one two three").stream("hi", run_config)
         next(stream)
         stream.close()
 
         assert (trail[0].reply, trail[0].error) == ("one ", "GeneratorExit")
 
-    async def test_a_stream_that_is_cancelled(self, trail, heard):
+    async def test_cancelled_stream_keeps_the_partial_reply(self, trail, run_config):
         async def read():
-            async for _ in slow.astream("hi", heard):
+            async for _ in slow.astream("hi", run_config):
                 slow.free.clear()
                 first.set()
 
@@ -209,7 +209,7 @@ class TestCallsThatDoNotEndWell:
 
         assert [(each.reply, each.error) for each in trail] == [("one ", "CancelledError")]
 
-    async def test_a_call_in_a_cancelled_graph_is_told_with_its_thread(self, trail, handler, heard):
+    async def test_abandoned_call_in_cancelled_graph_is_recorded(self, trail, handler, run_config):
         begun = asyncio.Event()
 
         class Endless(StreamingModel):
@@ -217,8 +217,8 @@ class TestCallsThatDoNotEndWell:
                 begun.set()
                 await asyncio.Event().wait()
 
-        graph = asking(Endless())
-        task = asyncio.create_task(graph.ainvoke({"messages": [("user", "hi")]}, {**heard, **at("t1")}))
+        graph = model_graph(Endless())
+        task = asyncio.create_task(graph.ainvoke({"messages": [("user", "hi")]}, {**run_config, **at("t1")}))
         await begun.wait()
         assert handler._open_calls
         task.cancel()
@@ -226,19 +226,19 @@ class TestCallsThatDoNotEndWell:
         del task
         await collected()
 
-        await model().ainvoke("next", heard)
+        await model().ainvoke("next", run_config)
 
         assert [(each.prompt, each.error, each.thread_id) for each in trail if each.error] == [("hi", ABANDONED, "t1")]
         assert not handler._open_calls
 
-    def test_a_run_of_the_same_id_as_one_that_ended_is_no_call_that_was_given_up(self, trail, heard):
+    def test_reused_run_id_is_not_an_abandoned_call(self, trail, run_config):
         run_id = str(uuid4())
         for _ in range(2):
-            model().invoke("hi", {**heard, "run_id": UUID(run_id)})
+            model().invoke("hi", {**run_config, "run_id": UUID(run_id)})
             gc.collect()
         assert [each.error for each in trail] == [None, None]
 
-    async def test_a_call_that_goes_on_in_a_cancelled_graph_ends_as_it_ends(self, trail, handler, heard):
+    async def test_call_outliving_a_cancelled_graph_is_recorded_normally(self, trail, handler, run_config):
         going_on, slow = [], model()
         slow.free.clear()
 
@@ -246,7 +246,7 @@ class TestCallsThatDoNotEndWell:
             going_on.append(asyncio.create_task(slow.ainvoke(state["messages"])))
             await asyncio.shield(going_on[0])
 
-        task = asyncio.create_task(line(None, node).ainvoke({"messages": [("user", "hi")]}, heard))
+        task = asyncio.create_task(line(None, node).ainvoke({"messages": [("user", "hi")]}, run_config))
         assert await asyncio.to_thread(slow.began.acquire, timeout=LIMIT)
         task.cancel()
         await asyncio.wait([task])
@@ -255,7 +255,7 @@ class TestCallsThatDoNotEndWell:
 
         assert [(each.reply, each.error) for each in trail] == [("Well, hi", None)]
 
-    def test_what_has_not_ended_is_told_at_the_close_and_not_again(self, trail, handler, heard):
+    def test_unfinished_call_is_recorded_once_on_close(self, trail, handler, run_config):
         run = uuid4()
         handler.on_chat_model_start({}, [[HumanMessage("hi")]], run_id=run)
         assert trail == []
@@ -267,12 +267,12 @@ class TestCallsThatDoNotEndWell:
         handler.on_llm_end(result("late"), run_id=run)
 
         assert [(each.prompt, each.reply, each.error) for each in trail] == [("hi", "", UNFINISHED)]
-        model().invoke("after", heard)
+        model().invoke("after", run_config)
         assert trail.said[-1] == ("after", "Well, after")
 
 
-class TestNothingBreaks:
-    def test_what_fails_in_record_is_logged_once_and_the_run_goes_on(self, caplog):
+class TestRobustness:
+    def test_recording_failure_is_logged_once_and_run_continues(self, caplog):
         def record(entry):
             raise OSError("disk full")
 
@@ -285,7 +285,7 @@ class TestNothingBreaks:
         assert "disk full" in caplog.text
         caplog.clear()
 
-    def test_what_fails_besides_is_logged_once_too(self, trail, caplog):
+    def test_other_handler_failures_are_logged_once(self, trail, caplog):
         def fail():
             raise RuntimeError("broken")
 
@@ -295,7 +295,7 @@ class TestNothingBreaks:
             assert len(warnings(caplog.records)) == 1
             caplog.clear()
 
-    def test_hostile_calls_are_told_as_far_as_they_go(self, trail, handler):
+    def test_malformed_callbacks_are_recorded_as_far_as_possible(self, trail, handler):
         for given in (None, [], [[]], [[None, 7, object()]], [["text"]]):
             run = uuid4()
             handler.on_chat_model_start(None, given, run_id=run, tags=7, metadata=[1], name=object())
@@ -307,7 +307,7 @@ class TestNothingBreaks:
 
         assert len(trail) == 9
 
-    async def test_the_loop_is_not_held_up_while_an_entry_is_written(self, trail):
+    async def test_recording_does_not_block_the_event_loop(self, trail):
         written, begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
 
         def record(entry):
@@ -325,7 +325,7 @@ class TestNothingBreaks:
         assert trail.said == [("hi", "Well, hi")]
         assert threading.main_thread() not in trail.threads
 
-    def test_copies_of_a_config_hold_the_same_handler(self, handler):
+    def test_config_copies_share_the_handler(self, handler):
         assert copy.copy(handler) is handler
         assert copy.deepcopy({"callbacks": [handler]})["callbacks"][0] is handler
         manager = CallbackManager([handler])
@@ -334,10 +334,10 @@ class TestNothingBreaks:
 
 
 class TestSecrets:
-    def test_they_are_taken_out_where_somebody_wants_that(self, trail, heard):
+    def test_secrets_are_redacted_on_request(self, trail, run_config):
         key = "sk-proj-Abc123def456Ghi789jkl012Mno345"
         hide = AuditHandler(trail, redact=lambda text: text.replace("Ann", "X"))
-        model().invoke(f"key: {key}", heard)
+        model().invoke(f"key: {key}", run_config)
         model().invoke(f"My key is {key}", {"callbacks": [AuditHandler(trail, redact=True)]})
         agents().invoke("Ann asks", {"callbacks": [hide], "metadata": {"users": ["Ann"]}})
 
@@ -350,7 +350,7 @@ class TestSecrets:
         assert changed.messages[-1].tool_calls[0].name == "weather"
 
     @pytest.mark.parametrize("redact", [lambda text: 1 / 0, lambda text: None, lambda text: (text, 1)])
-    def test_where_that_fails_nothing_that_was_said_is_written(self, trail, redact, caplog):
+    def test_failed_redaction_records_no_content(self, trail, redact, caplog):
         with pytest.raises(ValueError, match="Ann"):
             model(ValueError("Ann")).invoke("Ann", {"callbacks": [AuditHandler(trail, redact=redact)]})
 

@@ -1,4 +1,4 @@
-"""Junk is told from short answers that count, by rules that are data."""
+"""Junk rules hide junk and keep short answers that matter."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def labelled(name):
 
 
 @pytest.mark.parametrize("name", ["junk_tuning", "junk_held_out"])
-def test_at_least_80_of_100_junk_entries_are_hidden_and_99_of_100_others_stay(name):
+def test_rules_meet_precision_and_recall_targets(name):
     entries = labelled(name)
     hidden = [bool(junk_reasons(entry.get("kind", "exchange"), entry["prompt"], entry["reply"])) for entry in entries]
     junk = [was for was, entry in zip(hidden, entries, strict=True) if entry["junk"]]
@@ -23,7 +23,7 @@ def test_at_least_80_of_100_junk_entries_are_hidden_and_99_of_100_others_stay(na
     assert rest.count(False) >= 0.99 * len(rest)
 
 
-def test_a_short_answer_and_a_valuable_reply_stay():
+def test_short_and_valuable_replies_are_not_junk():
     for prompt, reply in (
         ("What is 6 times 7?", "42"), ("Capital of France?", "Paris"), ("Is it on?", "yes"),
         ("Shall I drop the table?", "yes, delete it"), ("Delete the table", "no"),
@@ -32,7 +32,7 @@ def test_a_short_answer_and_a_valuable_reply_stay():
         assert junk_reasons("exchange", prompt, reply) == ()
 
 
-def test_a_reason_is_the_name_of_a_rule():
+def test_reasons_are_rule_names():
     assert junk_reasons("exchange", None, None) == ("empty",)
     assert junk_reasons("exchange", "fair enough", "ok") == ("small talk", "filler")
     assert junk_reasons("exchange", "testing 123", "Test received.") == ("test entry",)
@@ -43,7 +43,7 @@ def test_a_reason_is_the_name_of_a_rule():
     assert junk_reasons("reflection", "[SELF-REFLECTION] Agent status report", "x" * 20) == ("incomplete reflection",)
 
 
-def test_a_rule_of_ones_own_looks_where_it_is_told_to():
+def test_custom_rule_applies_to_its_field_and_kinds():
     for field, entry, hidden in (
         ("prompt", ("beat 1", "fine work"), True), ("prompt", ("fine work", "beat 1"), False),
         ("reply", ("fine work", "BEAT 1"), True), ("both", ("beat 1", "fine work"), False),
@@ -58,7 +58,7 @@ def test_a_rule_of_ones_own_looks_where_it_is_told_to():
     assert junk_reasons("exchange", "why?", "so", rules=[rule]) == ()
 
 
-def test_a_rule_that_cannot_be_is_refused():
+def test_invalid_rule_is_rejected():
     for wrong in (
         {"pattern": "("}, {"pattern": None}, {"unless": "["}, {"name": " "}, {"field": "answer"}, {"kinds": ("chat",)},
         {"kinds": ()},
@@ -67,7 +67,7 @@ def test_a_rule_that_cannot_be_is_refused():
             JunkRule(**{"name": "mine", "pattern": "x"} | wrong)
 
 
-def test_a_long_text_is_no_junk_for_its_blank_beginning():
+def test_leading_blanks_do_not_make_junk():
     text = f"{' ' * 5_000}The answer is here.{' ' * 5_000}"
     assert junk_reasons("exchange", "Where is it?", text) == ()
     assert junk_reasons("exchange", "Where is it?", " " * 10_000) == ("empty",)

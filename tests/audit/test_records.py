@@ -1,4 +1,4 @@
-"""What the audit trail keeps comes back as it was, in order, and costs what it is worth."""
+"""Stored audit entries are read back unchanged and in order, and take little space."""
 
 import re
 from dataclasses import replace
@@ -45,29 +45,29 @@ def settled(request):
 
 
 @pytest.mark.sqlite_suffices
-class TestWhatIsKept:
-    def test_every_field_of_every_kind_comes_back(self, memory):
+class TestStoredEntries:
+    def test_every_field_of_every_kind_round_trips(self, memory):
         for kind in KINDS:
             fields = {"parent_run_id": "p", "error": "none", "junk": ("rule", "other"), **ALL_KINDS[kind]}
             kept = entry(kind=kind, namespace=("team", "ana"), **fields)
             add(memory, kept, path="team\x1fana\x1f")
             assert read(memory, audit_store.get, "team\x1fana\x1f", kept.id) == kept
 
-    def test_times_are_in_utc_whatever_zone_they_came_in(self, memory):
+    def test_times_are_converted_to_utc(self, memory):
         at = datetime(2026, 5, 1, 12, 0, tzinfo=timezone(timedelta(hours=2)))
         [kept] = add(memory, entry(created_at=at))
         [found] = read(memory, audit_store.load_last, "", 1)
         assert (found.created_at, found.created_at.tzinfo, kept.created_at.hour) == (at, UTC, 10)
         assert entry(created_at=datetime(2026, 5, 1)).created_at == datetime(2026, 5, 1, tzinfo=UTC)
 
-    def test_what_no_entry_can_be_is_refused(self):
+    def test_invalid_entry_is_rejected(self):
         for wrong in (
             {"kind": "message"}, {"kind": "todo"}, {"status": "open"}, {"kind": "todo", "status": "later"},
         ):  # fmt: skip
             with pytest.raises(InvalidInput):
                 AuditEntry(**{"id": "a", "kind": "exchange", "prompt": "", "reply": "", "created_at": BEGIN, **wrong})
 
-    def test_what_cannot_be_stored_adds_nothing(self, memory):
+    def test_unstorable_entry_adds_nothing(self, memory):
         with pytest.raises(InvalidInput, match="object"):
             write(memory, audit_store.add, "", [EntryDraft(entry()), EntryDraft(entry(extra={"it": object()}))])
         stats = memory.admin.stats()
@@ -75,8 +75,8 @@ class TestWhatIsKept:
 
 
 @pytest.mark.sqlite_suffices
-class TestLast:
-    def test_the_last_of_very_many_are_found_through_an_index(self, memory, raw):
+class TestLastEntries:
+    def test_last_entries_are_read_through_an_index(self, memory, raw):
         if memory.database.engine.dialect != "sqlite":
             return
         sql = memory.database.engine._sql
@@ -92,7 +92,7 @@ class TestLast:
 
 @pytest.mark.sqlite_suffices
 class TestModelCalls:
-    def test_a_call_comes_back_with_its_messages_and_a_prompt_that_none_of_them_says(self, memory):
+    def test_call_round_trips_with_messages_and_custom_prompt(self, memory):
         said = replace(call(["hello"], "hi"), prompt="(cut) hel", reply="(cut) h")
         two = call(["hello", "hi there", "and now?"], "now this", conversation_id="c", error="none")
         add(memory, said, two)
@@ -101,7 +101,7 @@ class TestModelCalls:
             without_ids(two),
         ]
 
-    def test_calls_of_a_growing_history_cost_what_their_messages_cost(self, memory):
+    def test_growing_history_costs_only_new_messages(self, memory):
         def stored():
             sizes = read(memory, make_report, *EVERYWHERE, now=BEGIN, rules=()).size
             return memory.admin.stats()["contents"], sizes
@@ -120,7 +120,7 @@ class TestModelCalls:
         assert (few, many) == (50, 200)
         assert many_bytes < 4.4 * few_bytes
 
-    def test_two_agents_that_take_turns_name_few_ranges(self, memory, raw):
+    def test_alternating_agents_store_few_ranges(self, memory, raw):
         one, two = ["system one"], ["system two"]
         for n in range(60):
             for agent in (one, two):
@@ -135,7 +135,7 @@ class TestModelCalls:
         assert [each.text for each in found[-1].messages] == two
         assert [each.text for each in found[-2].messages] == one
 
-    def test_a_message_that_a_conversation_holds_is_not_stored_again(self, memory):
+    def test_messages_of_conversations_are_not_stored_again(self, memory):
         said = Message(role="user", content="what we said " * 50, message_id="m")
         memory.conversation("c").add(said)
         before = memory.admin.stats()["contents"]
@@ -145,7 +145,7 @@ class TestModelCalls:
         [kept] = read(memory, audit_store.load_last, "", 1)
         assert [each.text for each in kept.messages] == [said.text]
 
-    def test_erasing_frees_what_nothing_names_any_more(self, memory):
+    def test_erasure_frees_unreferenced_content(self, memory):
         long = ["q0", "a0", "q1", "a1", "q2"]
         add(
             memory,
@@ -167,7 +167,7 @@ class TestModelCalls:
 
 @pytest.mark.sqlite_suffices
 class TestSearch:
-    def test_the_trail_is_found_where_it_is_asked_for_and_nowhere_else(self, memory, settled):
+    def test_entries_are_found_only_by_audit_search(self, memory, settled):
         memory.conversation("c").add(role="user", content="The heron nests in the reeds.")
         [kept] = add(memory, entry("Where does the heron nest?", "In the reeds.", conversation_id="c"))
         if settled:
@@ -181,12 +181,12 @@ class TestSearch:
         assert memory.search("heron", kinds=["audit"], conversation_id="d") == []
         assert memory.search("heron", kinds=["audit"], namespace=("other",)) == []
 
-    def test_a_call_is_found_by_its_newest_question_and_its_reply_alone(self, memory):
+    def test_call_is_indexed_by_newest_question_and_reply(self, memory):
         add(memory, call(["about herons", "they wade", "about egrets"], "they are white"))
         assert len(memory.search("egrets", kinds=["audit"])) == len(memory.search("white", kinds=["audit"])) == 1
         assert memory.search("herons", kinds=["audit"]) == []
 
-    def test_what_waits_enters_with_many_others(self, memory, monkeypatch, raw):
+    def test_pending_entries_are_indexed_in_batches(self, memory, monkeypatch, raw):
         monkeypatch.setattr(audit_store, "INDEX_THRESHOLD", 4)
         add(memory, *(entry(f"word{n}", "a") for n in range(10)))
         assert raw(memory, "select count(document_id) as n from audit") == [{"n": 8}]
@@ -194,7 +194,7 @@ class TestSearch:
         assert len(memory.search("word9", kinds=["audit"])) == 1
         assert not read(memory, audit_store.has_unindexed)
 
-    def test_embeddings_are_never_asked_for_the_trail(self, url):
+    def test_entries_are_never_embedded(self, url):
         asked = []
 
         def embed(texts):
@@ -213,7 +213,7 @@ class TestSearch:
             assert len(memory.search("heron", kinds=["audit"])) == 2
             assert memory.admin.verify().ok
 
-    def test_the_index_is_made_anew_with_the_trail_in_it(self, url, monkeypatch):
+    def test_reindexing_includes_the_trail(self, url, monkeypatch):
         from langchain_agentmem.search import analysis
 
         with AgentMemory(url) as memory:

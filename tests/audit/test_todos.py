@@ -1,4 +1,4 @@
-"""A sentence that asks for something gives one todo."""
+"""Each sentence that contains a request becomes one todo."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from langchain_agentmem.audit.junk_rules import MAX_TODO_CHARS, find_todos, todo
 SENTENCES = yaml.safe_load((Path(__file__).parent / "todo_sentences.yaml").read_text(encoding="utf-8"))
 
 
-def test_sentences_that_ask_are_told_from_those_that_do_not():
+def test_request_detection_meets_precision_and_recall():
     asked = [bool(find_todos(sentence["text"])) for sentence in SENTENCES]
     meant = [sentence["todo"] for sentence in SENTENCES]
     right = sum(a and m for a, m in zip(asked, meant, strict=True))
@@ -18,7 +18,7 @@ def test_sentences_that_ask_are_told_from_those_that_do_not():
     assert right >= 0.95 * sum(meant)
 
 
-def test_a_sentence_is_given_whole():
+def test_sentence_is_returned_whole():
     for text in [sentence["text"] for sentence in SENTENCES if sentence["todo"]]:
         assert find_todos(f"Good morning. {text}") == [text]
 
@@ -36,15 +36,15 @@ GIVEN = {
 
 
 @pytest.mark.parametrize(("text", "todos"), GIVEN.values(), ids=GIVEN)
-def test_what_a_text_gives(text, todos):
+def test_text_yields_the_expected_todos(text, todos):
     assert find_todos(text) == todos
 
 
-def test_a_key_is_of_the_words():
+def test_key_ignores_case_and_punctuation():
     assert todo_key(" Fix  the Build!! ") == todo_key("fix the build") == "fix the build"
 
 
-def test_parts_of_words_and_where_nothing_is_written_give_none():
+def test_word_parts_and_empty_text_yield_none():
     words = ("address", "latest", "needle", "wanton", "buildings", "contest", "documentary", "prefix")
     for text in (*(f"{word} is here" for word in words), "", "   ", "\x00\x01\x02", "\ud800"):
         assert find_todos(text) == []

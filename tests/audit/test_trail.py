@@ -1,4 +1,4 @@
-"""An audit trail keeps every prompt and reply: nothing is lost, nothing changes, and what is junk is only hidden."""
+"""The audit trail keeps every prompt and reply unchanged; junk is only hidden."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClos
 HEARTBEAT = JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")
 
 
-def said(entries):
+def exchanges(entries):
     return [(each.prompt, each.reply) for each in entries]
 
 
@@ -28,7 +28,7 @@ def ask(trail, *names, conversation=None):
 
 @pytest.mark.sqlite_suffices
 class TestAddAndLast:
-    def test_the_last_come_from_the_oldest_to_the_newest(self, trail, clock):
+    def test_last_entries_are_oldest_first(self, trail, clock):
         begun = clock.now
         added = ask(trail, *map(str, range(8)), conversation="monday")
 
@@ -44,7 +44,7 @@ class TestAddAndLast:
             with pytest.raises(InvalidInput, match="n must be"):
                 trail.last(wrong)
 
-    def test_of_a_conversation(self, trail):
+    def test_last_filters_by_conversation(self, trail):
         one = ask(trail, "a", "b", conversation="one")
         two = ask(trail, "c", conversation="two")
         none = ask(trail, "d")
@@ -55,14 +55,14 @@ class TestAddAndLast:
         assert trail.last(9, "three") == []
         assert trail.last(9) == one + two + none
 
-    def test_entries_of_one_moment_keep_their_order(self, url):
+    def test_entries_of_equal_time_keep_their_order(self, url):
         noon = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
         with AgentMemory(url, clock=lambda: noon) as memory:
             added = ask(memory.audit, *map(str, range(300)))
             assert memory.audit.last(300) == added
             assert list(memory.audit.entries()) == added
 
-    def test_of_some_kinds(self, trail):
+    def test_last_filters_by_kinds(self, trail):
         exchange = trail.add("Why?", "Because of the rain.")
         (todo,) = trail.add_todo_from_chat("Fix the build.")
         note = trail.add_self_reflection("I fixed the build and learned how it works.")
@@ -74,7 +74,7 @@ class TestAddAndLast:
             with pytest.raises(InvalidInput, match="kinds"):
                 trail.last(kinds=wrong)
 
-    def test_a_page_ends_before_an_entry(self, trail, ann):
+    def test_before_pages_backwards(self, trail, ann):
         many = ask(trail, *map(str, range(300)), conversation="monday")  # most of them in the indexes, some waiting
         there = ask(ann, "here")
         for before in (many[7], many[150], many[-1]):
@@ -86,14 +86,14 @@ class TestAddAndLast:
             with pytest.raises(InvalidInput):
                 trail.last(before=wrong)
 
-    def test_calls_are_given_without_their_messages_on_request(self, trail):
+    def test_messages_can_be_omitted_from_calls(self, trail):
         model = GenericFakeChatModel(messages=iter([AIMessage("In the orchard.")]))
         model.invoke("Where are they?", {"callbacks": [trail.handler()]})
         [whole], [brief] = trail.last(), trail.last(messages=False)
         assert len(whole.messages) == 2
         assert brief == replace(whole, messages=())
 
-    def test_nothing_is_ever_dropped(self, trail):
+    def test_no_entry_is_ever_dropped(self, trail):
         added = [trail.add(word, word, name) for word in ("", "ok", "test", "ok") for name in ("one", "two")]
         added += [trail.add(f"Question {number}?", "42", "one") for number in range(400)]
         assert (trail.last(400), trail.last(500, include_junk=True)) == (added[8:], added)
@@ -102,13 +102,13 @@ class TestAddAndLast:
         assert list(trail.entries("two")) == added[1:8:2]
         assert list(trail.entries("other")) == []
 
-    async def test_all_entries_can_be_awaited_one_by_one(self, trail):
+    async def test_entries_can_be_iterated_asynchronously(self, trail):
         assert [trail.add("Where is Ann?", "At home.")] == [each async for each in trail.aentries()]
 
 
 @pytest.mark.sqlite_suffices
 class TestJunk:
-    def test_what_says_nothing_is_hidden_with_its_reason(self, trail):
+    def test_junk_is_hidden_with_its_reason(self, trail):
         junk = trail.add("", "")
         kept = trail.add("What is 6 times 7?", "42")
 
@@ -117,7 +117,7 @@ class TestJunk:
         assert trail.last(include_junk=True) == [junk, kept]
         assert trail.get(junk.id) == junk
 
-    def test_alone_on_request(self, trail):
+    def test_only_junk_can_be_requested(self, trail):
         ask(trail, "Ann")
         junk = trail.add("thanks", "You're welcome!")
         assert trail.last(include_junk="only") == [junk]
@@ -125,7 +125,7 @@ class TestJunk:
         with pytest.raises(InvalidInput, match="only"):
             trail.last(include_junk="all")
 
-    def test_what_is_there_already_is_judged_by_hand(self, memory, trail):
+    def test_filter_junk_applies_rules_to_existing_entries(self, memory, trail):
         for number in range(600):
             trail.add(f"heartbeat {number}", "The agent is alive and well, with 3 tasks.")
         kept = trail.add("Where is Ann?", "At home.")
@@ -146,13 +146,13 @@ class TestJunk:
         assert trail.verify(link).ok
         assert trail.head() == link
 
-    def test_a_rule_is_a_rule(self, trail):
+    def test_rules_must_be_junk_rules(self, trail):
         for wrong in (None, "ok", [r"^ok$"], [None]):
             with pytest.raises(InvalidInput, match="JunkRule"):
                 trail.rules = wrong
         assert trail.rules == RULES
 
-    def test_judging_leaves_other_namespaces_alone(self, ann, bob):
+    def test_filter_junk_leaves_other_namespaces_alone(self, ann, bob):
         for each in (ann, bob):
             each.add("heartbeat 1", "The agent is alive and well, with 3 tasks.")
         ann.rules = [HEARTBEAT]
@@ -162,7 +162,7 @@ class TestJunk:
 
 
 class TestTodos:
-    def test_one_for_each_sentence_that_asks(self, trail):
+    def test_each_request_becomes_one_todo(self, trail):
         text = "I want to add a new feature and fix bugs. It is late. Please test the address book!"
         todos = trail.add_todo_from_chat(text)
 
@@ -175,14 +175,14 @@ class TestTodos:
         }
         assert trail.todos() == todos == trail.last(conversation_id="todo-capture")
 
-    def test_an_open_one_is_not_added_twice(self, trail, bob):
+    def test_open_todo_is_not_added_twice(self, trail, bob):
         (todo,) = trail.add_todo_from_chat("Fix the build.")
 
         assert trail.add_todo_from_chat("fix  the BUILD! Fix the build") == []
         assert trail.todos() == [todo]
         assert len(bob.add_todo_from_chat("Fix the build.")) == 1
 
-    def test_done_and_open_again(self, trail):
+    def test_todo_can_be_completed_and_reopened(self, trail):
         build, tests = trail.add_todo_from_chat("Fix the build. Add tests for it.")
         head = trail.head()
         trail.complete(build.id)
@@ -195,12 +195,12 @@ class TestTodos:
         assert build in trail.todos()
         assert trail.verify(head).ok
 
-    def test_only_a_todo_can_be_done(self, trail, bob):
+    def test_only_todos_can_be_completed(self, trail, bob):
         other = trail.add("Where is Ann?", "At home.")
         (foreign,) = bob.add_todo_from_chat("Fix the build.")
         for key in (other.id, foreign.id, "nobody"):
             for method in (trail.complete, trail.reopen):
-                with pytest.raises(InvalidInput, match="no todo"):
+                with pytest.raises(InvalidInput, match="Unknown todo"):
                     method(key)
         for key in (None, "", 1.5, "\0"):
             with pytest.raises(InvalidInput, match="cannot be the id"):
@@ -211,7 +211,7 @@ class TestTodos:
 
 @pytest.mark.sqlite_suffices
 class TestReflectionsAndReferences:
-    def test_a_file_is_updated_in_its_place(self, trail, tmp_path):
+    def test_changed_file_updates_its_reference(self, trail, tmp_path):
         path = tmp_path / "style.md"
         path.write_text("Use tabs.", encoding="utf-8")
         old = trail.add_reference(path)
@@ -228,7 +228,7 @@ class TestReflectionsAndReferences:
         assert trail.head().sequence == 2
         assert trail.verify().ok
 
-    def test_a_text_needs_a_title(self, trail):
+    def test_text_reference_needs_a_title(self, trail):
         entry = trail.add_reference("Be kind.", title="Manners")
 
         assert (entry.prompt, entry.reply) == ("[REFERENCE] Manners", "Be kind.")
@@ -241,7 +241,7 @@ class TestReflectionsAndReferences:
         assert (note.prompt, note.conversation_id) == ("[SELF-REFLECTION] Agent status report", "self-reflection")
         assert trail.last() == [entry, note]
 
-    def test_the_guidelines_of_a_project(self, trail, tmp_path, monkeypatch):
+    def test_best_practices_are_read_from_the_project(self, trail, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         with pytest.raises(InvalidInput, match="AI_GUI_BEST_PRACTICES"):
             trail.add_best_practices_reference()
@@ -259,19 +259,19 @@ class TestReflectionsAndReferences:
 
 @pytest.mark.sqlite_suffices
 class TestNamespaces:
-    def test_each_sees_its_own(self, trail, ann, bob):
+    def test_each_namespace_sees_only_its_entries(self, trail, ann, bob):
         below = AuditTrail(ann._database, ("ann", "work"))
         for each, name in ((trail, "root"), (ann, "ann"), (bob, "bob"), (below, "below")):
             each.add("Who are you?", f"I am {name} herself.", "c")
             each.add_todo_from_chat(f"Fix {name}.")
 
         for each, name in ((trail, "root"), (ann, "ann"), (bob, "bob"), (below, "below")):
-            assert said(each.last(9, "c")) == [("Who are you?", f"I am {name} herself.")]
+            assert exchanges(each.last(9, "c")) == [("Who are you?", f"I am {name} herself.")]
             assert [todo.prompt for todo in each.todos()] == [f"[TODO] Fix {name}."]
             assert [found.value.reply for found in each.search("herself")] == [f"I am {name} herself."]
             assert len(list(each.entries())) == 2
 
-    def test_a_run_says_whose_it_is(self, trail, ann):
+    def test_namespace_is_resolved_from_the_run_config(self, trail, ann):
         def node(_):
             trail.add("Where is Ann?", "At home.")
             return trail.last()
@@ -280,7 +280,7 @@ class TestNamespaces:
         assert entries == ann.last()
         assert trail.last() == []
 
-    def test_a_namespace_is_checked_at_once(self, memory):
+    def test_invalid_namespace_is_rejected_immediately(self, memory):
         for wrong in ("ann", ("a\x1fb",), 7):
             with pytest.raises(InvalidInput):
                 AuditTrail(memory, wrong)
@@ -300,7 +300,7 @@ class TestSearch:
         assert trail.archive(datetime.max) == 1
         assert trail.verify().ok
 
-    def test_limits(self, trail):
+    def test_search_limit_is_validated(self, trail):
         ask(trail, "heron", "herons")
         assert trail.search("heron", 0) == []
         assert len(trail.search("heron", 10**30)) == 2
@@ -310,8 +310,8 @@ class TestSearch:
 
 
 @pytest.mark.sqlite_suffices
-class TestErasing:
-    def test_what_is_erased_leaves_no_trace_and_the_chain_holds(self, memory, ann, bob, raw):
+class TestErasure:
+    def test_erased_content_is_unrecoverable_and_chain_verifies(self, memory, ann, bob, raw):
         ask(bob, "Bob")
         ask(ann, "Zanzibar", conversation="c")
         (todo,) = ann.add_todo_from_chat("Fix the hat.")
@@ -333,8 +333,8 @@ class TestErasing:
 
 
 @pytest.mark.sqlite_suffices
-class TestTheWholeMemory:
-    def test_a_backup_holds_what_waits_for_the_indexes(self, new_database, tmp_path):
+class TestBackupAndReadOnly:
+    def test_backup_includes_unindexed_entries(self, new_database, tmp_path):
         memory = AgentMemory(new_database("sqlite"))
         trail, path = memory.audit, tmp_path / "backup"
         added = ask(trail, "Ann", "Bob")
@@ -348,7 +348,7 @@ class TestTheWholeMemory:
         with pytest.raises(MemoryClosed):
             trail.add("Where is Ann?", "At home.")
 
-    def test_a_file_that_may_only_be_read(self, new_database):
+    def test_read_only_file_can_be_read(self, new_database):
         path = new_database("sqlite")
         with AgentMemory(path) as memory:
             added = ask(memory.audit, "Ann", "Bob")

@@ -1,4 +1,4 @@
-"""An audit trail leaves one database and enters another, whatever the engines."""
+"""An audit trail is exported from one database and imported into another, on either engine."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from langchain_agentmem.base.namespaces import path_range
 from langchain_agentmem.errors import DatabaseUnreadable
 from tests.conftest import ENGINES
 
-from .entries import BEGIN, add, call, entry, marked, read, todo, versions, write
+from .entries import BEGIN, add, call, entry, entry_with_mark, read, todo, versions, write
 
 EVERYWHERE = path_range(())
 
@@ -32,7 +32,7 @@ def fill(memory):
     write(memory, audit_store.archive, *EVERYWHERE, 2**62, limit=2)
 
 
-def everything(memory):
+def contents_of(memory):
     shown = {path: read(memory, audit_store.load_last, path, 99, include_junk=True) for path in ("", "team\x1f")}
     return shown, write(memory, versions, "rules")
 
@@ -55,8 +55,8 @@ def test_a_damaged_message_is_not_exported(memory, raw, tmp_path):
 
 
 @pytest.mark.sqlite_suffices
-class TestThereAndBack:
-    def test_everything_arrives_and_twice_adds_nothing(self, memory, exported, new_database, pytestconfig):
+class TestTransfer:
+    def test_import_is_complete_and_idempotent(self, memory, exported, new_database, pytestconfig):
         for kind in ENGINES if pytestconfig.option.full else ["sqlite"]:
             self.arrives(memory, exported, new_database(kind))
 
@@ -67,8 +67,8 @@ class TestThereAndBack:
             head = read(there, audit_store.load_head)
             assert there.import_(exported).audit == 7
             assert there.import_(exported).audit == 0
-            shown, versions = everything(there)
-            expected, expected_versions = everything(memory)
+            shown, versions = contents_of(there)
+            expected, expected_versions = contents_of(memory)
             assert shown[""][1:] == expected[""]
             assert (shown["team\x1f"], versions) == (expected["team\x1f"], expected_versions)
             report = read(there, audit_store.verify, head)
@@ -81,7 +81,7 @@ class TestThereAndBack:
             assert there.erase(namespace=()).audit == 8
             assert there.admin.stats()["contents"] == 0
 
-    def test_what_is_newer_here_stays_shown(self, exported, new_database):
+    def test_newer_reference_stays_current(self, exported, new_database):
         def reference(text, at):
             one = entry("[REFERENCE] Rules", text, kind="reference", title="Rules", created_at=at)
             return EntryDraft(one, "rules")
@@ -90,14 +90,14 @@ class TestThereAndBack:
             with AgentMemory(new_database("sqlite")) as there:
                 write(there, audit_store.put_reference, "", [reference("ours", at)])
                 there.import_(exported)
-                assert write(there, marked, "", "reference", "rules").reply == shown
+                assert write(there, entry_with_mark, "", "reference", "rules").reply == shown
                 assert [each.reply for each in read(there, audit_store.load_last, "", 9, kinds=["reference"])] == [
                     shown
                 ]
                 assert len(write(there, versions, "rules")) == 3
                 assert there.admin.verify().ok
 
-    def test_messages_whose_entries_are_here_already_leave_nothing_behind(self, exported, new_database):
+    def test_messages_of_known_entries_leave_no_orphans(self, exported, new_database):
         with AgentMemory(new_database("sqlite")) as there:
             there.import_(exported)
             before = there.admin.stats()["contents"]

@@ -1,4 +1,4 @@
-"""A list that tests wait for."""
+"""A list of received events that tests can wait for."""
 
 import pytest
 
@@ -6,5 +6,5 @@ from tests.support.waiting import Awaited
 
 
 @pytest.fixture
-def heard():
+def received():
     return Awaited()

@@ -1,4 +1,4 @@
-"""Events, and what is logged of those who listen."""
+"""Events for tests of hooks, and the warnings logged for hooks."""
 
 from datetime import UTC, datetime
 

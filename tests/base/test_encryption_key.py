@@ -1,4 +1,4 @@
-"""Keys: what is one, where they come from, and that nothing shows them."""
+"""Encryption keys: valid forms, sources, and secrecy."""
 
 import pickle
 
@@ -11,7 +11,7 @@ RAW = bytes(range(32))
 
 
 class TestKeys:
-    def test_what_is_none_is_refused_and_not_shown(self):
+    def test_invalid_key_is_rejected_and_not_shown(self):
         for given in ("", b"", b"short", RAW + b"\0", 5, [RAW], "half of \ud83d", bytearray(RAW), True):
             with pytest.raises(InvalidInput, match="A key is a passphrase, 32 bytes, or a function") as refused:
                 EncryptionKey.of(given).check()
@@ -19,13 +19,13 @@ class TestKeys:
             with pytest.raises(InvalidInput, match="A key is a passphrase"):
                 EncryptionKey.of(lambda given=given: given).resolve()
 
-    def test_nothing_shows_one(self):
+    def test_key_is_never_shown_or_pickled(self):
         key = EncryptionKey.of("hunter2 hunter2")
         assert repr(key) == str(key) == f"{key}" == "EncryptionKey(…)"
-        with pytest.raises(TypeError, match="not written down"):
+        with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(key)
 
-    def test_sqlciphers_own_form_is_bytes_and_a_function_is_asked_each_time(self):
+    def test_raw_key_syntax_and_functions_are_supported(self):
         assert EncryptionKey.of(f"x'{RAW.hex()}'")() == RAW
         assert EncryptionKey.of("x'12'")() == "x'12'"
 
@@ -35,7 +35,7 @@ class TestKeys:
         with pytest.raises(InvalidInput, match="failed with StopIteration"):
             key.resolve()
 
-    def test_the_environment_gives_one_in_three_ways(self, monkeypatch, tmp_path):
+    def test_environment_gives_keys_in_three_ways(self, monkeypatch, tmp_path):
         assert key_from_env() is None
         (tmp_path / "key").write_text("of a file\n")
         for name, value, found in (
@@ -47,18 +47,18 @@ class TestKeys:
                 patch.setenv(name, value)
                 assert key_from_env().resolve()() == found
 
-    def test_what_the_environment_cannot_give_is_told_and_not_shown(self, monkeypatch, tmp_path):
+    def test_environment_errors_hide_the_key(self, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
         (tmp_path / "binary").write_bytes(b"hunter2\xff")
         (tmp_path / "empty").write_bytes(b"\n")
         for names, says in (
-            ({"_FILE": "nowhere"}, "AGENTMEM_KEY_FILE gives no key: No such file"),
-            ({"_FILE": "binary"}, "gives no key: UnicodeDecodeError"),
+            ({"_FILE": "nowhere"}, "AGENTMEM_KEY_FILE provides no key: No such file"),
+            ({"_FILE": "binary"}, "provides no key: UnicodeDecodeError"),
             ({"_FILE": "empty"}, "not an empty text"),
-            ({"_COMMAND": "no-such-command"}, "AGENTMEM_KEY_COMMAND gives no key: No such file"),
-            ({"_COMMAND": "sh -c 'echo hunter2; exit 3'"}, "gives no key: CalledProcessError"),
-            ({"_COMMAND": "'unbalanced"}, "gives no key: ValueError"),
-            ({"": "hunter2", "_FILE": "empty"}, "given 2 times: by AGENTMEM_KEY and AGENTMEM_KEY_FILE"),
+            ({"_COMMAND": "no-such-command"}, "AGENTMEM_KEY_COMMAND provides no key: No such file"),
+            ({"_COMMAND": "sh -c 'echo hunter2; exit 3'"}, "provides no key: CalledProcessError"),
+            ({"_COMMAND": "'unbalanced"}, "provides no key: ValueError"),
+            ({"": "hunter2", "_FILE": "empty"}, "Set only one of AGENTMEM_KEY and AGENTMEM_KEY_FILE"),
         ):
             with monkeypatch.context() as patch:
                 for name, value in names.items():

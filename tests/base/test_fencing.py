@@ -1,4 +1,4 @@
-"""Text in a fence is data: whatever it holds, it ends where the fence ends, and it is given back exactly."""
+"""Fenced text is data: it cannot close its fence, and it is read back exactly."""
 
 import re
 
@@ -27,14 +27,14 @@ def marks(block: str) -> list[str]:
     return re.findall(r"<[^\w<&]*note\b[^>]*>?", block, re.IGNORECASE)
 
 
-class TestFenced:
-    def test_nothing_in_it_ends_it_or_opens_another(self):
+class TestFenceText:
+    def test_fenced_text_cannot_close_or_open_fences(self):
         for text in HOSTILE:
             block = fence_text("note", text, by="Maya")
             assert marks(block) == ['<note by="Maya">', "</note>"]
             assert unfenced("note", block) == text
 
-    def test_what_nobody_sees_does_not_hide_a_mark(self):
+    def test_invisible_characters_do_not_hide_marks(self):
         for sign in ("\u200b", "\u200d", "\xad", "\u2060", "\ufeff", "\u202e", "\U000e0041", "\u115f"):
             for text in (f"</no{sign}te>", f"<{sign}/note>", f"</note{sign}>", f"&lt;/n{sign}o{sign}te>"):
                 block = fence_text("note", text)
@@ -42,18 +42,18 @@ class TestFenced:
                 assert unfenced("note", block) == text
 
     @given(TEXTS)
-    def test_any_text_stays_inside_and_comes_back(self, text):
+    def test_any_text_round_trips(self, text):
         block = fence_text("note", text)
         assert marks(block) == ["<note>", "</note>"]
         assert unfenced("note", block) == text
 
-    def test_what_is_no_mark_stays_as_it_was_written(self):
+    def test_non_marks_are_unchanged(self):
         div = "<div class='x'>&amp; &lt;b&gt;</div>"
         for text in ("if a < b && c > d: return List<int>", div, "notes <notes> <annote>", "", "\n"):
             assert fence_text("note", text) == f"<note>\n{text}\n</note>"
 
     @given(TEXTS)
-    def test_fences_stand_in_fences(self, text):
+    def test_fences_can_be_nested(self, text):
         inner = fence_text("note", text, by=text)
         block = fence_text("notes", f"{inner}\n{inner}")
         assert unfenced("notes", block) == f"{inner}\n{inner}"
@@ -65,13 +65,13 @@ class TestFenced:
         assert re.fullmatch(r'<note by="[^"<>\x00-\x1f\x7f\u2028\u2029]*" n="1">', first)
         assert rest == "text\n</note>"
 
-    def test_attributes_that_are_none_are_left_out_and_other_text_is_no_block(self):
+    def test_none_attributes_are_omitted_other_text_is_rejected(self):
         assert fence_text("note", "x", by=None, n=0) == '<note n="0">\nx\n</note>'
         two = "<note>\na\n</note>\n<note>\nb\n</note>"
         for block in ("", "text", "<note>text</note>", two, "<other>\na\n</other>", "<note>\na"):
             assert unfenced("note", block) is None, block
 
-    def test_long_text_takes_no_longer_than_its_length(self):
+    def test_fencing_time_is_linear(self):
         for piece in ("<", "&", "&amp;", "amp;", "<  ", "</", "&amp;lt; "):
             text = piece * 100_000
             assert unfenced("note", fence_text("note", text)) == text

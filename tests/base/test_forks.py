@@ -13,7 +13,7 @@ pytestmark = [
 ]
 
 
-def said(memory):
+def texts_of(memory):
     return [message.content for message in memory.conversation("c").messages]
 
 
@@ -25,10 +25,10 @@ def test_a_child_and_its_parent_read_and_write(url):
             asyncio.run(memory.conversation("c").aadd(role="user", content="in the child"))
             memory.settle()
             found = [each.text for each in asyncio.run(memory.asearch("child"))]
-            right = (said(memory), found) == (["before", "in the child"], ["in the child"])
+            right = (texts_of(memory), found) == (["before", "in the child"], ["in the child"])
             memory.close()
             os._exit(not right)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         memory.conversation("c").add(role="user", content="after")
-        assert said(memory) == ["before", "in the child", "after"]
+        assert texts_of(memory) == ["before", "in the child", "after"]
         assert memory.admin.verify().ok

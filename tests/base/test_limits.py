@@ -1,4 +1,4 @@
-"""What callers give has limits: they can be set, an error names them, and nothing of what is refused stays."""
+"""Limits on input can be set, errors name them, and rejected input leaves no trace."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ FIXED = {
 """What cannot be set, as the page tells it."""
 
 
-def refused(name, call):
+def check_limit(name, call):
     with pytest.raises(LimitExceeded, match=rf"the limit {name} is .*limits=MemoryLimits\({name}="):
         call()
 
@@ -63,10 +63,10 @@ def memory(url):
         yield memory
 
 
-class TestWhatIsStored:
+class TestStoredSizes:
     LONG = "x" * 3_000
 
-    def test_no_part_takes_more_than_the_limit_and_nothing_of_it_stays(self, memory):
+    def test_oversized_values_are_rejected_without_traces(self, memory):
         talk, layers = memory.conversation("c"), memory.layers("user")
         graph = one_node(lambda state: {"n": self.LONG}, memory)
         for call in (
@@ -80,23 +80,23 @@ class TestWhatIsStored:
             lambda: memory.audit.add(self.LONG, "short"),
             lambda: graph.invoke({"n": 1}, thread()),
         ):
-            refused("value_bytes", call)
+            check_limit("value_bytes", call)
         stats = memory.admin.stats()
         assert [stats[name] for name in ("messages", "items", "blobs", "records", "audit", "rounds")] == [0] * 6
         assert memory.admin.verify().ok
 
-    def test_one_call_writes_no_more_than_the_batch(self, memory):
+    def test_batch_limits_writes_per_call(self, memory):
         talk = memory.conversation("c")
         for texts in (map(str, range(6)), ["the same"] * 6):
-            refused("batch", lambda texts=texts: talk.add_messages([HumanMessage(text) for text in texts]))
-        refused("batch", lambda: memory.byte_store().mset([(str(n), b"x") for n in range(6)]))
-        refused("batch", lambda: memory.store.batch([PutOp(("a",), str(n), {"n": n}) for n in range(6)]))
+            check_limit("batch", lambda texts=texts: talk.add_messages([HumanMessage(text) for text in texts]))
+        check_limit("batch", lambda: memory.byte_store().mset([(str(n), b"x") for n in range(6)]))
+        check_limit("batch", lambda: memory.store.batch([PutOp(("a",), str(n), {"n": n}) for n in range(6)]))
         assert talk.messages == []
         talk.add_messages([HumanMessage(str(n)) for n in range(5)])
         assert len(talk.messages) == 5
 
     @pytest.mark.sqlite_suffices
-    def test_every_query_that_writes_bytes_is_measured(self):
+    def test_every_query_writing_bytes_is_measured(self):
         measured, others = (
             {name for name in load_queries(each) if value_parameters(each, name) is not None} for each in DIALECTS
         )
@@ -108,36 +108,36 @@ class TestWhatIsStored:
         assert measured == others
 
 
-class TestWhatIsAsked:
-    def test_queries(self, memory):
+class TestQueryLimits:
+    def test_long_queries_are_rejected(self, memory):
         query, layers, facts = "x" * 101, memory.layers("user"), memory.facts("user")
         for call in (
             lambda: memory.search(query), lambda: memory.retriever().invoke(query),
             lambda: memory.store.search(("a",), query=query), lambda: memory.audit.search(query),
             lambda: layers.archival.search(query), lambda: layers.recall.search(query), lambda: facts.search(query),
         ):  # fmt: skip
-            refused("query_chars", call)
+            check_limit("query_chars", call)
 
-    def test_filters_and_names_and_tags(self, memory):
+    def test_filters_names_and_tags_are_limited(self, memory):
         operators, archival = {"$gt": 1, "$lt": 2, "$ne": 3, "$eq": 4}, memory.layers("user").archival
         for wanted in ({"a": 1, "b": 2, "c": {"d": 1, "e": {"$gt": 1}}}, {"a": [1, 2, 3, 4]}, {"a": operators}):
-            refused("conditions", lambda wanted=wanted: memory.store.search(("a",), filter=wanted))
-        refused("conditions", lambda: memory.search("x", roles=["a", "b", "c", "d"]))
+            check_limit("conditions", lambda wanted=wanted: memory.store.search(("a",), filter=wanted))
+        check_limit("conditions", lambda: memory.search("x", roles=["a", "b", "c", "d"]))
         for call in (lambda tags: archival.write("x", tags), lambda tags: list(archival.all(tags=tags))):
-            refused("tags", lambda call=call: call(["a", "b", "c"]))
+            check_limit("tags", lambda call=call: call(["a", "b", "c"]))
 
 
 @pytest.mark.sqlite_suffices
-class TestWhatIsImported:
-    def test_values_of_an_export(self, memory, tmp_path):
+class TestImports:
+    def test_oversized_exported_values_are_rejected(self, memory, tmp_path):
         with AgentMemory() as other:
             other.conversation("c").add_user_message("y" * 4_000)
             other.byte_store().mset([("k", b"b" * 4_000)])
             other.export(tmp_path / "long.db")
-        refused("value_bytes", lambda: memory.import_(tmp_path / "long.db"))
+        check_limit("value_bytes", lambda: memory.import_(tmp_path / "long.db"))
         assert memory.conversation("c").messages == []
 
-    def test_what_was_written_with_larger_limits_is_copied_and_restored(self, url, tmp_path, monkeypatch):
+    def test_copies_and_restores_ignore_smaller_limits(self, url, tmp_path, monkeypatch):
         with AgentMemory(url) as memory:
             memory.byte_store(("b",)).mset([("k", b"b" * 4_000)])
             memory.conversation("c").add_messages(
@@ -156,17 +156,17 @@ class TestWhatIsImported:
                 assert memory.byte_store(("b",)).mget(["k"]) == [b"b" * 4_000]
                 assert len(memory.conversation("c").messages) == 10
 
-    def test_files_that_are_read_as_a_whole(self, memory, tmp_path):
+    def test_oversized_import_files_are_rejected(self, memory, tmp_path):
         path = tmp_path / "memories.json"
         path.write_text(json.dumps({"results": [{"id": "1", "memory": "m" * 4_000}]}))
-        refused("import_bytes", lambda: memory.import_from("mem0", path))
-        refused("import_bytes", lambda: memory.import_from("opus", path))
-        refused("import_bytes", lambda: memory.conversation("c").load_from_file(path))
+        check_limit("import_bytes", lambda: memory.import_from("mem0", path))
+        check_limit("import_bytes", lambda: memory.import_from("opus", path))
+        check_limit("import_bytes", lambda: memory.conversation("c").load_from_file(path))
 
 
 @pytest.mark.sqlite_suffices
 class TestOptions:
-    def test_what_is_no_number_and_what_are_no_limits_are_refused(self):
+    def test_invalid_limits_are_rejected(self):
         for name, wrong in product(MemoryLimits.model_fields, [0, -1, 1.5, "1", True, None]):
             with pytest.raises(InvalidInput, match=f"{name} must be"):
                 SMALL.replace(**{name: wrong})
@@ -177,16 +177,16 @@ class TestOptions:
 
 
 @pytest.mark.sqlite_suffices
-class TestThePage:
+class TestDocumentation:
     PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text(encoding="utf-8")
 
-    def test_tells_of_every_limit_what_its_docstring_says(self):
+    def test_every_limit_is_documented(self):
         told = " ".join(MemoryLimits.__doc__.partition("Attributes:")[2].partition("Raises:")[0].split())
         each = re.findall(r"(\w+): (.*?) Default: (.*?)\.(?= \w+: |$| )", told)
         assert [name for name, _, _ in each] == [*MemoryLimits.model_fields]
         rows = [f"| `{name}` | {what} | {default} |" for name, what, default in each]
         assert rows == [line for line in self.PAGE.splitlines() if line.startswith("| `")]
 
-    def test_tells_what_cannot_be_set(self):
+    def test_fixed_limits_are_documented(self):
         rows = [f"| {what} | {most:,} |" for what, most in FIXED.items()]
         assert rows == [line for line in self.PAGE.splitlines() if re.match(r"\| [A-Z].* \| [\d,]+ \|$", line)]

@@ -1,4 +1,4 @@
-"""A namespace sees only its own, and what lies below it."""
+"""Namespaces: paths, ranges, templates, ids and configs."""
 
 import re
 import uuid
@@ -32,12 +32,12 @@ namespaces = st.lists(labels, max_size=4).map(tuple).filter(lambda ns: sum(len(x
 
 class TestPaths:
     @given(namespaces)
-    def test_a_path_and_back_is_the_same(self, namespace):
+    def test_paths_round_trip(self, namespace):
         assert namespace_of(path_of(namespace)) == namespace
 
     @given(namespaces)
     @example(("-a",))  # which comes before "/"
-    def test_what_a_person_writes_and_back_is_the_same(self, namespace):
+    def test_formatted_namespaces_round_trip(self, namespace):
         assert parse_namespace(format_namespace(namespace)) == namespace
 
     @given(namespaces, namespaces)
@@ -45,25 +45,25 @@ class TestPaths:
         assert (path_of(one) == path_of(other)) == (one == other)
 
     @given(namespaces, namespaces)
-    def test_a_range_holds_exactly_what_lies_below(self, prefix, other):
+    def test_range_holds_exactly_the_namespaces_below(self, prefix, other):
         low, high = path_range(prefix)
         for namespace in (other, (prefix + other)[:4]):
             path = path_of(namespace).encode()
             assert (low.encode() <= path < high.encode()) == (namespace[: len(prefix)] == prefix)
 
-    def test_what_is_no_namespace_is_refused(self):
+    def test_invalid_namespace_is_rejected(self):
         long = [("x" * 201,), ("x" * 200,) * 11]
         for wrong in ("text", ("",), ("a\0",), ("a\x1f",), ("\ud800",), *long, (1,), (None,), None, 5, {"a": 1}, {"a"}):
             with pytest.raises(InvalidInput, match="namespace"):
                 pytest.fail(f"{wrong!r} gave {path_of(wrong)!r}")
         assert path_of(["a", "b"]) == path_of(("a", "b"))
 
-    def test_a_string_is_told_how_to_be_a_tuple(self):
+    def test_string_error_suggests_a_tuple(self):
         for written, meant in (("alice", "('alice',)"), ("users/ada", "('users', 'ada')"), ("/", "('/',)")):
             with pytest.raises(InvalidInput, match=re.escape(f"write {meant} instead")):
                 path_of(written)
 
-    def test_the_longest_has_2000_bytes(self):
+    def test_longest_namespace_has_2000_bytes(self):
         longest = ("x" * 200,) * 9 + ("x" * 190,)
         assert len(path_of(longest)) == 2_000
         with pytest.raises(InvalidInput, match="has 2001"):
@@ -71,14 +71,14 @@ class TestPaths:
 
 
 class TestTemplates:
-    def test_keys_lead_to_namespaces_of_the_templates_length_alone(self):
+    def test_keys_match_namespaces_of_template_length(self):
         scopes = parse_scopes(("users", "{user_id}"))
         assert scopes.keys_of(path_of(("users", "ada"))) == {"user_id": "ada"}
         assert scopes.keys_of(path_of(("users",))) == scopes.keys_of(path_of(("users", "ada", "notes"))) == {}
 
 
 class TestIds:
-    def test_numbers_and_uuids_are_written_as_text_and_what_is_no_id_is_refused(self):
+    def test_ids_are_normalized_and_invalid_ones_rejected(self):
         number = uuid.uuid4()
         for right in (7, number, "x" * 500):
             assert check_id(right, "thread") == str(right)
@@ -90,7 +90,7 @@ class TestIds:
 
 
 class TestConfigs:
-    def test_a_config_may_name_a_namespace_and_is_the_root_without(self):
+    def test_config_namespace_defaults_to_the_root(self):
         assert Scopes().resolve(None, {"configurable": {"agentmem_namespace": ["a", "b"]}}) == ("a", "b")
         for config in (None, {}, {"configurable": None}, {"configurable": {}}):
             assert Scopes().resolve((), config) == ()

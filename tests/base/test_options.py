@@ -1,4 +1,4 @@
-"""Options and arguments are checked by pydantic, and wrong ones are one sentence of ours."""
+"""Options and arguments are checked by pydantic; an invalid one gives a one-sentence error."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WRONG = [
     ({"kind": "b"}, "kind 'b' is for tests."),
     ({"make": 3}, "make must be callable, got 3."),
     ({"on": 1}, "on must be a valid boolean, got 1."),
-    ({"counts": 1}, "There is no option 'counts'. Options: count, size, names, weights, kind, make, on."),
+    ({"counts": 1}, "Unknown option 'counts'. Valid options: count, size, names, weights, kind, make, on."),
 ]
 
 
@@ -62,7 +62,7 @@ def test_a_wrong_option_is_one_sentence(given, fault):
     assert str(caught.value) == fault
 
 
-def test_options_are_frozen_equal_by_value_and_replaced_with_checks():
+def test_options_are_frozen_comparable_and_checked():
     config = Config(count=3)
     with pytest.raises(Exception, match="frozen"):
         config.count = 4
@@ -72,18 +72,18 @@ def test_options_are_frozen_equal_by_value_and_replaced_with_checks():
     assert pickle.loads(pickle.dumps(config)) == config
 
 
-def test_keyword_options_and_single_values_are_checked_the_same_way():
+def test_keyword_options_and_values_are_checked_alike():
     assert check_options(Given, {"limit": 3}) == {"limit": 3}
     with pytest.raises(InvalidInput, match=r"limit must be a valid integer, got '3'\."):
         check_options(Given, {"limit": "3"})
-    with pytest.raises(InvalidInput, match=r"There is no option 'limits'\. Options: limit, make\."):
+    with pytest.raises(InvalidInput, match=r"Unknown option 'limits'\. Valid options: limit, make\."):
         check_options(Given, {"limits": 3})
     assert check_value(Annotated[int, Ge(1)] | None, None, "n") is None
     with pytest.raises(InvalidInput, match=r"n must be greater than or equal to 1, got 0\."):
         check_value(Annotated[int, Ge(1)] | None, 0, "n")
 
 
-def test_what_is_called_often_asks_pydantic_for_no_type_anew():
+def test_repeated_calls_build_no_type_adapters():
     def calls(memory, number):
         memory.conversation(f"c{number}").add_user_message("Ana likes quinces.")
         memory.session(f"s{number}").create_round("quinces")

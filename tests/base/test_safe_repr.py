@@ -1,4 +1,4 @@
-"""Values and addresses as errors show them."""
+"""How errors show values and addresses."""
 
 import ast
 import sys
@@ -23,16 +23,16 @@ Point = namedtuple("Point", "x y")  # noqa: PYI024 - as any library has them
 Level = IntEnum("Level", "HIGH")
 
 
-def unseen(*_: Any) -> Any:
+def fail_if_called(*_: Any) -> Any:
     sys.exit("looked at")
 
 
 def hostile() -> list[tuple[object, str]]:
     """Objects of which nothing may be called, and how they are shown."""
-    meta = type("Meta", (type,), dict.fromkeys(("__repr__", "__instancecheck__", "__getattribute__"), unseen))
+    meta = type("Meta", (type,), dict.fromkeys(("__repr__", "__instancecheck__", "__getattribute__"), fail_if_called))
     names = ("__repr__", "__str__", "__iter__", "__len__", "__getitem__", "__getattribute__", "items", "keys")
-    made = {base: meta("Own", (base,), dict.fromkeys(names, unseen)) for base in (object, list, dict, str)}
-    zone = type("Zone", (tzinfo,), dict.fromkeys(("utcoffset", "tzname", "dst", "__repr__"), unseen))
+    made = {base: meta("Own", (base,), dict.fromkeys(names, fail_if_called)) for base in (object, list, dict, str)}
+    zone = type("Zone", (tzinfo,), dict.fromkeys(("utcoffset", "tzname", "dst", "__repr__"), fail_if_called))
     return [
         (made[object](), f"<{__name__}.Own object>"), (made[object], f"<class {__name__}.Own>"),
         (made[list]([1, 2]), "Own([1, 2])"), (made[dict]({"a": 1}), "Own({'a': 1})"), (made[str]("x"), "Own('x')"),
@@ -43,7 +43,7 @@ def hostile() -> list[tuple[object, str]]:
 
 
 class TestValues:
-    def test_what_is_small_is_shown_as_python_writes_it(self):
+    def test_small_values_are_shown_as_repr(self):
         for value in (
             None, True, 7, -1.5, 2j, "text", "it's", 'both " and \'', "two\nlines", b"bytes", [], (), set(), {},
             frozenset(), [1, "two", None], (1,), (1, 2), {3}, frozenset({3}), {"a": [1, {"b": ()}]}, range(3),
@@ -52,12 +52,12 @@ class TestValues:
         ):  # fmt: skip
             assert safe_repr(value) == repr(value).replace("frozenset()", "frozenset({})")
 
-    def test_nothing_of_a_foreign_class_is_called(self):
+    def test_foreign_methods_are_never_called(self):
         for value, shown in hostile():
             assert safe_repr(value) == shown
             assert shown in safe_repr([{"a": (value,)}])
 
-    def test_no_more_is_shown_than_is_asked_for(self):
+    def test_output_length_is_limited(self):
         keys = {f"key {i}": "v" * 50 for i in range(50)}
         for most, value in product((20, 100, 600), ("x" * 9999, ["x" * 50] * 50, keys, b"\0" * 9999, "\x7f" * 500)):
             assert len(safe_repr(value, most)) <= most + 4
@@ -65,12 +65,12 @@ class TestValues:
         assert path.startswith("'/folder/folder")
         assert path.endswith("/agent.db'")
 
-    def test_what_is_nested_without_end_or_contains_itself_is_shown_to_a_depth(self):
+    def test_cyclic_and_deep_values_are_truncated(self):
         items: list[Any] = []
         items.append(items)
         assert safe_repr(items) == "[[[[[…]]]]]"
 
-    def test_what_is_huge_is_not_written_out_first(self):
+    def test_huge_values_are_not_rendered_first(self):
         for value in ("x" * 10**8, b"x" * 10**8, [None] * 10**6, 1 << 10**7, dict.fromkeys(range(10**5)), 10**400):
             calls = []
             sys.setprofile(lambda *call, calls=calls: calls.append(call[1]))
@@ -105,7 +105,7 @@ class TestPasswords:
         for text in ("postgresql://ada:s3cret", "postgresql://ada:s3cret/db", "mysql://ada:s3/cret"):
             assert "cret" not in mask_passwords(text)
 
-    def test_what_is_no_password_stays(self):
+    def test_non_passwords_are_unchanged(self):
         for text in (
             "agent.db", "/home/ada/a:b@c.db", "C:/agents/a.db", "file:agent.db?mode=ro", "file:///a:b/agent.db",
             "postgresql://host/db", "postgresql://ada@host:5432/db", "postgresql://host:5432,other:5433/db",
@@ -119,12 +119,12 @@ class TestPasswords:
         assert shown == "{'password': '***', 'api_key': '***', 'name': 'ada', 'token': None, 'max_tokens': 5}"
 
     @given(st.text(max_size=60))
-    def test_any_text_is_shown(self, text):
+    def test_any_text_is_accepted(self, text):
         assert safe_repr(text * 40)
         assert len(mask_passwords(text)) <= len(text) + 3 * text.count("=") + 3 * text.count(":")
 
 
-def test_no_message_of_the_package_is_written_with_repr():
+def test_package_messages_never_use_repr():
     """`{value!r}` of what somebody gave can fail, take for ever, or show a password; `safe_repr` cannot."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"

@@ -1,4 +1,4 @@
-"""Async twins: the method runs in a worker, what it awaits on the loop of the caller, and cancelling is precise."""
+"""Async twins: the method runs in a worker, its coroutines on the caller's loop; cancellation."""
 
 import asyncio
 import concurrent.futures
@@ -38,25 +38,25 @@ class Part:
     aget = awaited(get)
 
 
-class TestTheTwin:
-    async def test_it_is_a_coroutine_function_with_the_signature_and_docstring_of_the_method(self):
+class TestAsyncTwins:
+    async def test_twin_keeps_signature_and_docstring(self):
         assert inspect.iscoroutinefunction(Part.aget)
         assert (Part.aget.__name__, Part.aget.__qualname__, Part.aget.__doc__) == ("aget", "Part.aget", "Read a value.")
         assert inspect.signature(Part.aget) == inspect.signature(Part.get)
         assert await Part().aget("a", count=2) == f"a 2 {concurrency.THREAD_NAME}"
 
-    async def test_a_subclass_that_overrides_the_method_is_called(self):
+    async def test_twin_calls_overridden_methods(self):
         class Other(Part):
             def get(self, key, *, count=1):
                 return super().get(key, count=count + 1)
 
         assert (await Other().aget("a")).startswith("a 2 ")
 
-    async def test_of_a_function_it_is_a_function(self):
+    async def test_functions_can_have_twins(self):
         assert await awaited(len)([1, 2]) == 2
         assert await awaited(lambda number: 2 * number)(2) == 4
 
-    async def test_it_sees_the_context_of_the_caller_and_changes_nothing_in_it(self):
+    async def test_worker_sees_but_cannot_change_callers_context(self):
         def look():
             seen = WHO.get()
             WHO.set("changed")
@@ -66,7 +66,7 @@ class TestTheTwin:
         assert await run_in_worker(look) == ("caller", True)
         assert (WHO.get(), is_in_worker()) == ("caller", False)
 
-    async def test_what_is_raised_comes_through_and_a_stop_iteration_as_an_error(self):
+    async def test_exceptions_propagate_stop_iteration_as_runtime_error(self):
         for error, expected in ((KeyError("k"), KeyError), (StopIteration(), RuntimeError)):
 
             def fail(error=error):
@@ -75,13 +75,13 @@ class TestTheTwin:
             with pytest.raises(expected):
                 await run_in_worker(fail)
 
-    async def test_an_iterator_is_walked_in_a_worker(self):
+    async def test_iterator_runs_in_a_worker(self):
         names = (threading.current_thread().name for _ in range(3))
         assert [each async for each in iterate_in_worker(names)] == [concurrency.THREAD_NAME] * 3
 
 
-class TestOnTheLoopOfTheCaller:
-    async def test_a_coroutine_runs_there_in_the_context_of_the_worker_and_may_call_plain_methods(self):
+class TestCallersLoop:
+    async def test_coroutine_runs_on_callers_loop_with_worker_context(self):
         async def answer():
             return asyncio.get_running_loop(), WHO.get(), is_in_worker()
 
@@ -91,7 +91,7 @@ class TestOnTheLoopOfTheCaller:
 
         assert await run_in_worker(work) == (asyncio.get_running_loop(), "worker", False)
 
-    async def test_whoever_waits_for_it_leaves_the_place_to_others(self, monkeypatch):
+    async def test_waiting_worker_frees_its_place(self, monkeypatch):
         monkeypatch.setattr(concurrency, "read_workers", Workers(1))
         begun, go_on = asyncio.Semaphore(0), asyncio.Event()
 
@@ -106,7 +106,7 @@ class TestOnTheLoopOfTheCaller:
         go_on.set()
         assert await asyncio.gather(*waiting) == [True] * 3
 
-    async def test_what_user_code_schedules_on_the_loop_is_not_in_a_worker(self):
+    async def test_scheduled_user_code_is_not_in_a_worker(self):
         loop = asyncio.get_running_loop()
 
         async def look():
@@ -118,14 +118,14 @@ class TestOnTheLoopOfTheCaller:
         assert await asyncio.wrap_future(await run_in_worker(work)) is False
 
     @pytest.mark.parametrize("error", [ZeroDivisionError, TimeoutError, KeyError])
-    async def test_what_is_raised_before_there_is_a_coroutine_is_raised_in_the_worker(self, error):
+    async def test_error_before_coroutine_is_raised_in_worker(self, error):
         def make():
             raise error
 
         with pytest.raises(error):
             await asyncio.wait_for(run_in_worker(partial(run_on_callers_loop, make)), 60)
 
-    async def test_an_event_loop_that_user_code_runs_in_a_worker_waits_for_no_other_worker(self, monkeypatch):
+    async def test_nested_event_loop_needs_no_other_worker(self, monkeypatch):
         monkeypatch.setattr(concurrency, "read_workers", Workers(1))
 
         async def answer():
@@ -143,7 +143,7 @@ class TestOnTheLoopOfTheCaller:
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
     @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-    async def test_a_child_that_a_worker_forks_is_no_worker(self):
+    async def test_forked_child_is_not_a_worker(self):
         def work():
             child = os.fork()
             if not child:
@@ -153,9 +153,9 @@ class TestOnTheLoopOfTheCaller:
         assert await run_in_worker(work) == 0
 
 
-class TestALoopThatIsClosedMidway:
+class TestClosedLoop:
     @pytest.mark.parametrize("begun", [True, False])
-    def test_whoever_waits_for_it_in_a_worker_is_cancelled(self, begun, monkeypatch):
+    def test_waiting_worker_is_cancelled_when_loop_closes(self, begun, monkeypatch):
         monkeypatch.setattr(concurrency, "LOOP_CHECK_SECONDS", 0.01)
         loop, closed, ended, outcomes = asyncio.new_event_loop(), threading.Event(), threading.Event(), []
         stop = partial(loop.call_soon_threadsafe, loop.stop)
@@ -188,7 +188,7 @@ class TestALoopThatIsClosedMidway:
         assert outcomes == [asyncio.CancelledError]
         task._log_destroy_pending = False
 
-    def test_the_end_of_asyncio_run_waits_for_what_has_begun(self):
+    def test_asyncio_run_waits_for_started_calls(self):
         async def main():
             call, task = await Begun.in_a_worker()
             threading.Timer(0.05, call.go_on.set).start()
@@ -220,8 +220,8 @@ class Begun:
         return call, task
 
 
-class TestCancelling:
-    async def test_a_coroutine_on_the_loop_is_cancelled_and_no_handler_of_exceptions_sees_it(self):
+class TestCancellation:
+    async def test_cancelled_coroutine_skips_exception_handlers(self):
         heard, begun = [], asyncio.Event()
 
         async def answer():
@@ -244,7 +244,7 @@ class TestCancelling:
         assert heard == [True]
 
     @pytest.mark.parametrize("error", [None, KeyError("k"), concurrent.futures.CancelledError(), StopIteration()])
-    async def test_what_may_hang_is_left_to_a_thread_of_its_own(self, error, caplog):
+    async def test_possibly_hanging_calls_get_their_own_thread(self, error, caplog):
         go_on, names, ended = threading.Event(), [], threading.Event()
 
         def hang():
@@ -273,7 +273,7 @@ class TestCancelling:
         assert caplog.text == ""
 
 
-class TestThePool:
+class TestWorkerPool:
     async def test_readers_do_not_wait_behind_writers(self):
         calls = [Begun() for _ in range(concurrency.write_workers.size + 2)]
         writing = [asyncio.create_task(run_in_worker(call, writes=True)) for call in calls]
@@ -283,7 +283,7 @@ class TestThePool:
             call.go_on.set()
         await asyncio.gather(*writing)
 
-    async def test_no_more_threads_work_than_may(self, monkeypatch):
+    async def test_thread_count_is_limited(self, monkeypatch):
         monkeypatch.setattr(concurrency, "read_workers", Workers(3))
         lock, now, most = threading.Lock(), [], []
 
@@ -298,14 +298,14 @@ class TestThePool:
         await asyncio.gather(*(run_in_worker(partial(work, number)) for number in range(40)))
         assert max(most) == 3
 
-    async def test_no_call_waits_while_there_is_a_place(self, monkeypatch):
+    async def test_no_call_waits_while_places_are_free(self, monkeypatch):
         workers, random_ = Workers(3), random.Random(1)
         monkeypatch.setattr(concurrency, "read_workers", workers)
         state, wrong = workers._state, []
 
         def stuck():
             with state.lock:
-                return not state.tasks.empty() and state.threads < workers.size
+                return not state.queue.empty() and state.threads < workers.size
 
         def look():
             for _ in range(1000):  # between two steps of `submit` it may be so
@@ -324,9 +324,9 @@ class TestThePool:
             await asyncio.gather(*map(run_in_worker, calls))
             await asyncio.sleep(random_.random() / 500)
         assert not wrong
-        assert (state.idle, state.tasks.empty()) == (state.threads, True)
+        assert (state.idle, state.queue.empty()) == (state.threads, True)
 
-    async def test_where_no_thread_can_be_started_a_call_fails_and_no_place_is_lost(self, monkeypatch):
+    async def test_unstartable_thread_fails_call_without_losing_place(self, monkeypatch):
         workers = Workers(2)
         monkeypatch.setattr(concurrency, "read_workers", workers)
 

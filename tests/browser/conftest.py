@@ -1,4 +1,4 @@
-"""A real browser on a real server: Debian's Chromium on Studio with a life to look at."""
+"""Fixtures: Chromium, and a server of Studio with a sample memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of `docs/studio.md`: each page of Studio, of the life that the demo shows.
+"""The pictures of `docs/studio.md`: each page of Studio, with the sample of the demo.
 
     python -m tests.browser.pictures [--dark] [FOLDER]
 

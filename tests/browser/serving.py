@@ -1,4 +1,4 @@
-"""Studio as its command serves it, and its pages."""
+"""A server of Studio, started by its command, and its pages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from langchain_agentmem.studio import sample
 from tests.forking import ENVIRONMENT
 
 CHROMIUM = shutil.which("chromium")
-WHOSE = "namespace=irena"
-THREAD = f"/thread?{WHOSE}&id={sample.GIFT}"
+NAMESPACE_QUERY = "namespace=irena"
+THREAD = f"/thread?{NAMESPACE_QUERY}&id={sample.GIFT}"
 PAGES = {
     "overview": "/",
     "threads": "/threads",
@@ -25,18 +25,18 @@ PAGES = {
     "thread-step": f"{THREAD}&number=7&show=diff",
     "thread-compactions": f"{THREAD}&show=compaction",
     "thread-prompts": f"{THREAD}&show=prompts",
-    "conversation": f"/conversation?{WHOSE}&id={sample.GIFT}",
-    "memory": f"/memory?{WHOSE}",
-    "search": f"/search?q=walnuts&{WHOSE}",
-    "facts": f"/facts?{WHOSE}",
+    "conversation": f"/conversation?{NAMESPACE_QUERY}&id={sample.GIFT}",
+    "memory": f"/memory?{NAMESPACE_QUERY}",
+    "search": f"/search?q=walnuts&{NAMESPACE_QUERY}",
+    "facts": f"/facts?{NAMESPACE_QUERY}",
     "experiences": "/experiences",
-    "audit": f"/audit?{WHOSE}",
-    "chain": f"/audit/chain?{WHOSE}&verify=1",
+    "audit": f"/audit?{NAMESPACE_QUERY}",
+    "chain": f"/audit/chain?{NAMESPACE_QUERY}&verify=1",
     "corrections": "/corrections",
-    "correct": f"/correct?kind=core&{WHOSE}&key=home",
-    "erase": f"/erase?{WHOSE}",
+    "correct": f"/correct?kind=core&{NAMESPACE_QUERY}&key=home",
+    "erase": f"/erase?{NAMESPACE_QUERY}",
 }
-"""What is shown of the life, by what it is called."""
+"""Paths of the pages by name."""
 
 
 @contextmanager

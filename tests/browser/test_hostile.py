@@ -1,4 +1,4 @@
-"""Hostile memories stay text in a browser, in every field of every page."""
+"""Hostile memories are escaped in a browser, in every field of every page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TURNED = "safe\u202etxt.exe\u2066\u200b"
 UNBROKEN = "W" * 200
 HOSTILE = f"{ELEMENTS} {HANDLER} {LINK} {TURNED} {{{{7*7}}}} {UNBROKEN}"
 NAME = "\"><img src=x onerror=alert(7)>'& \u202e"
-"""What ids, labels and keys are."""
+"""A hostile name for ids, labels and keys."""
 UNSEEN = """() => [document.body.innerText, ...[...document.querySelectorAll("*")]
     .flatMap(each => [...each.attributes]).filter(each => each.name !== "value").map(each => each.value)]
     .filter(each => /[\\u202e\\u2066\\u200b]/.test(each))"""
@@ -72,11 +72,11 @@ def served(chromium, tmp_path_factory):
 
 
 def links(page) -> list[str]:
-    """Where the links of a page lead, within Studio."""
+    """Return the links of a page within Studio."""
     return page.eval_on_selector_all("main a[href]", "found => found.map(each => each.href)")
 
 
-def test_they_stay_text_wherever_links_lead(visit, served):
+def test_hostile_memories_are_escaped_on_every_linked_page(visit, served):
     """Follows all links, three of each shape."""
     page = visit()
     waiting, seen, shapes = [f"{served.root}/"], set(), Counter()
@@ -111,7 +111,7 @@ def test_they_stay_text_wherever_links_lead(visit, served):
 
 
 @pytest.mark.parametrize("asked", [HOSTILE, NAME, LINK])
-def test_what_an_address_says_stays_text(visit, served, asked):
+def test_hostile_url_parameters_are_escaped(visit, served, asked):
     page = visit()
     for path in (
         "search?q",

@@ -1,4 +1,4 @@
-"""Every page of Studio in a browser: nothing to complain of, for eyes, ears and keyboards, with and without scripts."""
+"""Every page of Studio in a browser: errors, accessibility, small screens, keyboard, with and without scripts."""
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -9,7 +9,7 @@ every_page = pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 
 
 @every_page
-def test_it_opens_without_a_complaint_of_the_browser(visit, path):
+def test_page_opens_without_browser_errors(visit, path):
     page = visit(path)
     assert page.locator("h1").count() == 1
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280, "nothing sticks out"
@@ -17,7 +17,7 @@ def test_it_opens_without_a_complaint_of_the_browser(visit, path):
 
 @every_page
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_shut_out(visit, path, scheme):
+def test_page_has_no_serious_accessibility_violations(visit, path, scheme):
     page = visit(path, color_scheme=scheme)
     found = Axe().run(page).response["violations"]
     serious = [each for each in found if each["impact"] in {"serious", "critical"}]
@@ -25,7 +25,7 @@ def test_nobody_is_shut_out(visit, path, scheme):
 
 
 @every_page
-def test_it_fits_a_telephone(visit, path):
+def test_page_fits_a_phone_screen(visit, path):
     page = visit(path)
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -33,14 +33,14 @@ def test_it_fits_a_telephone(visit, path):
 
 
 @every_page
-def test_it_reads_without_scripts(visit, path):
+def test_page_is_readable_without_scripts(visit, path):
     with_scripts, without = visit(path), visit(path, java_script_enabled=False)
     assert without.locator("h1").inner_text() == with_scripts.locator("h1").inner_text()
     assert without.locator("main :is(table, article, dl, form, li)").count() > 0
 
 
 @every_page
-def test_a_keyboard_reaches_everything(visit, path):
+def test_keyboard_reaches_every_control(visit, path):
     page = visit(path)
     wanted = page.evaluate(
         """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary")]
@@ -62,7 +62,7 @@ def test_a_keyboard_reaches_everything(visit, path):
     assert len(reached) >= wanted
 
 
-def test_the_skip_link_leads_to_the_content(visit):
+def test_skip_link_leads_to_the_content(visit):
     page = visit()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"

@@ -15,7 +15,7 @@ from tests.forking import Forks
 
 @pytest.fixture(scope="session")
 def run_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """Runs a script in a fork of a process that has opened nothing, where `graphs.py` is the module `graphs`."""
+    """Run a script in a fork of a fresh process, where `graphs.py` is importable as `graphs`."""
     modules = ("checkpoints.checkpoint_saver", "storage.postgres", "storage.sqlite")
     names = ("langgraph.graph", "langgraph.types", *(f"langchain_agentmem.{name}" for name in modules))
     with Forks(tmp_path_factory.mktemp("scripts"), *names, home=Path(__file__).parent) as forks:

@@ -1,4 +1,4 @@
-"""What the tests of the checkpointer share: configs, checkpoints as LangGraph puts them, and a few graphs."""
+"""Shared helpers of the checkpointer tests: configs, checkpoints and graphs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.forking import ENVIRONMENT
 from tests.support.graphs import Log, line
 
 NOTHING = object()
-"""As the value of a channel: it has a version, and holds nothing."""
+"""Marks a channel that has a version but no value."""
 
 
 def at(thread="t", checkpoint_id=None, ns="", **more):
-    """The config of a thread, or of one of its checkpoints."""
+    """Return the config of a thread or of one of its checkpoints."""
     configurable = {"thread_id": thread, "checkpoint_ns": ns}
     if checkpoint_id is not None:
         configurable["checkpoint_id"] = checkpoint_id
@@ -48,7 +48,7 @@ def new_checkpoint(values, versions, **more):
 
 
 class Line:
-    """A line of checkpoints, each put as LangGraph puts it: with the versions of those channels that changed."""
+    """A sequence of checkpoints, each put as LangGraph does: with the versions of the changed channels."""
 
     def __init__(self, saver, thread="t", ns=""):
         self.saver, self.config = saver, at(thread, ns=ns)
@@ -72,7 +72,7 @@ class Line:
         return new_checkpoint(self.values, self.versions), {"source": "loop", "step": self.step} | metadata, new
 
     def fork(self, config):
-        """A second line, that goes on from one of this one's checkpoints."""
+        """Return a second line that continues from one of this line's checkpoints."""
         line = Line(self.saver)
         found = self.saver.get_tuple(config)
         line.config, line.step = config, found.metadata["step"]
@@ -86,7 +86,7 @@ def ids(tuples):
 
 
 def comparable(found):
-    """Everything in a checkpoint tuple but the thread it is in."""
+    """Return everything in a checkpoint tuple except its thread."""
     return (
         found.config["configurable"]["checkpoint_ns"],
         id_in(found.config),
@@ -98,7 +98,7 @@ def comparable(found):
 
 
 def everything(saver, thread="t"):
-    """All of a thread of any saver, by namespace and age; ours is read by one that remembers nothing."""
+    """Return all checkpoints of a thread by namespace and age, read by a saver without a cache."""
     if isinstance(saver, AgentMemorySaver):
         saver = AgentMemorySaver(saver.database, serde=saver.serde)
     found = saver.list({"configurable": {"thread_id": thread}})
@@ -110,12 +110,12 @@ class Chat(TypedDict):
 
 
 def adding(name):
-    """A node that adds its name to the log."""
+    """Return a node that adds its name to the log."""
     return lambda _: {"log": [name]}
 
 
 def logging_graph(saver, *names, nodes=None, state=Log, **options):
-    """A graph of nodes in a row, each of which adds its name to the log, but for those that are given."""
+    """Return a graph of sequential nodes, each of which adds its name to the log unless given in `nodes`."""
     nodes = {name: adding(name) for name in names} | (nodes or {})
     return line(saver, *((name, nodes[name]) for name in names), state=state, **options)
 
@@ -125,17 +125,17 @@ def answer(state):
 
 
 def chat_graph(saver):
-    """A graph whose one node answers with what it was told, in capitals."""
+    """Return a graph whose node answers with the last message in capitals."""
     return line(saver, answer, state=Chat)
 
 
 def asking_graph(saver):
-    """A graph that logs "a", asks a question, logs the answer, and logs "z"."""
+    """Return a graph that logs "a", asks a question, logs the answer, and logs "z"."""
     return logging_graph(saver, "a", "ask", "z", nodes={"ask": lambda _: {"log": [interrupt("What?")]}})
 
 
 def started(script, *arguments, environment: dict[str, str] | None = None):
-    """A process that runs a script, where this file is the module `graphs`."""
+    """Start a process that runs a script in which this file is importable as `graphs`."""
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
         cwd=Path(__file__).parent,

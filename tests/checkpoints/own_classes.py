@@ -1,4 +1,4 @@
-"""Classes of a user's own, graphs whose states are made of them, and what such a graph shows.
+"""User-defined classes, graphs with states made of them, and helpers that show those states.
 
 Scripts import it as `tests.checkpoints.own_classes`, so that an object has one class in every process.
 """
@@ -97,7 +97,7 @@ class Own(TypedDict, total=False):
 
 
 def own_graph(saver):
-    """A graph that keeps an object of every class, sends one to a node, and asks a question with one."""
+    """Return a graph that stores an object of every class, sends one to a node, and interrupts with one."""
 
     def make(_):
         return OWN
@@ -120,7 +120,7 @@ def own_graph(saver):
 
 
 def own_workflow(saver):
-    """An entrypoint whose task gives an object, which is asked about."""
+    """Return an entrypoint whose task returns an object and interrupts with it."""
 
     @task
     def plan(title: str) -> Trip:
@@ -141,13 +141,13 @@ def own_workflow(saver):
 
 
 def begin(graph, config):
-    """Run until the question."""
+    """Run until the interrupt."""
     graph.invoke({}, config)
     graph.invoke(Command(resume=LISBON), config)
 
 
 def shown(value: Any) -> str:
-    """A value with the classes of all its parts. A dictionary's keys are sorted; an interrupt has no id."""
+    """Return a value with the classes of all its parts, with sorted keys and without interrupt ids."""
     if isinstance(value, Interrupt):
         return f"Interrupt {shown(value.value)}"
     if isinstance(value, dict):
@@ -161,7 +161,7 @@ def shown(value: Any) -> str:
 
 
 def snapshot(state) -> dict[str, str]:
-    """What a state of a graph holds, without its ids."""
+    """Return the contents of a graph state, without its ids."""
     return {
         "values": shown(state.values),
         "interrupts": shown([each.value for each in state.interrupts]),
@@ -171,10 +171,10 @@ def snapshot(state) -> dict[str, str]:
 
 
 def history(graph, config) -> list[dict[str, str]]:
-    """All states of a thread."""
+    """Return all states of a thread."""
     return [snapshot(state) for state in graph.get_state_history(config)]
 
 
 def pending(saver, config) -> str:
-    """What the newest checkpoint's tasks have written, without their ids."""
+    """Return the pending writes of the newest checkpoint, without task ids."""
     return shown([(channel, value) for _, channel, value in saver.get_tuple(config).pending_writes])

@@ -1,4 +1,4 @@
-"""Going back, forking, pausing and going on elsewhere: every checkpoint keeps the state it had."""
+"""Forks, replays, delta channels and interrupts: every checkpoint keeps its state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def history(graph, config=None):
 
 
 def where(graph, *, before, length):
-    """The config of the one checkpoint that is about to run a node, and that has a log of a length."""
+    """Return the config of the checkpoint before a node with a log of the given length."""
     [found] = [
         state.config
         for state in graph.get_state_history(at())
@@ -27,7 +27,7 @@ def where(graph, *, before, length):
 
 
 class TestForks:
-    def test_an_update_at_an_old_checkpoint_leaves_the_other_line_alone(self, saver):
+    def test_updating_an_old_checkpoint_leaves_other_branches_unchanged(self, saver):
         graph = logging_graph(saver, "a", "b", "c")
         graph.invoke({"log": ["in"]}, at())
         before, tip = history(graph), graph.get_state(at())
@@ -41,7 +41,7 @@ class TestForks:
         assert after | before == after
         assert len(after) == len(before) + 3
 
-    def test_replaying_and_asking_again_from_an_old_checkpoint(self, saver):
+    def test_an_old_checkpoint_can_be_replayed(self, saver):
         graph = logging_graph(saver, "a", "b")
         graph.invoke({"log": ["in"]}, at())
         first = graph.get_state(at()).config
@@ -75,7 +75,7 @@ def grown(graph, turns=4, thread="t", **options):
 
 
 class TestDeltaChannels:
-    async def test_their_state_is_rebuilt(self, saver):
+    async def test_delta_channel_state_is_rebuilt(self, saver):
         graph = delta_graph(saver)
         for durability in ("sync", "async", "exit"):
             config = at(durability)
@@ -85,7 +85,7 @@ class TestDeltaChannels:
                 assert values["log"] == [*log, "in 4", "a", "b"]
                 assert values["rare"] == [f"b of {n}" for n in range(2, 16, 3)]
 
-    async def test_what_a_channel_gathered_is_told_as_the_contract_says(self, saver):
+    async def test_delta_channel_history_matches_the_base_saver(self, saver):
         graph = delta_graph(saver)
         grown(graph)
         told = {"config": None, "channels": ["log", "rare", "unknown"]}
@@ -97,7 +97,7 @@ class TestDeltaChannels:
         assert saver.get_delta_channel_history(config=at(), channels=[]) == {}
         assert saver.get_delta_channel_history(config=at("nobody"), channels=["log"]) == {"log": {"writes": []}}
 
-    async def test_a_value_of_none_is_no_seed(self, saver):
+    async def test_a_none_value_is_not_a_seed(self, saver):
         """As with PostgresSaver: a channel that held nothing begins empty."""
         line = Line(saver)
         saver.put_writes(line.put({"log": None, "rare": ["one"]}), [("log", ["two"]), ("rare", ["two"])], "task")
@@ -111,7 +111,7 @@ class TestDeltaChannels:
         }
         assert delta_graph(saver).get_state(at()).values == {"log": ["two"], "rare": ["one", "two"]}
 
-    def test_no_other_channel_is_read(self, saver):
+    def test_delta_channel_history_reads_no_other_channels(self, saver):
         line = Line(saver)
         saver.put_writes(line.put({"log": ["one"], "other": "x"}), [("log", ["two"]), ("other", "y")], "task")
         line.put({"log": NOTHING, "other": NOTHING})
@@ -121,7 +121,7 @@ class TestDeltaChannels:
         found = saver.get_delta_channel_history(config=at(), channels=["log"])
         assert found == {"log": {"writes": [("task", "log", ["two"])], "seed": ["one"]}}
 
-    def test_pruning_keeps_such_a_thread_whole(self, saver):
+    def test_pruning_keeps_threads_with_delta_channels(self, saver):
         graph = delta_graph(saver)
         log = grown(graph)
         logging_graph(saver, "a", "b").invoke({"log": ["in"]}, at("plain"))
@@ -135,7 +135,7 @@ class TestDeltaChannels:
         saver.prune(["t"], strategy="delete")
         assert everything(saver) == []
 
-    def test_copies_prunings_and_forks_together(self, saver):
+    def test_delta_channels_survive_copy_prune_and_fork(self, saver):
         graph = delta_graph(saver)
         log = grown(graph)
         saver.copy_thread("t", "copy")
@@ -151,7 +151,7 @@ class TestDeltaChannels:
         assert log in logs
         assert [*log[:5], "edited", "b"] in logs
 
-    def test_overwriting_begins_anew(self, saver):
+    def test_overwrite_resets_a_delta_channel(self, saver):
         graph = delta_graph(saver)
         grown(graph)
         graph.invoke({"log": Overwrite(["anew"])}, at())
@@ -160,7 +160,7 @@ class TestDeltaChannels:
 
 @pytest.mark.sqlite_suffices
 class TestInterrupts:
-    def test_the_answer_is_that_of_the_fork_it_was_given_in(self, saver):
+    def test_resume_answers_belong_to_their_fork(self, saver):
         graph = asking_graph(saver)
         graph.invoke({"log": ["in"]}, at())
         asked = graph.get_state(at())

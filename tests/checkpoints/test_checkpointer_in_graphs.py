@@ -1,4 +1,4 @@
-"""The checkpointer under real graphs: both ways of calling mixed, subgraphs, `Send`, durability, functions, agents."""
+"""The checkpointer in real graphs: sync and async, subgraphs, durability, functions and agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestSyncAndAsync:
-    async def test_both_ways_can_be_mixed_on_one_saver_and_one_thread(self, saver):
+    async def test_sync_and_async_calls_share_a_thread(self, saver):
         graph = chat_graph(saver)
         graph.invoke({"messages": [("user", "one")]}, at())
         await graph.ainvoke({"messages": [("user", "two")]}, at())
@@ -40,7 +40,7 @@ class TestSyncAndAsync:
         assert steps == [state.metadata["step"] async for state in graph.aget_state_history(at())]
         assert steps == list(range(-1, 8))[::-1]
 
-    async def test_many_threads_at_once_in_both_ways(self, saver):
+    async def test_many_threads_run_concurrently_sync_and_async(self, saver):
         graph = logging_graph(saver, "a", "b", "c")
 
         async def run(n):
@@ -54,8 +54,8 @@ class TestSyncAndAsync:
         assert await asyncio.gather(*map(run, range(12))) == [["in", "a", "b", "c"] * 3] * 12
 
 
-class TestCallingTheSaverWhileListing:
-    def test_any_method_may_be_called_for_each_one_listed(self, saver):
+class TestCallsWhileListing:
+    def test_sync_methods_may_be_called_while_listing(self, saver):
         line = Line(saver)
         put = [id_in(line.put({"n": n})) for n in range(40)]
         Line(saver, "other").put()
@@ -72,7 +72,7 @@ class TestCallingTheSaverWhileListing:
         assert [each for each in seen if each in put] == put[::-1]
         assert len(seen) == len(set(seen))
 
-    async def test_any_method_may_be_awaited_for_each_one_listed(self, saver):
+    async def test_async_methods_may_be_called_while_listing(self, saver):
         line = Line(saver)
         put = [id_in(await line.aput({"n": n})) for n in range(40)]
         seen = []
@@ -86,7 +86,7 @@ class TestCallingTheSaverWhileListing:
             await saver.adelete_thread("other")
         assert [each for each in seen if each in put] == put[::-1]
 
-    async def test_a_listing_left_early_leaves_the_saver_usable(self, saver):
+    async def test_an_abandoned_listing_leaves_the_saver_usable(self, saver):
         line = Line(saver)
         for n in range(40):
             line.put({"n": n})
@@ -98,8 +98,8 @@ class TestCallingTheSaverWhileListing:
         assert (await saver.aget(at()))["channel_values"] == {"n": 40}
 
 
-class TestCopiesOfTheSaver:
-    def test_each_sees_what_the_other_writes(self, saver):
+class TestSaverCopies:
+    def test_saver_copies_share_their_data(self, saver):
         for other in (copy.copy(saver), saver.with_allowlist([("some.module", "Thing")])):
             line = Line(saver)
             line.put({"a": 1})
@@ -111,21 +111,21 @@ class TestCopiesOfTheSaver:
             saver.delete_thread("t")
             assert other.get_tuple(at()) is None
 
-    def test_a_copy_lives_on_when_the_first_is_forgotten(self, url):
+    def test_a_copy_outlives_the_original_saver(self, url):
         saver = AgentMemorySaver(url)
         other = copy.copy(saver)
         del saver
         Line(other).put({"a": 1})
         assert other.get(at())["channel_values"] == {"a": 1}
 
-    def test_the_memory_always_gives_the_same_saver(self, memory):
+    def test_memory_checkpointer_is_always_the_same_saver(self, memory):
         assert memory.checkpointer is memory.checkpointer
         Line(AgentMemorySaver(memory)).put({"a": 1})
         assert memory.checkpointer.get(at())["channel_values"] == {"a": 1}
 
 
 class TestSubgraphs:
-    async def test_an_interrupt_two_levels_down_is_seen_and_its_state_updated_and_resumed(self, saver):
+    async def test_a_nested_interrupt_can_be_updated_and_resumed(self, saver):
         ask = ("ask", lambda state: {"log": [interrupt(f"after {state['log'][-1]}?")]})
         middle = line(None, ("deep", line(None, ("x", adding("x")), ask, state=Log)), state=Log)
         graph = logging_graph(saver, "before", "inner", "after", nodes={"inner": middle})
@@ -145,7 +145,7 @@ class TestSubgraphs:
         await graph.ainvoke(Command(resume="yes"), at())
         assert graph.get_state(at()).values["log"] == [*["before"] * 3, "x", "put in", "yes", "after"]
 
-    def test_jumps_bulk_updates_and_a_subgraph_that_keeps_its_state_are_as_in_memory(self, saver):
+    def test_jumps_and_bulk_updates_match_in_memory_saver(self, saver):
         def history(saver):
             kept = line(True, ("x", lambda state: {"log": [f"x{len(state['log'])}"]}), state=Log)
             graph = logging_graph(saver, "a", "kept", "z", nodes={"kept": kept})
@@ -162,7 +162,7 @@ class TestSubgraphs:
 
 
 class TestDurability:
-    async def test_the_state_is_the_same_and_all_of_it_is_stored(self, saver):
+    async def test_state_is_the_same_in_every_durability(self, saver):
         graph = asking_graph(saver)
         for durability in ("sync", "async", "exit"):
             config = at(durability)
@@ -175,7 +175,7 @@ class TestDurability:
             assert graph.get_state(config).next == ()
             assert len(list(graph.get_state_history(config))) == (6 if durability == "exit" else 15)
 
-    def test_what_was_done_before_a_failure_is_not_done_again(self, saver):
+    def test_finished_nodes_are_not_rerun_after_a_failure(self, saver):
         done, fail = [], []
 
         def second(_):
@@ -202,7 +202,7 @@ class TestDurability:
 
 
 class TestFunctions:
-    async def test_a_finished_task_is_not_run_again_and_the_last_result_is_remembered(self, saver):
+    async def test_finished_tasks_are_not_rerun_on_resume(self, saver):
         runs = []
 
         @task
@@ -225,7 +225,7 @@ class TestFunctions:
 
 
 class TestAgents:
-    def test_an_agent_waits_for_approval_and_goes_on(self, url):
+    def test_an_agent_resumes_after_human_approval(self, url):
         sent = []
 
         @tool

@@ -26,7 +26,7 @@ def say(graph, text, where):
 
 @pytest.fixture
 def both(graph):
-    """The graph, with threads of two namespaces."""
+    """A graph with one thread id in two namespaces."""
     say(graph, "I am Alice", config("t", "alice"))
     say(graph, "I am Bob", config("t", "bob"))
     return graph
@@ -38,26 +38,26 @@ class TestNamespaces:
         assert said(both, config("t", "bob")) == ["I am Bob", "and so on"]
         assert said(both, config("t", "carol")) == []
 
-    def test_a_call_without_one_means_the_only_thread_there_is(self, graph):
+    def test_namespace_defaults_to_the_only_matching_thread(self, graph):
         say(graph, "I am Alice", config("t", "alice"))
         assert said(graph, config("t")) == ["I am Alice", "and so on"]
         say(graph, "still me", config("t"))
         assert len(said(graph, config("t", "alice"))) == 4
 
-    def test_the_roots_own_thread_comes_before_others(self, graph):
+    def test_the_root_namespace_takes_precedence(self, graph):
         say(graph, "nobody's", config("t"))
         say(graph, "I am Alice", config("t", "alice"))
         say(graph, "more of nobody's", config("t"))
         assert len(said(graph, config("t"))) == 4
         assert len(said(graph, config("t", "alice"))) == 2
 
-    def test_one_of_several_must_be_named(self, both, memory):
+    def test_an_ambiguous_thread_id_is_rejected(self, both, memory):
         with pytest.raises(InvalidInput, match="several namespaces"):
             both.get_state(config("t"))
         with pytest.raises(InvalidInput, match="several namespaces"):
             memory.checkpointer.copy_thread("t", "u")
 
-    def test_configs_that_are_given_back_name_it(self, both, memory):
+    def test_returned_configs_contain_the_namespace(self, both, memory):
         state = both.get_state(config("t", "alice"))
         assert state.config["configurable"]["agentmem_namespace"] == ("alice",)
         assert said(both, state.config) == [*said(both, state.parent_config), "and so on"]
@@ -67,7 +67,7 @@ class TestNamespaces:
         assert said(both, later)[-1] == "Alice again"
         assert len(said(both, config("t", "bob"))) == 2
 
-    def test_a_list_of_everything_stays_in_the_namespace_of_its_run(self, both, memory):
+    def test_list_is_limited_to_the_runs_namespace(self, both, memory):
         everything = list(memory.checkpointer.list(None))
         assert {each.config["configurable"]["agentmem_namespace"] for each in everything} == {("alice",), ("bob",)}
         seen = []
@@ -82,12 +82,12 @@ class TestNamespaces:
         assert said(both, config("t", "bob")) == []
         assert len(said(both, config("t", "alice"))) == 2
 
-    def test_what_is_no_namespace_is_refused(self, graph):
+    def test_invalid_namespaces_are_rejected(self, graph):
         for namespace in ("alice", ("",), (3,), ("a\x1fb",)):
             with pytest.raises(InvalidInput):
                 say(graph, "hello", {"configurable": {"thread_id": "t", "agentmem_namespace": namespace}})
 
-    def test_nothing_is_left_of_a_namespace_without_threads(self, graph, memory):
+    def test_a_namespace_without_threads_is_removed(self, graph, memory):
         say(graph, "I am Alice", config("t", "alice"))
         memory.checkpointer.delete_thread("t")
         counts = memory.admin.stats()

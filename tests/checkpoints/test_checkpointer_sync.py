@@ -1,4 +1,4 @@
-"""The checkpointer's contract through its synchronous methods: putting, reading, listing and pending writes.
+"""The checkpointer's contract through its synchronous methods: put, get, list and pending writes.
 
 The conformance suite calls only the asynchronous ones, and does not look at order, versions or what is carried over.
 """
@@ -24,14 +24,14 @@ from .graphs import NOTHING, Line, at, id_in, ids, new_checkpoint
 
 
 @pytest.mark.sqlite_suffices
-class TestPutting:
-    def test_a_channel_that_did_not_change_is_carried_by_its_version(self, saver):
+class TestPut:
+    def test_unchanged_channels_are_carried_over(self, saver):
         line = Line(saver)
         first, second, third = line.put({"a": "old", "b": 1}), line.put({"b": 2}), line.put({"a": "new"})
         values = [saver.get(config)["channel_values"] for config in (first, second, third)]
         assert values == [{"a": "old", "b": 1}, {"a": "old", "b": 2}, {"a": "new", "b": 2}]
 
-    def test_a_channel_may_have_a_version_and_no_value(self, saver):
+    def test_a_channel_may_have_no_value(self, saver):
         line = Line(saver)
         full, empty, none = line.put({"a": "x", "b": 1}), line.put({"a": NOTHING}), line.put({"a": None})
         assert saver.get(full)["channel_values"] == {"a": "x", "b": 1}
@@ -47,13 +47,13 @@ class TestPutting:
         assert found.metadata == {"step": 1, "again": True}
         assert found.checkpoint == checkpoint
 
-    def test_namespaces_and_threads_are_apart(self, saver):
+    def test_threads_and_namespaces_are_separate(self, saver):
         for thread, ns in itertools.product(("t", "T", "t1", "%", "t_"), ("", "child:1", "child:1|grand:2")):
             Line(saver, thread, ns).put({"a": f"{thread} {ns}"})
         for thread, ns in itertools.product(("t", "T", "t1", "%", "t_"), ("", "child:1", "child:1|grand:2")):
             assert saver.get(at(thread, ns=ns))["channel_values"] == {"a": f"{thread} {ns}"}
 
-    def test_metadata_is_merged_from_the_config_as_the_stock_savers_do(self, saver):
+    def test_metadata_is_merged_from_the_config(self, saver):
         config = at(
             user="not in configurable",
             metadata={"run_id": "r", "cut": "a\x00b", "step": 99, "langgraph_node": "n", "deep": {"no": 1}, "__x": 1},
@@ -63,7 +63,7 @@ class TestPutting:
         saver.put(config, new_checkpoint({}, {}), metadata, {})
         assert saver.get_tuple(at()).metadata == get_checkpoint_metadata(config, metadata)
 
-    def test_metadata_may_hold_odd_text(self, saver):
+    def test_metadata_preserves_special_characters(self, saver):
         odd = {"text": 'it\'s "quoted" \\ é 日本 🐈 \n', "deep": {"list": [1, None, "nul \x00 byte", {"": 1.5}]}}
         saver.put(at(), new_checkpoint({}, {}), {"source": "loop"} | odd, {})
         assert saver.get_tuple(at()).metadata == {"source": "loop"} | odd
@@ -91,7 +91,7 @@ VALUES = {
 
 @pytest.mark.sqlite_suffices
 class TestValues:
-    def test_a_value_comes_back_as_the_stock_serializer_brings_it(self, saver):
+    def test_values_match_the_stock_serializer(self, saver):
         serde = JsonPlusSerializer(allowed_msgpack_modules=None)
         given = {f"{how} {name}": made for name, each in VALUES.items() for how, made in (("a", each), ("in", [each]))}
         expected = {channel: serde.loads_typed(serde.dumps_typed(value)) for channel, value in given.items()}
@@ -108,7 +108,7 @@ class TestValues:
 
 @pytest.mark.sqlite_suffices
 class TestPendingWrites:
-    def test_their_order_is_that_of_paths_tasks_and_places(self, saver):
+    def test_writes_are_ordered_by_path_and_task(self, saver):
         config = Line(saver).put()
         pulls = ("~__pregel_pull, b", "~__pregel_pull, B", "~__pregel_pull, _a", "~__pregel_push, 10")
         paths = ["", *pulls, "é", "Z", "z"]
@@ -122,7 +122,7 @@ class TestPendingWrites:
         [listed] = saver.list(at())
         assert listed.pending_writes == expected
 
-    def test_special_writes_come_before_the_others_of_their_task(self, saver):
+    def test_special_writes_precede_other_writes_of_a_task(self, saver):
         config = Line(saver).put()
         saver.put_writes(config, [("a", 1), ("b", 2)], "task")
         for channel in (ERROR, SCHEDULED, INTERRUPT, RESUME):
@@ -130,7 +130,7 @@ class TestPendingWrites:
         channels = [channel for _, channel, _ in saver.get_tuple(config).pending_writes]
         assert channels == [RESUME, INTERRUPT, SCHEDULED, ERROR, "a", "b"]
 
-    def test_a_special_write_replaces_the_one_before(self, saver):
+    def test_a_special_write_replaces_its_predecessor(self, saver):
         for channel in (ERROR, INTERRUPT, RESUME, SCHEDULED):
             config = Line(saver).put()
             for value, task in (("old", "task"), ("new", "task"), ("of another", "task 2")):
@@ -138,7 +138,7 @@ class TestPendingWrites:
             found = saver.get_tuple(config).pending_writes
             assert found == [("task", channel, "new"), ("task 2", channel, "of another")]
 
-    def test_any_other_write_stays_as_it_was_first_put(self, saver):
+    def test_ordinary_writes_are_not_replaced(self, saver):
         config = Line(saver).put()
         saver.put_writes(config, [("a", 1), ("a", 2)], "task", "path")
         before = saver.get_tuple(config).pending_writes
@@ -147,7 +147,7 @@ class TestPendingWrites:
         saver.put_writes(config, [("b", 0), ("b", 0), ("b", 3)], "task", "path")
         assert saver.get_tuple(config).pending_writes == [*before, ("task", "b", 3)]
 
-    def test_they_may_come_before_their_checkpoint(self, saver):
+    def test_writes_may_precede_their_checkpoint(self, saver):
         checkpoint = new_checkpoint({"a": 1}, {"a": "1"})
         early = at(checkpoint_id=checkpoint["id"])
         saver.put_writes(early, [("a", "early")], "task")
@@ -156,7 +156,7 @@ class TestPendingWrites:
         saver.put(at(), checkpoint, {}, {"a": "1"})
         assert saver.get_tuple(at()).pending_writes == [("task", "a", "early")]
 
-    def test_what_names_nothing_is_refused(self, saver):
+    def test_put_writes_rejects_invalid_ids(self, saver):
         config = Line(saver).put()
         for channel, task, path in ((None, "t", ""), (["a"], "t", ""), ("a", None, ""), ("a", "t", None)):
             with pytest.raises(InvalidInput, match="cannot be the id"):
@@ -165,8 +165,8 @@ class TestPendingWrites:
         assert saver.get_tuple(config).pending_writes == []
 
 
-class TestListing:
-    def test_limits_and_cursors(self, saver):
+class TestList:
+    def test_list_supports_limit_and_before(self, saver):
         line = Line(saver)
         put = [line.put() for _ in range(6)]
         newest = [id_in(config) for config in put[::-1]]
@@ -179,7 +179,7 @@ class TestListing:
         assert ids(saver.list(put[2])) == [id_in(put[2])]
         assert ids(saver.list(put[2], before=put[2])) == []
 
-    def test_a_filter_a_limit_or_a_before_that_is_none_is_refused(self, saver):
+    def test_list_rejects_invalid_filters_limits_and_cursors(self, saver):
         Line(saver).put()
         no_id = ({}, {"configurable": {}}, at(), {"checkpoint_id": "1"})
         befores = (*no_id, at(checkpoint_id=7), at(checkpoint_id=""), "1", 7)
@@ -191,7 +191,7 @@ class TestListing:
             with pytest.raises(InvalidInput):
                 asyncio.run(anext(saver.alist(at(), **wrong)))
 
-    def test_metadata_is_compared_as_a_whole(self, saver):
+    def test_filter_compares_whole_metadata_values(self, saver):
         line = Line(saver)
         dotted = line.put({}, **{"a.b": 1})
         nested = line.put({}, a={"b": 1})
@@ -202,8 +202,8 @@ class TestListing:
         assert ids(saver.list(at(), filter={"a": {"b": 2}})) == ids(saver.list(at(), filter={"a": 1})) == []
         assert len(ids(saver.list(at(), filter={}))) == 3
 
-    def test_a_key_with_dots_is_one_of_the_metadata_and_else_the_way_to_a_nested_one(self, saver):
-        """The former as with the saver in memory and that for PostgreSQL, the latter as with that for SQLite."""
+    def test_dotted_filter_keys_match_literal_or_nested_keys(self, saver):
+        """The literal match is as in InMemorySaver and PostgresSaver, the nested one as in SqliteSaver."""
         metadata = {"access-level": "public", "user": {"access-level": "nested", "123abc": "ok"}}
         nested = id_in(Line(saver).put({"a": 1}, **metadata))
         literal = id_in(Line(saver, "t2").put({"a": 1}, **metadata, **{"user.access-level": "literal"}))
@@ -212,7 +212,7 @@ class TestListing:
         assert ids(saver.list(at(), filter={"user.123abc": "ok"})) == [nested]
         assert ids(saver.list(None, filter={"user.none": "x"})) == []
 
-    def test_threads_that_share_ids_are_listed_whole_however_small_the_pages(self, saver, monkeypatch):
+    def test_threads_sharing_ids_are_listed_completely(self, saver, monkeypatch):
         monkeypatch.setattr("langchain_agentmem.checkpoints.checkpoint_listing.FIRST_KEYS", 1)
         monkeypatch.setattr("langchain_agentmem.checkpoints.checkpoint_listing.MOST_KEYS", 5)
         line = Line(saver)
@@ -229,12 +229,12 @@ class TestListing:
 
 @pytest.mark.sqlite_suffices
 class TestVersions:
-    def test_one_that_cannot_be_stored_is_refused(self, saver):
+    def test_unstorable_versions_are_rejected(self, saver):
         for version in (b"1", object()):
             with pytest.raises(InvalidInput, match="cannot be stored"):
                 saver.put(at(), new_checkpoint({"a": 1}, {"a": version}), {}, {"a": version})
             assert saver.get_tuple(at()) is None
 
-    def test_two_forks_never_get_the_same(self, saver):
+    def test_next_versions_are_unique(self, saver):
         for current in (None, f"{5:032}.{0.123:016}", 5):
             assert len({saver.get_next_version(current, None) for _ in range(1_000)}) == 1_000

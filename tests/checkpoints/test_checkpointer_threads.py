@@ -1,4 +1,4 @@
-"""Deleting, copying and pruning whole threads: what was asked for goes or is copied, and nothing else changes."""
+"""Deletion, copying and pruning of whole threads, without effects on other threads."""
 
 import contextlib
 
@@ -12,11 +12,11 @@ from .graphs import NOTHING, Line, at, everything, id_in, ids, new_checkpoint
 
 pytestmark = pytest.mark.verified
 
-LONG = " and so on" * 40  # so that it becomes a part of the shelf
+LONG = " and so on" * 40  # so that it becomes a part of the part store
 
 
-def story(saver, thread="t", length=3, **metadata):
-    """A thread with a root and a child namespace, values that are carried, an emptied channel, and pending writes."""
+def fill_thread(saver, thread="t", length=3, **metadata):
+    """Put a root and a child namespace with carried values, an emptied channel and pending writes."""
     configs = []
     for ns in ("", "child:1"):
         line = Line(saver, thread, ns)
@@ -29,16 +29,16 @@ def story(saver, thread="t", length=3, **metadata):
 
 
 @pytest.mark.sqlite_suffices
-class TestDeletingAThread:
-    def test_its_writes_do_not_come_back(self, saver):
+class TestDeleteThread:
+    def test_deleted_writes_do_not_reappear(self, saver):
         checkpoint = new_checkpoint({"a": 1}, {"a": "1"})
         saver.put_writes(at(checkpoint_id=checkpoint["id"]), [("a", "early")], "task")
         saver.delete_thread("t")
         saver.put(at(), checkpoint, {}, {"a": "1"})
         assert saver.get_tuple(at()).pending_writes == []
 
-    def test_what_is_not_there_is_no_error_and_a_text_is_no_list(self, saver):
-        story(saver, run_id="r")
+    def test_unknown_threads_are_ignored_and_strings_rejected(self, saver):
+        fill_thread(saver, run_id="r")
         before = everything(saver)
         for wrong in ("the threads", b"t", None):
             for strategy in ("keep_latest", "delete"):  # each of its letters would be a thread
@@ -59,8 +59,8 @@ class TestDeletingAThread:
         assert everything(saver) == before
 
 
-class TestDeletingWhileListing:
-    def test_what_is_gone_is_left_out_and_what_took_its_name_is_not_taken_for_it(self, saver):
+class TestDeleteWhileListing:
+    def test_listing_skips_deleted_and_recreated_threads(self, saver):
         line = Line(saver)
         for n in range(6):
             line.put({"a": [f"{n}" + LONG]})
@@ -72,7 +72,7 @@ class TestDeletingWhileListing:
         Line(saver, "copy").put({"a": ["new"]})
         assert list(listing) == []
 
-    def test_a_thread_of_its_name_in_another_namespace_is_another(self, saver, memory):
+    def test_listing_distinguishes_equal_ids_across_namespaces(self, saver, memory):
         for rank, namespace in ((3, ()), (2, ("b",)), (1, ("a",))):
             config = at()
             config["configurable"]["agentmem_namespace"] = namespace
@@ -86,8 +86,8 @@ class TestDeletingWhileListing:
         assert [found.config["configurable"]["agentmem_namespace"] for found in listing] == [("b",)] * 2 + [("a",)] * 2
 
 
-class TestDeletingRuns:
-    def test_what_later_runs_carry_on_stays(self, saver, memory):
+class TestDeleteRuns:
+    def test_values_carried_by_later_runs_are_kept(self, saver, memory):
         line = Line(saver)
         line.put({"a": ["of the first run"], "b": 1}, run_id="r1")
         second = line.put({"b": 2}, run_id="r2")
@@ -99,9 +99,9 @@ class TestDeletingRuns:
 
 
 @pytest.mark.sqlite_suffices
-class TestCopyingAThread:
-    def test_each_goes_its_own_way_afterwards(self, saver, memory):
-        story(saver, "t")
+class TestCopyThread:
+    def test_copy_and_original_are_independent(self, saver, memory):
+        fill_thread(saver, "t")
         before = everything(saver, "t")
         saver.copy_thread("t", "copy")
         line = Line(saver, "copy").fork(saver.get_tuple(at("copy")).config)
@@ -115,7 +115,7 @@ class TestCopyingAThread:
         assert saver.get(at("copy"))["channel_values"]["a"] == "only in the copy"
         assert saver.get(at("copy"))["channel_values"]["kept"] == ["t kept" + LONG]
 
-    def test_writes_that_came_before_their_checkpoint_are_copied_with_it(self, saver):
+    def test_early_writes_are_copied_with_their_checkpoint(self, saver):
         line = Line(saver)
         line.put({"a": 1})
         checkpoint, metadata, new = line.next({"a": 2})
@@ -124,8 +124,8 @@ class TestCopyingAThread:
         saver.copy_thread("t", "copy")
         assert saver.get_tuple(at("copy")).pending_writes == [("task", "a", "early")]
 
-    def test_copying_again_adds_what_is_new(self, saver):
-        story(saver, "t")
+    def test_copying_again_adds_new_checkpoints(self, saver):
+        fill_thread(saver, "t")
         saver.copy_thread("t", "copy")
         once = everything(saver, "copy")
         saver.copy_thread("t", "copy")
@@ -134,21 +134,21 @@ class TestCopyingAThread:
         saver.copy_thread("t", "copy")
         assert everything(saver, "copy") == everything(saver, "t")
 
-    def test_another_thread_of_the_id_is_left_alone(self, saver, memory):
+    def test_copy_rejects_an_existing_unrelated_target(self, saver, memory):
         for thread in ("source", "target"):
             version = saver.get_next_version(None, None)
             saver.put(at(thread), new_checkpoint({"a": thread}, {"a": version}), {}, {"a": version})
         before = everything(saver, "target")
-        with pytest.raises(InvalidInput, match="copy it to an id that is free"):
+        with pytest.raises(InvalidInput, match="Use another id"):
             saver.copy_thread("source", "target")
         assert everything(saver, "target") == before
         assert memory.admin.verify().problems == ()
 
 
-class TestPruning:
-    def test_the_latest_of_each_namespace_stays_whole(self, saver, memory):
-        story(saver, "t", length=5)
-        story(saver, "u")
+class TestPrune:
+    def test_prune_keeps_the_latest_of_each_namespace(self, saver, memory):
+        fill_thread(saver, "t", length=5)
+        fill_thread(saver, "u")
         untouched = everything(saver, "u")
         latest = [saver.get_tuple(at(ns=ns)) for ns in ("", "child:1")]
         saver.prune(["t"])
@@ -160,15 +160,15 @@ class TestPruning:
             assert after.pending_writes == before.pending_writes == [("task", "a", "pending" + LONG)]
         assert everything(saver, "u") == untouched
 
-    def test_a_pruned_thread_goes_on(self, saver):
-        configs = story(saver, "t", length=5)
+    def test_a_pruned_thread_continues(self, saver):
+        configs = fill_thread(saver, "t", length=5)
         saver.prune(["t"])
         line = Line(saver).fork(saver.get_tuple(at()).config)
         line.put({"b": "new"})
         assert saver.get(at())["channel_values"] == {"a": "t 4" + LONG, "b": "new", "kept": ["t kept" + LONG]}
         assert ids(saver.list(at())) == [id_in(line.config), id_in(configs[4])]
 
-    def test_the_writes_of_what_was_pruned_do_not_come_back(self, saver):
+    def test_pruned_writes_do_not_reappear(self, saver):
         line = Line(saver)
         checkpoint, metadata, new = line.next({"a": 1})
         config = saver.put(line.config, checkpoint, metadata, new)
@@ -179,10 +179,10 @@ class TestPruning:
         saver.put(at(), checkpoint, metadata, new)
         assert saver.get_tuple(config).pending_writes == []
 
-    def test_nothing_of_a_deleted_thread_is_left_in_the_database(self, saver, memory, raw):
+    def test_deleted_threads_leave_no_rows(self, saver, memory, raw):
         empty = memory.admin.stats()
         for thread in ("t", "u"):
-            story(saver, thread)
+            fill_thread(saver, thread)
         saver.copy_thread("t", "copy")
         saver.prune(["copy"])
         saver.delete_thread("t")

@@ -1,4 +1,4 @@
-"""What a graph keeps in its state comes back as it was, however odd, shared or mutated, and imports nothing unasked."""
+"""Values of graph state: unusual, shared and mutated values are restored, without unrequested imports."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from .graphs import Line, at, chat_graph
 pytestmark = pytest.mark.sqlite_suffices
 
 
-class TestClassesOfTheUser:
-    def test_where_it_is_strict_nothing_is_imported_without_the_list(self, url, tmp_path, monkeypatch):
+class TestUserClasses:
+    def test_a_strict_saver_imports_only_allowed_classes(self, url, tmp_path, monkeypatch):
         imports, name = tmp_path / "imports", "spied_module"
         (tmp_path / f"{name}.py").write_text(f"""
 import dataclasses
@@ -87,7 +87,7 @@ ODD = [
 
 
 def shown(value):
-    """The classes and all the contents of a value, but for the order of keys, and for tuples, which count as lists."""
+    """Return the classes and contents of a value, ignoring key order and counting tuples as lists."""
     if isinstance(value, BaseMessage):
         return [type(value).__name__, shown(vars(value)), shown(value.__pydantic_extra__)]
     if isinstance(value, dict):
@@ -96,7 +96,7 @@ def shown(value):
 
 
 class TestMessages:
-    def test_odd_ones_come_back_as_the_stock_serializer_brings_them(self, saver):
+    def test_unusual_messages_match_the_stock_serializer(self, saver):
         serde = JsonPlusSerializer(allowed_msgpack_modules=None)
         for values in (ODD, [ODD[:6], {"nested": (ODD[5], ODD[7])}], ODD[3], ODD * 30, tuple(ODD)):
             expected = shown(serde.loads_typed(serde.dumps_typed(values)))
@@ -133,12 +133,12 @@ CHANGES = {
     "name": lambda m: setattr(m, "name", f"{m.name}."),
     "extra": lambda m: setattr(m, "extra", [*getattr(m, "extra", []), 1]),
 }
-"""Ways to change a message in place, each of which is another message."""
+"""In-place changes of a message, each of which makes a different message."""
 
 
 class TestKeys:
-    def test_those_that_no_bytes_can_say_are_refused_as_by_the_stock_serializer(self, saver):
-        """Written with a question mark each, two of them would be one."""
+    def test_keys_with_surrogates_are_rejected(self, saver):
+        """Replaced by question marks, two such keys would become one."""
         for count in (2, 50):
             with pytest.raises(InvalidInput, match="surrogates"):
                 Line(saver).put({"a": {chr(0xD800 + n): f"{n} " * 200 for n in range(count)}})
@@ -149,7 +149,7 @@ class TestKeys:
 
 
 class TestMutation:
-    def test_no_change_in_place_is_overlooked(self, saver):
+    def test_in_place_changes_of_messages_are_stored(self, saver):
         for name, change in CHANGES.items():
             line = Line(saver)
             given = AIMessage(
@@ -169,7 +169,7 @@ class TestMutation:
             assert seen[0] != seen[1], name
             assert [shown(saver.get(config)["channel_values"]["messages"]) for config in configs] == seen, name
 
-    def test_a_list_that_grows_in_place_is_stored_as_it_was_each_time(self, saver):
+    def test_a_growing_list_is_stored_at_each_put(self, saver):
         line, values = Line(saver), []
         configs = []
         for n in range(5):
@@ -182,7 +182,7 @@ class TestMutation:
         firsts = [saver.get(config)["channel_values"]["values"][0]["deep"] for config in configs]
         assert firsts == [[0, 0], [0, 0, 1], [0, 0, 1, 2], [0, 0, 1, 2, 3], [0, 0, 1, 2, 3, 4]]
 
-    def test_what_was_handed_out_may_be_changed(self, saver):
+    def test_changing_returned_values_does_not_affect_storage(self, saver):
         graph = chat_graph(saver)
         graph.invoke({"messages": [HumanMessage("one", id="m", additional_kwargs={"deep": {"n": 1}})]}, at())
 
@@ -206,7 +206,7 @@ class TestMutation:
         graph.invoke({"messages": [("user", "two")]}, at())
         assert [message.text for message in graph.get_state(at()).values["messages"]] == ["one", "ONE", "two", "TWO"]
 
-    def test_what_was_put_may_be_changed_afterwards(self, saver):
+    def test_changing_put_values_does_not_affect_storage(self, saver):
         message, deep = HumanMessage("one", id="m"), {"n": [1]}
         line = Line(saver)
         config = line.put({"messages": [message], "deep": deep})

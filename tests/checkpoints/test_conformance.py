@@ -1,4 +1,4 @@
-"""LangGraph's own conformance suite passes whole, through the asynchronous methods and through the synchronous ones."""
+"""LangGraph's conformance suite, through the asynchronous and the synchronous methods."""
 
 from importlib.metadata import version
 
@@ -20,11 +20,11 @@ CHECKS = {
     "copy_thread": 8,
     "prune": 8,
 }
-"""How many checks version 0.0.2 of the suite makes of each capability."""
+"""Number of checks per capability in version 0.0.2 of the suite."""
 
 
-class Blocking(BaseCheckpointSaver):
-    """A saver as the suite wants it, whose awaited methods are the synchronous ones of another."""
+class SyncAdapter(BaseCheckpointSaver):
+    """A saver whose asynchronous methods call the synchronous ones of another saver."""
 
     def __init__(self, saver):
         super().__init__(serde=saver.serde)
@@ -67,11 +67,11 @@ class Blocking(BaseCheckpointSaver):
 
 class TestConformance:
     @pytest.mark.parametrize("way", ["async", "sync"])
-    async def test_every_check_of_the_suite_is_made_and_passes(self, url, way):
+    async def test_the_conformance_suite_passes_completely(self, url, way):
         @checkpointer_test(name=f"AgentMemorySaver, {way}")
         async def checkpointer():
             with AgentMemorySaver.from_conn_string(url) as saver:
-                yield saver if way == "async" else Blocking(saver)
+                yield saver if way == "async" else SyncAdapter(saver)
 
         report = await validate(checkpointer)
 

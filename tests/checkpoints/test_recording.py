@@ -1,4 +1,4 @@
-"""The checkpointer records what is said in its threads."""
+"""Recording of thread messages as conversations by the checkpointer."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def said(memory, thread="t", namespace=None):
 
 
 def checkpoint_with(graph, *ids, config=None):
-    """The oldest checkpoint at which the state holds just these messages, as a config."""
+    """Return the config of the oldest checkpoint whose state holds exactly these messages."""
     states = list(graph.get_state_history(config or at()))
     return [each.config for each in states if [m.id for m in each.values.get("messages", ())] == list(ids)][-1]
 
 
-class TestASaidMessage:
-    def test_is_found_as_soon_as_it_is_committed_the_last_reply_too(self, memory, graph):
+class TestRecordedMessages:
+    def test_messages_are_searchable_once_committed(self, memory, graph):
         say(graph, "apples are ripe")
         assert found(memory, "apples") == {"apples", "re-apples"}
         assert said(memory) == ["apples", "re-apples"]
@@ -86,7 +86,7 @@ class TestASaidMessage:
         stats = memory.admin.stats()
         assert (stats["messages"], stats["memories"]) == (4, 0)
 
-    def test_is_found_when_the_next_node_runs_but_not_in_its_own_turn(self, memory):
+    def test_input_messages_are_hidden_from_their_own_run(self, memory):
         seen = []
 
         def look(state):
@@ -100,7 +100,7 @@ class TestASaidMessage:
         say(graph, "pears", durability="sync")
         assert seen[1:] == [({"apples", "re-apples"}, {"apples", "re-apples"})]
 
-    def test_is_told_to_hooks_once(self, url):
+    def test_hooks_receive_each_message_once(self, url):
         events = []
         with AgentMemory(url, hooks=[events.append]) as memory:
             graph = build(memory.checkpointer)
@@ -109,13 +109,13 @@ class TestASaidMessage:
         stored = [key for each in events if isinstance(each, MessagesStored) for key in each.message_ids]
         assert stored == ["apples", "re-apples", "pears", "re-pears"]
 
-    def test_is_recorded_whenever_its_checkpoint_is_put(self, memory, graph):
+    def test_messages_are_recorded_in_every_durability(self, memory, graph):
         for durability in ("sync", "async", "exit"):
             for text in ("apples", "pears"):
                 say(graph, text, at(durability), durability=durability)
             assert said(memory, durability) == ["apples", "re-apples", "pears", "re-pears"]
 
-    def test_without_an_id_is_recorded_as_often_as_it_was_said(self, memory):
+    def test_messages_without_ids_are_recorded_each_time(self, memory):
         for thread, state in (("t", Listed), ("u", Tupled)):
             graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("no"), AIMessage("no")]}, state)
             chat = memory.conversation(thread)
@@ -128,7 +128,7 @@ class TestASaidMessage:
             graph.invoke({"messages": [HumanMessage("yes")]}, at(thread))
             assert [message.text for message in chat.messages] == ["no", "no", *["yes", "no", "no"] * 3]
 
-    def test_is_recorded_in_whatever_the_channel_holds_it(self, memory):
+    def test_messages_in_any_container_are_recorded(self, memory):
         class State(TypedDict):
             messages: Any
 
@@ -150,7 +150,7 @@ class TestASaidMessage:
             graph.invoke({"messages": hold([*words, AIMessage("figs", id="f")])}, at(way))
             assert said(memory, way) == ["b", "own", "f"]
 
-    def test_of_a_delta_channel_is_recorded(self, memory):
+    def test_delta_channel_messages_are_recorded(self, memory):
         class State(TypedDict):
             messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer)]
 
@@ -159,19 +159,19 @@ class TestASaidMessage:
         say(graph, "pears")
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
 
-    def test_of_a_subgraph_is_recorded_where_the_graph_has_it(self, memory):
+    def test_subgraph_messages_are_recorded_in_the_thread(self, memory):
         say(build(memory.checkpointer, build(None)), "apples")
         assert said(memory) == ["apples", "re-apples"]
 
-    def test_whose_time_is_none_or_whose_class_is_ones_own_does_not_fail_the_put(self, memory):
+    def test_unusual_messages_do_not_fail_the_put(self, memory):
         graph = build(memory.checkpointer, lambda _: {"messages": [Own("pears", id="own")]})
         odd = HumanMessage("apples", id="odd", additional_kwargs={"created_at": "yesterday"})
         graph.invoke({"messages": [odd]}, at())
         assert found(memory, "apples pears") == {"odd", "own"}
 
 
-class TestTheOption:
-    def test_another_channel(self, url):
+class TestRecordOption:
+    def test_record_selects_another_channel(self, url):
         class State(TypedDict):
             messages: Annotated[list[AnyMessage], add_messages]
             notes: Annotated[list[AnyMessage], add_messages]
@@ -183,27 +183,27 @@ class TestTheOption:
             say(build(memory.checkpointer, note, State), "apples")
             assert found(memory, "apples pears") == {"note"}
 
-    def test_a_saver_of_its_own_records_when_asked(self, url):
+    def test_a_standalone_saver_records_on_request(self, url):
         for record, messages in (((), []), (("messages",), ["apples", "re-apples"])):
             with AgentMemorySaver.from_conn_string(url, record=record) as saver:
                 say(build(saver), "apples", at("asked" if record else "not"))
             with AgentMemory(url) as memory:
                 assert said(memory, "asked" if record else "not") == messages
 
-    def test_that_names_no_channels_is_refused(self):
+    def test_invalid_record_values_are_rejected(self):
         for wrong in (3, None, [1], {"messages": 1}):
             with pytest.raises(InvalidInput, match="The channels to record"):
                 pytest.fail(f"{AgentMemory(':memory:', record=wrong)} records {wrong!r}")
 
-    def test_what_is_encrypted_is_not_recorded(self, memory):
+    def test_encrypted_savers_do_not_record(self, memory):
         serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
-        with pytest.raises(InvalidInput, match="plain text"):
+        with pytest.raises(InvalidInput, match="without encryption"):
             AgentMemorySaver(memory, serde=serde, record=("messages",))
         say(build(AgentMemorySaver(memory, serde=serde)), "apples")
         assert found(memory, "apples") == set()
 
 
-class TestGoingBack:
+class TestRewinding:
     @pytest.fixture
     def forked(self, graph):
         say(graph, "apples")
@@ -211,13 +211,13 @@ class TestGoingBack:
         say(graph, "plums", checkpoint_with(graph, "apples", "re-apples"))
         return graph
 
-    def test_what_was_abandoned_is_found_on_request_only(self, memory, forked):
+    def test_abandoned_messages_are_found_only_on_request(self, memory, forked):
         assert found(memory, "apples pears plums") == {"apples", "re-apples", "plums", "re-plums"}
         assert found(memory, "pears", abandoned=True) == {"pears", "re-pears"}
         assert said(memory) == ["apples", "re-apples", "plums", "re-plums"]
         assert len(memory.conversation("t")) == 4
 
-    def test_hides_for_the_run_itself_before_it_has_put_anything(self, memory, forked):
+    def test_a_run_from_the_past_hides_later_messages(self, memory, forked):
         seen = []
 
         def look(state):
@@ -229,8 +229,8 @@ class TestGoingBack:
         assert seen == [{"apples", "re-apples", "pears", "re-pears"}]
 
 
-class TestAnEdit:
-    """Of a message that its thread has said in several wordings, the one that the head shows counts."""
+class TestEdits:
+    """If a message has several versions, the one in the head's state counts."""
 
     @pytest.fixture
     def edited(self, memory, graph):
@@ -241,13 +241,13 @@ class TestAnEdit:
         return graph
 
     def seen(self, memory, **asked):
-        """What the conversation says, and what is found by the words of either wording."""
+        """Return the message text and the hits for the words of either version."""
         by = [[hit.id for hit in memory.search(word, roles=["user"], **asked)] for word in ("okapi", "walrus")]
         return [memory.conversation("t").messages[0].text, *by]
 
     @pytest.mark.slow
     @pytest.mark.parametrize("back", ["update", "run", "by id"])
-    def test_that_is_taken_back_does_not_count(self, memory, edited, back):
+    def test_a_reverted_edit_restores_the_old_text(self, memory, edited, back):
         if back == "update":
             edited.update_state(self.old, None)
         elif back == "run":
@@ -268,11 +268,11 @@ class TestAnEdit:
         assert self.seen(memory) == ["walrus edit", [], ["k1"]]
         assert memory.admin.stats()["messages"] == (4 if back == "run" else 2)
 
-    def test_is_not_yet_found_where_the_past_is_looked_at(self, memory, edited):
+    def test_edits_are_invisible_at_earlier_checkpoints(self, memory, edited):
         assert self.seen(memory, config=self.old)[1:] == [["k1"], []]
 
     @pytest.mark.slow
-    def test_by_hand_of_what_a_thread_went_back_to_is_shown(self, memory, edited):
+    def test_a_manual_edit_applies_after_rewinding(self, memory, edited):
         edited.update_state(self.old, None)
         memory.conversation("t").update("k1", content="numbat by hand")
         assert self.seen(memory) == ["numbat by hand", [], []]
@@ -280,14 +280,14 @@ class TestAnEdit:
         say(edited, "pears")
         assert memory.conversation("t").messages[0].text == "numbat by hand"
 
-    def test_by_hand_belongs_to_the_wording_that_it_edits(self, memory, edited):
+    def test_a_manual_edit_belongs_to_its_version(self, memory, edited):
         memory.conversation("t").update("k1", content="numbat by hand")
         assert self.seen(memory) == ["numbat by hand", [], []]
         edited.update_state(self.old, None)
         assert self.seen(memory) == ["okapi first", ["k1"], []]
         assert found(memory, "numbat") == set()
 
-    def test_leaves_nothing_behind_when_the_message_goes(self, memory, edited):
+    def test_removing_a_message_removes_all_its_versions(self, memory, edited):
         edited.update_state(self.old, None)
         memory.conversation("t").remove_by_id("k1")
         assert self.seen(memory, abandoned=True)[1:] == [[], []]
@@ -295,15 +295,15 @@ class TestAnEdit:
         memory.conversation("t").clear()
 
 
-class TestWhatLeaves:
-    def test_the_state_was_said_and_stays_found(self, memory, graph):
+class TestRemoval:
+    def test_messages_removed_from_state_stay_searchable(self, memory, graph):
         say(graph, "apples")
         graph.update_state(at(), {"messages": [RemoveMessage("apples")]})
         graph.update_state(at(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("pears", id="p")]})
         assert said(memory) == ["apples", "re-apples", "p"]
         assert found(memory, "apples") == {"apples", "re-apples"}
 
-    def test_a_conversation_by_hand_stays_away_until_something_else_is_said_under_its_id(self, memory, graph):
+    def test_a_removed_message_returns_only_with_new_content(self, memory, graph):
         say(graph, "apples")
         memory.conversation("t").remove_by_id("apples")
         graph.update_state(at(), {"messages": [HumanMessage("apples", id="apples")]})
@@ -314,14 +314,14 @@ class TestWhatLeaves:
         say(graph, "plums")
         assert said(memory) == ["re-apples", "apples", "plums", "re-plums"]
 
-    def test_what_was_edited_by_hand_stays_edited(self, memory, graph):
+    def test_manual_edits_survive_later_turns(self, memory, graph):
         say(graph, "apples")
         memory.conversation("t").update("apples", content="quinces")
         say(graph, "pears")
         [hit] = memory.search("quinces")
         assert (hit.id, hit.text) == ("apples", "quinces")
 
-    def test_the_thread_that_is_deleted_goes_with_its_messages(self, memory, graph):
+    def test_deleting_a_thread_deletes_its_recorded_messages(self, memory, graph):
         say(graph, "apples")
         memory.conversation("t").add_message(HumanMessage("written by hand", id="hand"))
         memory.checkpointer.delete_thread("t")
@@ -332,8 +332,8 @@ class TestWhatLeaves:
         assert [each.conversation_id for each in memory.conversations()] == ["t"]
 
 
-class TestNobodySaid:
-    def test_what_is_injected_or_summed_up(self, memory, graph):
+class TestExcludedMessages:
+    def test_injected_memory_and_summaries_are_not_recorded(self, memory, graph):
         made = [
             memory_message("core", "name: Ada"),
             summary_message(Summary(summary="apples", stands_for=2), id="sum-1"),
@@ -344,7 +344,7 @@ class TestNobodySaid:
         graph.update_state(at(), {"messages": [marked]})
         assert said(memory) == ["pears", "a"]
 
-    def test_a_summary_of_langchains_own_middleware(self, memory, graph):
+    def test_summarization_middleware_messages_are_not_recorded(self, memory, graph):
         [summary] = SummarizationMiddleware._build_new_messages("apples")
         say(graph, "pears")
         kept = graph.get_state(at()).values["messages"]
@@ -354,15 +354,15 @@ class TestNobodySaid:
         assert said(memory) == ["pears", "re-pears", "other"]
 
 
-class TestWhoeverRecords:
-    def test_a_compaction_stores_it_no_second_time(self, memory):
+class TestSharedRecording:
+    def test_compaction_does_not_duplicate_messages(self, memory):
         graph = line(memory.checkpointer, ("compact", memory.compaction(shrink=True)), reply)
         for text in ("apples", "pears"):
             say(graph, text)
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
         assert memory.admin.stats()["messages"] == 4
 
-    def test_what_somebody_writes_afterwards_is_the_same_message_too(self, memory, graph):
+    def test_adding_a_recorded_message_does_not_duplicate_it(self, memory, graph):
         say(graph, "apples")
         chat = memory.conversation("t")
         chat.add({"role": "user", "content": "apples", "message_id": "apples", "name": "Ada"})
@@ -370,15 +370,15 @@ class TestWhoeverRecords:
         with pytest.raises(MessageError, match="other content"):
             chat.add({"role": "user", "content": "pears", "message_id": "apples"})
 
-    def test_what_somebody_wrote_first_is_the_same_message(self, memory, graph):
+    def test_recording_an_existing_message_does_not_duplicate_it(self, memory, graph):
         memory.conversation("t").add_message(HumanMessage("apples", id="apples"))
         say(graph, "apples")
         assert said(memory) == ["apples", "re-apples"]
         assert memory.admin.stats()["messages"] == 2
 
 
-class TestThreadsOfBefore:
-    def test_are_read_once_at_their_next_put_with_what_it_removes(self, url):
+class TestExistingThreads:
+    def test_existing_threads_are_recorded_at_the_next_put(self, url):
         with AgentMemory(url, record=()) as memory:
             for thread in ("t", "u"):
                 say(build(memory.checkpointer), "apples", at(thread))
@@ -391,7 +391,7 @@ class TestThreadsOfBefore:
             graph.update_state(at("u"), {"messages": update})
             assert said(memory, "u") == ["apples", "re-apples", "pears"]
 
-    def test_what_was_said_several_times_in_its_order(self, url):
+    def test_repeated_existing_messages_keep_their_order(self, url):
         class State(TypedDict):
             messages: Annotated[list[AnyMessage], operator.add]
 
@@ -403,7 +403,7 @@ class TestThreadsOfBefore:
             texts = [message.text for message in memory.conversation("t").messages]
             assert texts == ["yes", "yes", "no"] * 2
 
-    def test_imported_ones_when_they_are_imported(self, memory):
+    def test_imported_threads_are_recorded_on_import(self, memory):
         other = InMemorySaver()
         for text, thread in (("apples", "t"), ("figs", "t"), ("plums", "u")):
             say(build(other), text, at(thread))
@@ -421,7 +421,7 @@ class TestThreadsOfBefore:
         assert said(memory) == ["apples", "re-apples", "figs", "re-figs", "pears", "re-pears"]
 
     @pytest.mark.slow
-    def test_what_the_source_said_since_the_last_import_and_what_it_took_back(self, url):
+    def test_reimport_records_new_messages_and_follows_rewinds(self, url):
         other = InMemorySaver()
         theirs = build(other)
         say(theirs, "apples")
@@ -441,7 +441,7 @@ class TestThreadsOfBefore:
             assert {"kiwis", "apples"} <= found(memory, "apples kiwis figs plums")
             assert not {"figs", "plums"} & found(memory, "apples kiwis figs plums")
 
-    def test_imported_ones_were_said_when_their_checkpoints_were_made(self, url):
+    def test_imported_messages_get_their_checkpoints_time(self, url):
         class Earlier(InMemorySaver):
             def put(self, config, checkpoint, *rest):
                 return super().put(config, {**checkpoint, "ts": f"2024-02-0{1 + len(self.storage['t'][''])}"}, *rest)
@@ -455,8 +455,8 @@ class TestThreadsOfBefore:
             assert memory.admin.threads().threads[0].changed_at.year == 2024
 
 
-class TestACopy:
-    """A copy of a thread has a conversation of its own, which begins with what it was given."""
+class TestThreadCopy:
+    """A copied thread has its own conversation, which starts with the copied messages."""
 
     @pytest.fixture
     def copied(self, memory, graph):
@@ -464,7 +464,7 @@ class TestACopy:
         memory.checkpointer.copy_thread("t", "copy")
         return graph
 
-    def test_keeps_it_when_the_original_goes(self, memory, graph):
+    def test_a_copy_keeps_messages_when_the_original_is_deleted(self, memory, graph):
         for gone in (
             lambda: memory.checkpointer.delete_thread("t"),
             lambda: memory.erase(thread_id="t"),
@@ -483,13 +483,13 @@ class TestACopy:
             assert found(memory, "apples pears", abandoned=True) == set()
             assert memory.admin.verify().ok
 
-    def test_that_is_brought_up_to_date_has_what_was_said_since(self, memory, copied):
+    def test_copying_again_adds_later_messages(self, memory, copied):
         say(copied, "pears")
         memory.checkpointer.copy_thread("t", "copy")
         assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
 
     @pytest.mark.slow
-    def test_in_a_scope_teaches_only_what_it_adds(self, memory, graph):
+    def test_a_copy_contributes_only_its_additions(self, memory, graph):
         one, two, three = (at(name, namespace=("ada",)) for name in ("one", "two", "three"))
         say(graph, "apples", one)
         say(graph, "figs", one)
@@ -509,15 +509,15 @@ class TestACopy:
         assert found(ada, "apples figs plums kiwis") == {"plums", "re-plums", "kiwis", "re-kiwis"}
 
 
-class TestAScope:
-    def test_without_one_a_run_finds_its_own_thread_alone(self, memory, graph):
+class TestScope:
+    def test_a_run_without_namespace_searches_its_thread(self, memory, graph):
         say(graph, "apples", at("one"))
         say(graph, "pears", at("two"))
         assert found(memory, "apples pears", config=at("two")) == {"pears", "re-pears"}
         assert found(memory, "apples pears") == {"apples", "re-apples", "pears", "re-pears"}
 
 
-def test_the_text_is_stored_once_for_checkpoint_and_conversation(memory, graph):
+def test_text_is_stored_once_for_checkpoint_and_conversation(memory, graph):
     graph.update_state(at(), {"messages": [ToolMessage("apples " * 500, tool_call_id="c", id="tool")]})
     assert memory.admin.stats()["contents"] == 1
 
@@ -525,8 +525,8 @@ def test_the_text_is_stored_once_for_checkpoint_and_conversation(memory, graph):
 WORDS = ("apples", "pears", "plums", "figs", "quinces")
 
 
-def led_to(saver, config):
-    """What the messages on the line of a thread's newest checkpoint say last, by id, as its states tell it."""
+def messages_of_head(saver, config):
+    """Return the last text of each message on the line of a thread's newest checkpoint, by id."""
     every = {each.config["configurable"]["checkpoint_id"]: each for each in saver.list(config)}
     line, name = [], max(every, default=None)
     while name in every:
@@ -540,7 +540,7 @@ def led_to(saver, config):
 
 
 def play(memory, graph, chance, configs):
-    """One thing that happens to one of some threads, at its newest or at an earlier checkpoint."""
+    """Apply one random operation to a random thread, at its newest or an earlier checkpoint."""
     config = chance.choice(configs)
     states = list(graph.get_state_history(config))
     point = chance.choice(states).config if states and chance.random() < 0.4 else config
@@ -561,12 +561,12 @@ def play(memory, graph, chance, configs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_found_is_what_led_to_the_newest_states(memory, graph, seed):
+def test_search_matches_messages_of_the_newest_states(memory, graph, seed):
     chance = random.Random(seed)
     configs = [at(name, namespace=("ada",)) for name in ("one", "two", "three")]
     for _ in range(25):
         play(memory, graph, chance, configs)
-        says = [led_to(memory.checkpointer, config) for config in configs]
+        says = [messages_of_head(memory.checkpointer, config) for config in configs]
         for config, own in zip(configs, says, strict=True):
             assert set(said(memory, config["configurable"]["thread_id"], ("ada",))) == set(own)
             hits = memory.search(" ".join(WORDS), config=config, limit=1000, kinds=["message"])

@@ -1,4 +1,4 @@
-"""Every thread of another saver comes with its whole history, and goes on here as if it had always been here.
+"""Import of all threads of another saver with their whole history.
 
 PostgresSaver's threads come in `tests/cli/full/test_saver_import.py`.
 """
@@ -26,7 +26,7 @@ from langchain_agentmem.errors import InvalidInput
 from tests.support.graphs import at as within
 from tests.support.graphs import beside
 from tests.threads.filled import GRAPHS, THREADS, Delta, everything, fill, go_on, seen
-from tests.threads.own_shelf import aes, strict
+from tests.threads.own_store import aes, strict
 
 from .graphs import Line, asking_graph, at, chat_graph, id_in, logging_graph
 
@@ -59,7 +59,7 @@ def stock(tmp_path):
 
 @pytest.fixture(params=["memory", "sqlite", "ours"])
 def source(request, new_database):
-    """A saver of each kind, with threads of every sort."""
+    """A saver of each kind with threads of every kind."""
     if request.param == "memory":
         yield request.getfixturevalue("in_memory")
     elif request.param == "sqlite":
@@ -85,7 +85,7 @@ def shown(saver):
 
 
 def history(graph, thread="t"):
-    """What a user sees of every checkpoint of a graph."""
+    """Return every checkpoint of a graph as users see it."""
     return [
         (id_in(state.config), state.values, state.next, state.interrupts, state.metadata, state.created_at)
         for state in graph.get_state_history(at(thread))
@@ -100,8 +100,8 @@ def ab(saver):
     return logging_graph(saver, "a", "b")
 
 
-class TestEveryThread:
-    def test_comes_with_its_whole_history_once_and_goes_on(self, saver, memory, source):
+class TestImport:
+    def test_import_copies_the_whole_history_once(self, saver, memory, source):
         before, before_states = shown(source), states(source)
         report = saver.import_checkpoints(source)
         assert report == ImportReport(checkpoints=count(source), known=0, threads=len(THREADS))
@@ -115,7 +115,7 @@ class TestEveryThread:
         assert go_on(saver) == go_on(source)
         assert [len(found) for found in shown(saver).values()] == [len(found) for found in shown(source).values()]
 
-    async def test_comes_from_one_that_can_only_be_awaited(self, saver, in_memory):
+    async def test_import_from_an_async_only_saver(self, saver, in_memory):
         class Awaited(BaseCheckpointSaver):
             async def alist(self, config, **options):
                 for found in in_memory.list(config, **options):
@@ -136,7 +136,7 @@ class TestEveryThread:
         assert shown(saver) == shown(in_memory)
         go_on(saver)
 
-    async def test_that_is_cancelled_copies_no_more(self, saver, in_memory):
+    async def test_a_cancelled_import_stops(self, saver, in_memory):
         seen = []
 
         def cancelled(report):
@@ -152,7 +152,7 @@ class TestEveryThread:
             await task
         assert len(seen) == 1
 
-    async def test_comes_from_async_sqlite_saver(self, saver, tmp_path):
+    async def test_import_from_async_sqlite_saver(self, saver, tmp_path):
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
         async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "foreign.db")) as source:
@@ -161,14 +161,14 @@ class TestEveryThread:
             assert (await saver.aimport_checkpoints(source)).known == report.checkpoints == 3
         assert (await asking_graph(saver).ainvoke(Command(resume="yes"), at()))["log"] == ["in", "a", "yes", "z"]
 
-    def test_is_there_for_another_process_whole_whatever_is_kept_of_others(self, url, in_memory):
+    def test_imported_threads_ignore_retention(self, url, in_memory):
         with AgentMemory(url, retention=Retention(keep_last=1)) as memory:
             memory.checkpointer.import_checkpoints(in_memory)
         with AgentMemory(url) as memory:
             assert shown(memory.checkpointer) == shown(in_memory)
             go_on(memory.checkpointer)
 
-    def test_of_ours_keeps_its_namespace(self, saver):
+    def test_imported_agentmem_threads_keep_their_namespace(self, saver):
         with AgentMemory() as memory:
             for namespace in ((), ("a",), ("b", "c")):
                 given = {"messages": [f"in {namespace}"]}
@@ -189,7 +189,7 @@ def asking_two(saver):
 
 
 class TestPendingWrites:
-    def test_they_keep_their_order_and_are_not_done_again(self, saver):
+    def test_pending_writes_keep_order_and_are_not_rerun(self, saver):
         source, done, broken = InMemorySaver(), [], [True]
 
         def work(part):
@@ -220,8 +220,8 @@ class TestPendingWrites:
         assert ends[0] == ends[1]
         assert len(ends[0][0]["log"]) == 1 + 24 + 2
 
-    def test_answers_that_were_given_before_or_since_are_remembered(self, saver):
-        """The latter are written under a checkpoint that is known already."""
+    def test_resume_answers_are_imported(self, saver):
+        """Later answers are written under a checkpoint that is known already."""
         for before in (False, True):
             source = InMemorySaver()
             saver.delete_thread("t")
@@ -236,8 +236,8 @@ class TestPendingWrites:
             assert sorted(log) == sorted([f"{first.value} yes", f"{second.value} no"])
 
 
-class TestAgain:
-    def test_what_was_interrupted_goes_on_and_what_progress_tells_is_stored(self, saver, memory, in_memory):
+class TestRepeatedImport:
+    def test_an_interrupted_import_can_be_continued(self, saver, memory, in_memory):
         told, known = [], 0
 
         def interrupted(report):
@@ -256,7 +256,7 @@ class TestAgain:
         assert shown(saver) == shown(in_memory)
         go_on(saver)
 
-    def test_what_the_other_has_done_since_comes_too(self, saver, in_memory):
+    def test_reimport_adds_new_checkpoints(self, saver, in_memory):
         saver.import_checkpoints(in_memory)
         texts = go_on(in_memory)
         saver.import_checkpoints(in_memory)
@@ -266,8 +266,8 @@ class TestAgain:
             assert [state[1:3] for state in ours[thread]] == [state[1:3] for state in theirs[thread]]
             assert len(everything(saver, thread)) == len(everything(in_memory, thread))
 
-    def test_what_was_remembered_here_is_not_remembered_by_what_the_other_has_done(self, memory, in_memory):
-        """Tasks of one step have the same ids in both, and were other executions."""
+    def test_local_memory_is_not_attributed_to_imported_tasks(self, memory, in_memory):
+        """Tasks of one step have the same ids in both savers, but are different executions."""
 
         def graph(saver, here):
             def left(state, config):
@@ -290,7 +290,7 @@ class TestAgain:
         assert found == ["hello", "left", "right"]
         assert memory.layers(at()).core.get() == {}
 
-    def test_what_a_delta_channel_gathered_since_comes_too(self, saver, in_memory):
+    def test_reimport_adds_delta_channel_writes(self, saver, in_memory):
         def graph(saver):
             return logging_graph(saver, "a", "ask", state=Delta, nodes={"ask": lambda _: {"log": [interrupt("?")]}})
 
@@ -301,7 +301,7 @@ class TestAgain:
         for each in (in_memory, saver):
             assert graph(each).get_state(at("waiting")).values == {"log": ["in", "a", "yes"]}
 
-    def test_a_thread_that_has_gone_on_here_is_left_alone(self, saver, memory, in_memory):
+    def test_locally_continued_threads_are_not_overwritten(self, saver, memory, in_memory):
         saver.import_checkpoints(in_memory)
         go_on(saver)
         before = shown(saver)
@@ -313,7 +313,7 @@ class TestAgain:
         assert shown(saver)["chat"] == before["chat"]
 
 
-def test_only_threads_that_are_named_come(saver, in_memory):
+def test_thread_ids_selects_the_imported_threads(saver, in_memory):
     for thread_ids in ([], ["nobody"]):
         assert saver.import_checkpoints(in_memory, thread_ids=thread_ids) == ImportReport()
     with pytest.raises(InvalidInput, match="None cannot be the id of a checkpoint"):
@@ -327,7 +327,7 @@ def test_only_threads_that_are_named_come(saver, in_memory):
 
 
 class TestSerializers:
-    def test_what_was_plain_is_encrypted_here_and_what_was_encrypted_plain(self, saver, tmp_path, in_memory):
+    def test_import_converts_between_plain_and_encrypted(self, saver, tmp_path, in_memory):
         with AgentMemory(tmp_path / "a.db") as memory:
             encrypted = AgentMemorySaver(memory, serde=aes())
             Line(in_memory, "line").put({"text": "secret words " * 50})
@@ -338,7 +338,7 @@ class TestSerializers:
                 assert shown(each) == shown(in_memory)
                 go_on(each)
 
-    def test_a_value_that_cannot_be_stored_stops_it_and_what_came_before_stays(self, saver, memory):
+    def test_an_unserializable_value_stops_the_import(self, saver, memory):
         class Odd(InMemorySaver):
             def get_tuple(self, config):
                 found = super().get_tuple(config)
@@ -355,7 +355,7 @@ class TestSerializers:
 
 
 class TestVersions:
-    def test_mere_numbers_come_too_and_two_forks_that_count_alike_are_not_mixed_up(self, saver, stock):
+    def test_numeric_versions_of_forks_are_kept_apart(self, saver, stock):
         stock.get_next_version = partial(BaseCheckpointSaver.get_next_version, stock)
         graph = ab(stock)
         graph.invoke({"log": ["first"]}, at())

@@ -1,4 +1,4 @@
-"""How commands end, and what they left in the database of `conftest.py`."""
+"""Helpers that run commands and check their exit codes."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def invoked(*arguments: str, **given: Any) -> testing.Result:
         return testing.CliRunner().invoke(app, arguments, **given)
 
 
-def fine(run: subprocess.CompletedProcess[str]) -> str:
+def stdout_of(run: subprocess.CompletedProcess[str]) -> str:
     """The output of a command that found nothing wrong."""
     assert (run.returncode, run.stderr) == (0, "")
     assert "\x1b" not in run.stdout
     return run.stdout
 
 
-def told(run: subprocess.CompletedProcess[str]) -> Any:
+def read_json(run: subprocess.CompletedProcess[str]) -> Any:
     """The JSON of a command that found nothing wrong."""
-    output = fine(run)
+    output = stdout_of(run)
     assert output.isascii()
     return json.loads(output)
 
 
-def refused(run: subprocess.CompletedProcess[str], code: int = 2) -> str:
+def error_of(run: subprocess.CompletedProcess[str], code: int = 2) -> str:
     """The one line that a refused command printed."""
     assert (run.returncode, run.stdout) == (code, "")
     [line] = run.stderr.splitlines()

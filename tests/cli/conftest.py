@@ -1,4 +1,4 @@
-"""Commands of `agentmem` as they run in this process."""
+"""Fixtures that run commands of `agentmem` in this process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def agentmem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """Where a test may make a database of its own."""
+    """The path of a new database."""
     return str(tmp_path / "memory.db")
 
 

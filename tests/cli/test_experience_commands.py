@@ -1,4 +1,4 @@
-"""`agentmem experiences`: a folder is checked and tried; plain text and exit codes."""
+"""`agentmem experiences`: checks of a folder as plain text, JSON and exit codes."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ def folder(tmp_path) -> Path:
 
 
 class TestCheck:
-    def test_all_that_counts_is_listed(self, experiences, folder):
+    def test_loaded_experiences_are_listed(self, experiences, folder):
         run = experiences("check", folder)
         assert (run.returncode, run.stderr) == (0, "")
         assert run.stdout == (
             "file-validation  (Coder)\n"
             "   Use when files are read, or a FileNotFoundError occurred.\n"
-            "1 experience; 0 files left out.\n"
+            "1 experience; 0 files not loaded.\n"
         )
         run = experiences("check", folder, "--subfolders")
-        assert "charts  (everybody)" in run.stdout
-        assert run.stdout.endswith("2 experiences; 0 files left out.\n")
+        assert "charts  (all roles)" in run.stdout
+        assert run.stdout.endswith("2 experiences; 0 files not loaded.\n")
 
-    def test_what_does_not_count_is_told_and_the_exit_code_is_one(self, experiences, folder):
+    def test_files_not_loaded_are_reported_and_exit_one(self, experiences, folder):
         (folder / "handcrafted_exp_bad.yaml").write_text("exp_id: [")
         (folder / "handcrafted_exp_twice.yaml").write_text(FILES.to_yaml(), encoding="utf-8")
         run = experiences("check", folder)
         assert (run.returncode, run.stderr) == (1, "")
-        assert "handcrafted_exp_bad.yaml: It is not YAML" in run.stdout
-        assert "handcrafted_exp_twice.yaml: The exp_id 'file-validation' is that of" in run.stdout
-        assert run.stdout.endswith("1 experience; 2 files left out.\n")
+        assert "handcrafted_exp_bad.yaml: It is not valid YAML" in run.stdout
+        assert "handcrafted_exp_twice.yaml: The exp_id 'file-validation' is already used in" in run.stdout
+        assert run.stdout.endswith("1 experience; 2 files not loaded.\n")
 
-    def test_what_is_only_odd_is_told_and_is_no_failure(self, experiences, folder):
+    def test_unknown_field_is_a_warning_only(self, experiences, folder):
         (folder / "handcrafted_exp_files.yaml").write_text(FILES.to_yaml() + "whne: typo\n", encoding="utf-8")
         run = experiences("check", folder)
         assert run.returncode == 0
         assert "'whne'" in run.stdout
-        assert run.stdout.endswith("1 experience; 0 files left out.\n")
+        assert run.stdout.endswith("1 experience; 0 files not loaded.\n")
 
-    def test_json_holds_everything(self, experiences, folder):
+    def test_json_has_experiences_and_problems(self, experiences, folder):
         (folder / "handcrafted_exp_bad.yaml").write_text("exp_id: [")
         run = experiences("check", folder, "--subfolders", "--json")
         assert run.returncode == 1

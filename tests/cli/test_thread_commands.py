@@ -1,4 +1,4 @@
-"""The commands that read: one database with everything, shown as text that commands no terminal, and as JSON."""
+"""The commands that read: one database with everything, as escaped text and as JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from langchain_agentmem import AgentMemory, Message
 from tests.support.graphs import line
 
 from . import commands
-from .commands import fine
+from .commands import stdout_of
 
 HOSTILE = "\x1b[31mred\x1b[0m \u202egpj.exe [bold]plain[/bold] :smile: \x07\x9b2J"
 SHOWN = r"\x1b[31mred\x1b[0m \u202egpj.exe [bold]plain[/bold] :smile: \x07\x9b2J"
-WHOSE = ("ada", "private")
+NAMESPACE = ("ada", "private")
 
 
 class State(MessagesState, total=False):
@@ -29,7 +29,7 @@ class State(MessagesState, total=False):
 
 
 def config(**more):
-    return {"configurable": {"thread_id": "trip", "agentmem_namespace": WHOSE, **more}}
+    return {"configurable": {"thread_id": "trip", "agentmem_namespace": NAMESPACE, **more}}
 
 
 def fill(memory: AgentMemory) -> None:
@@ -59,7 +59,7 @@ def fill(memory: AgentMemory) -> None:
     for text, key in (("By air", "m3"), ("By train", "m4")):
         app.invoke({"messages": [HumanMessage(text, id=key)]}, config(checkpoint_id=first))
     app.invoke({"messages": [HumanMessage("Really?", id="m5")]}, config())
-    memory.conversation("trip", WHOSE).add(Message(role="user", content="a logged heron", message_id="l1"))
+    memory.conversation("trip", NAMESPACE).add(Message(role="user", content="a logged heron", message_id="l1"))
     talk = memory.conversation("talk", ("ben",))
     for n in range(60):
         role = "assistant" if n % 2 else "user"
@@ -105,7 +105,7 @@ def lines(run):
     """The lines that a command printed that found nothing wrong, and no others."""
 
     def call(*arguments: str, **at: str) -> list[str]:
-        printed = fine(run(*arguments, **at))
+        printed = stdout_of(run(*arguments, **at))
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", printed)
         return printed.splitlines()
 
@@ -113,21 +113,21 @@ def lines(run):
 
 
 @pytest.fixture
-def told(run):
+def read_json(run):
     """The JSON that a command printed."""
-    return lambda *arguments, **at: commands.told(run(*arguments, "--json", **at))
+    return lambda *arguments, **at: commands.read_json(run(*arguments, "--json", **at))
 
 
 @pytest.fixture
-def refused(run):
+def error_of(run):
     """The one line that a refused command printed."""
-    return lambda *arguments, code=2, **at: commands.refused(run(*arguments, **at), code)
+    return lambda *arguments, code=2, **at: commands.error_of(run(*arguments, **at), code)
 
 
 @pytest.fixture
-def checkpoints(told):
+def checkpoints(read_json):
     """Ids of checkpoints: where the thread forks, the end of each of its branches, and the newest."""
-    every = told("branches", "trip")
+    every = read_json("branches", "trip")
     parents = [each["parent_id"] for each in every]
     ends = [each["checkpoint_id"] for each in every if each["checkpoint_id"] not in parents]
     fork = next(name for name in parents if parents.count(name) == 3)
@@ -135,21 +135,21 @@ def checkpoints(told):
 
 
 class TestThreads:
-    def test_as_plain_columns_that_are_not_cut(self, lines, told):
+    def test_columns_are_plain_and_not_truncated(self, lines, read_json):
         heading, *rows = lines("threads", "list")
         assert heading.split("  ")[0] == "thread"
-        newest = told("threads", "list")[1]["checkpoint_id"]
+        newest = read_json("threads", "list")[1]["checkpoint_id"]
         assert [re.split(r" {2,}", row)[:5] for row in rows] == [
             ["talk", "ben", "0", "0", "60"],
             ["trip", "ada/private", "19", "2", "9"],
         ]
         assert newest in rows[1]
 
-    def test_those_of_words_of_a_role_and_of_a_time(self, told, run):
+    def test_threads_are_filtered_by_words_role_and_time(self, read_json, run):
         def found(*options):
-            return [each["thread_id"] for each in told("threads", "list", *options)]
+            return [each["thread_id"] for each in read_json("threads", "list", *options)]
 
-        [talk, trip] = told("threads", "list")
+        [talk, trip] = read_json("threads", "list")
         assert found("--query", "heron plain") == ["talk"]
         assert found("--query", "no such words") == []
         assert found("--role", "assistant", "--namespace", "ada") == ["trip"]
@@ -157,65 +157,65 @@ class TestThreads:
         assert found("--since", trip["changed_at"]) == ["talk", "trip"]
         assert found("--until", talk["changed_at"]) == ["trip"]
         ran = run("threads", "list", "--since", "yesterday")
-        assert (ran.returncode, "no time such as" in ran.stderr) == (2, True)
+        assert (ran.returncode, "Invalid time" in ran.stderr) == (2, True)
 
-    def test_one_of_the_root_moves_into_a_namespace(self, lines, told, refused, path):
+    def test_root_thread_is_moved_into_a_namespace(self, lines, read_json, error_of, path):
         with AgentMemory(path) as memory:
             for name in ("monday", "tuesday"):
                 memory.conversation(name).add(Message(role="user", content="a heron", message_id="m"))
-        assert lines("threads", "move", "monday", "users/ada", at=path) == ["monday is in users/ada."]
-        moved = told("threads", "move", "tuesday", "users/ada", at=path)
+        assert lines("threads", "move", "monday", "users/ada", at=path) == ["Moved monday to users/ada."]
+        moved = read_json("threads", "move", "tuesday", "users/ada", at=path)
         assert moved == {"namespace": ["users", "ada"], "thread_id": "tuesday"}
-        assert {tuple(each["namespace"]) for each in told("threads", "list", at=path)} == {("users", "ada")}
-        again = refused("threads", "move", "monday", "users/ada", at=path)
+        assert {tuple(each["namespace"]) for each in read_json("threads", "list", at=path)} == {("users", "ada")}
+        again = error_of("threads", "move", "monday", "users/ada", at=path)
         assert again == "There is a conversation 'monday' in ('users', 'ada') already."
-        assert "'nobody' in the root" in refused("threads", "move", "nobody", "users/ada")
+        assert "'nobody' in the root" in error_of("threads", "move", "nobody", "users/ada")
 
-    def test_a_namespace_a_limit_and_how_many_more_there_are(self, lines, told):
-        assert [each["thread_id"] for each in told("threads", "list", "--namespace", "ada")] == ["trip"]
+    def test_namespace_and_limit_options_report_the_remainder(self, lines, read_json):
+        assert [each["thread_id"] for each in read_json("threads", "list", "--namespace", "ada")] == ["trip"]
         assert lines("threads", "list", "--limit", "1")[-1] == "… and 1 more: --limit 2"
-        assert len(told("threads", "list", "--limit", "1")) == 1
+        assert len(read_json("threads", "list", "--limit", "1")) == 1
         [told_of] = lines("threads", "list", "--namespace", "nobody")
         assert told_of == (
-            "There are no threads and no conversations in nobody. Elsewhere there is something: --namespace ben, "
+            "There are no threads and no conversations in nobody. Entries exist under --namespace ben, "
             "--namespace ada/private, --namespace ada."
         )
 
-    def test_many_are_paged(self, path, lines, told):
+    def test_thread_list_is_limited_unless_json(self, path, lines, read_json):
         with AgentMemory(path) as memory:
             for n in range(253):
                 memory.conversation(f"c{n}").add(role="user", content="x")
         found = lines("threads", "list", at=path)
         assert (len(found), found[-1]) == (52, "… and 203 more: --limit 253")
-        assert len(told("threads", "list", at=path)) == 253
+        assert len(read_json("threads", "list", at=path)) == 253
 
 
 class TestWhy:
-    def test_what_prompts_were_shown_is_told_with_the_reasons(self, path, lines, told):
+    def test_injected_memory_is_listed_with_reasons(self, path, lines, read_json):
         with AgentMemory(path) as memory:
             memory.layers("ada").core.set("name", "Ada")
             record = memory.layers("ada").archival.write("The heron nests by the lake.")
             memory.conversation("t").add_messages([question := HumanMessage("Where does the heron nest?", id="q")])
             memory.inject("ada").invoke([question], {"configurable": {"thread_id": "t"}})
-        found, begun = told("why", "t", at=path)
+        found, begun = read_json("why", "t", at=path)
         assert (found["message_id"], found["kind"], found["id"], found["part"]) == ("q", "record", record, "archival")
         assert found["signals"]["heron"] > 0
         assert (begun["part"], begun["kind"], begun["id"], begun["score"]) == ("start", "core", "name", None)
         head, *rows = lines("why", "t", at=path)
         assert head.split() == ["for", "message", "part", "kind", "id", "score", "why"]
         assert "heron +" in rows[0]
-        assert told("why", "t", "--message", "other", at=path) == []
-        assert lines("why", "t", "--message", "other", at=path) == ["Nothing is known of the prompts of this thread."]
+        assert read_json("why", "t", "--message", "other", at=path) == []
+        assert lines("why", "t", "--message", "other", at=path) == ["No injected memory is recorded for this thread."]
 
 
 class TestShow:
-    def test_the_core_memory_of_a_branch(self, path, lines, told):
+    def test_show_prints_core_memory_of_a_branch(self, path, lines, read_json):
         with AgentMemory(path) as memory:
             memory.layers("main").core.set("name", "Ada")
         assert lines("show", "--branch", "main", at=path)[1:] == ["name = Ada"]
-        assert [each["key"] for each in told("show", "--branch", "main", at=path)["core"]] == ["name"]
+        assert [each["key"] for each in read_json("show", "--branch", "main", at=path)["core"]] == ["name"]
 
-    def test_a_thread_says_who_said_what(self, lines):
+    def test_show_prints_messages_with_roles(self, lines):
         head, *rest = lines("show", "trip")
         assert re.fullmatch(r"thread ada/private/trip: 5 messages at checkpoint \S+ \(step 9, loop\)", head)
         assert rest[:9] == [
@@ -231,53 +231,53 @@ class TestShow:
         ]
         assert f"state note = {SHOWN}" in rest
         assert any(line.startswith('waits: {"question": "sure? ') for line in rest)
-        assert rest[-1] == "(its conversation's log holds 9 messages: agentmem show DATABASE trip --conversation)"
+        assert rest[-1] == "(the log of the conversation has 9 messages: agentmem show DATABASE trip --conversation)"
 
-    def test_at_a_checkpoint_it_is_as_it_was(self, lines, told, checkpoints):
+    def test_show_at_a_checkpoint_prints_its_state(self, lines, read_json, checkpoints):
         shown = lines("show", "trip", "--at", checkpoints["fork"])
         assert [line for line in shown if line.startswith(("user", "assistant"))] == ["user  m1", "assistant  a1"]
         assert shown[2:4] == [f"   Hello {SHOWN}", "   and good day"]
-        found = told("show", "trip", "--at", checkpoints["air"], "--namespace", "ada")
+        found = read_json("show", "trip", "--at", checkpoints["air"], "--namespace", "ada")
         assert found["namespace"] == ["ada", "private"]
         assert [each["id"] for each in found["messages"]] == ["m1", "a1", "m3", "a3"]
         assert found["messages"][0]["text"] == f"Hello {HOSTILE}\nand good day"
         assert found["messages"][1]["tool_calls"] == [{"id": "call-1", "name": "look", "arguments": '{"at": "map"}'}]
         assert (found["checkpoint_id"], found["state"]["turns"], found["waits"]) == (checkpoints["air"], 3, [])
 
-    def test_what_came_before_is_counted(self, lines, told):
+    def test_earlier_messages_are_counted(self, lines, read_json):
         shown = lines("show", "trip", "--limit", "2")
-        assert shown[1] == "… 3 before these: --limit 5"
-        assert [each["id"] for each in told("show", "trip", "--limit", "2")["messages"]] == ["m5", "a5"]
+        assert shown[1] == "… 3 earlier: --limit 5"
+        assert [each["id"] for each in read_json("show", "trip", "--limit", "2")["messages"]] == ["m5", "a5"]
 
-    def test_what_memory_brought_for_a_prompt_is_shown_if_that_is_wanted(self, path, lines, told):
+    def test_injected_messages_are_shown_with_the_option_only(self, path, lines, read_json):
         with AgentMemory(path) as memory:
-            memory.layers("ada", WHOSE).core.set("name", "Ada")
+            memory.layers("ada", NAMESPACE).core.set("name", "Ada")
             bring = line(
                 memory.checkpointer, lambda state: {"messages": memory.inject("ada").invoke(state["messages"])}
             )
             bring.invoke({"messages": [HumanMessage("Who am I?", id="m1")]}, config())
         without, with_it = lines("show", "trip", at=path), lines("show", "trip", "--with-memory", at=path)
-        assert "(memory put in 1 message of its own: --with-memory)" in without
+        assert "(memory injected 1 message: --with-memory)" in without
         assert ["name**: Ada" in "".join(each) for each in (without, with_it)] == [False, True]
-        assert [told("show", "trip", *more, at=path)["total"] for more in ([], ["--with-memory"])] == [1, 2]
+        assert [read_json("show", "trip", *more, at=path)["total"] for more in ([], ["--with-memory"])] == [1, 2]
 
-    def test_a_conversation_by_its_end_or_around_a_message(self, lines, told):
+    def test_conversation_is_shown_at_end_or_around_message(self, lines, read_json):
         shown = lines("show", "talk", "--limit", "2")
         assert shown[0] == "conversation ben/talk: 60 messages"
-        assert shown[1] == "… 58 before these: --limit 60"
+        assert shown[1] == "… 58 earlier: --limit 60"
         assert re.fullmatch(r"user \(Ben\)  x58  \d{4}-\d\d-\d\d \d\d:\d\d", shown[2])
         assert shown[3:5] == ["   heron 58", f"   {SHOWN}"]
         assert len([line for line in lines("show", "talk") if line.startswith(("user", "assistant"))]) == 50
-        assert len(told("show", "talk")["messages"]) == 60
-        around = told("show", "talk", "--around", "x30", "--limit", "3")
+        assert len(read_json("show", "talk")["messages"]) == 60
+        around = read_json("show", "talk", "--around", "x30", "--limit", "3")
         assert [each["id"] for each in around["messages"]] == ["x29", "x30", "x31"]
-        logged = told("show", "trip", "--conversation")
+        logged = read_json("show", "trip", "--conversation")
         assert (logged["kind"], [each["id"] for each in logged["messages"]]) == (
             "conversation",
             ["m1", "a1", "a3", "m4", "m5", "a5", "l1"],
         )
 
-    def test_a_slash_within_a_label_is_written_as_in_urls(self, told, lines, refused, path):
+    def test_slash_in_a_label_is_percent_encoded(self, read_json, lines, error_of, path):
         with AgentMemory(path) as memory:
             for label in ("a/b", "a%2Fb", "100%"):
                 memory.conversation("talk", (label, "c")).add(role="user", content=label)
@@ -287,94 +287,95 @@ class TestShow:
             "100%25/c",
         }
         for written, label in (("a%2Fb/c", "a/b"), ("a%252Fb", "a%2Fb"), ("100%25", "100%"), ("100%", "100%")):
-            shown = told("show", "talk", "--namespace", written, at=path)
+            shown = read_json("show", "talk", "--namespace", written, at=path)
             assert shown["messages"][0]["text"] == label
-        assert "a%2Fb/c" in refused("show", "talk", at=path)
+        assert "a%2Fb/c" in error_of("show", "talk", at=path)
 
-    def test_a_label_that_is_empty_is_refused(self, refused):
+    def test_empty_label_is_refused(self, error_of):
         of_threads = (("threads", "list"), ("show", "trip"), ("branches", "trip"), ("facts", "--thread", "trip"))
         others = (("search", "heron"), ("branches",), ("diff", "main", "draft"), ("facts",))
         for command in (*of_threads, *others, ("audit", "report"), ("audit", "todos")):
             for written in ("", "ada/"):
-                said = refused(*command, "--namespace", written)
-                assert said.startswith(f"{written!r} is no namespace: write labels separated by /"), command
+                said = error_of(*command, "--namespace", written)
+                assert said.startswith(f"Invalid namespace {written!r}. Write labels separated by /"), command
 
-    def test_what_is_not_there_is_refused(self, refused, path, checkpoints):
-        assert "'nobody'. See: agentmem threads list DATABASE" in refused("show", "nobody")
-        assert "in ben" in refused("show", "trip", "--namespace", "ben")
+    def test_missing_objects_are_refused(self, error_of, path, checkpoints):
+        assert "'nobody'. See: agentmem threads list DATABASE" in error_of("show", "nobody")
+        assert "in ben" in error_of("show", "trip", "--namespace", "ben")
         assert (
-            refused("show", "trip", "--at", "x") == "'trip' has no checkpoint 'x'. See: agentmem branches DATABASE trip"
+            error_of("show", "trip", "--at", "x")
+            == "'trip' has no checkpoint 'x'. See: agentmem branches DATABASE trip"
         )
-        assert "no checkpoints" in refused("show", "talk", "--at", checkpoints["air"])
-        assert "--at" in refused("show", "trip", "--conversation", "--at", "x")
-        assert "x99" in refused("show", "talk", "--around", "x99")
+        assert "no checkpoints" in error_of("show", "talk", "--at", checkpoints["air"])
+        assert "--at" in error_of("show", "trip", "--conversation", "--at", "x")
+        assert "x99" in error_of("show", "talk", "--around", "x99")
         with AgentMemory(path) as memory:
             for name in ("ada", "ben"):
                 memory.conversation("talk", (name,)).add(role="user", content="x")
-        assert refused("show", "talk", at=path).endswith("2 namespaces: ada, ben. Say --namespace.")
+        assert error_of("show", "talk", at=path).endswith("2 namespaces: ada, ben. Select one with --namespace.")
 
 
 class TestSearch:
-    def test_each_option_narrows_it(self, told):
+    def test_each_option_filters_results(self, read_json):
         def kinds(*options):
-            return {each["kind"] for each in told("search", "heron", "--everything", "--limit", "100", *options)}
+            return {each["kind"] for each in read_json("search", "heron", "--everything", "--limit", "100", *options)}
 
         assert kinds() == {"message", "event"}
         assert kinds("--kind", "event") == {"event"}
         assert kinds("--kind", "event", "--kind", "message") == {"message", "event"}
-        assert [each["id"] for each in told("search", "heron", "--everything", "--conversation", "trip")] == ["l1"]
-        of_role = told("search", "heron", "--everything", "--role", "assistant", "--limit", "100")
+        assert [each["id"] for each in read_json("search", "heron", "--everything", "--conversation", "trip")] == ["l1"]
+        of_role = read_json("search", "heron", "--everything", "--role", "assistant", "--limit", "100")
         assert {int(each["id"][1:]) % 2 for each in of_role} == {1}
-        assert told("search", "heron", "--everything", "--before", "2000-01-01") == []
-        assert told("search", "heron", "--everything", "--after", "2999-01-01T00:00+02:00") == []
-        assert len(told("search", "heron", "--everything", "--after", "2000-01-01", "--limit", "3")) == 3
+        assert read_json("search", "heron", "--everything", "--before", "2000-01-01") == []
+        assert read_json("search", "heron", "--everything", "--after", "2999-01-01T00:00+02:00") == []
+        assert len(read_json("search", "heron", "--everything", "--after", "2000-01-01", "--limit", "3")) == 3
 
 
 class TestBranches:
-    def test_checkpoints_are_a_tree_of_which_a_limit_leaves_the_oldest_out(self, lines, told, checkpoints):
+    def test_checkpoint_tree_is_drawn_and_limited_to_newest(self, lines, read_json, checkpoints):
         shown = lines("branches", "trip")
         drawn = [re.match(r"[ +-]*", line)[0] for line in shown]
         assert drawn == [""] * 4 + ["   "] * 6 + ["+- "] + ["   "] * 3 + ["+- "] + [""] * 4
         assert shown[-4].startswith(f"{checkpoints['fork']}  step 2  loop  ")
         assert lines("branches", "trip", "--limit", "3")[-1] == "… and 16 more: --limit 19"
-        assert len(told("branches", "trip", "--limit", "3")) == 3
+        assert len(read_json("branches", "trip", "--limit", "3")) == 3
 
-    def test_named_branches_are_a_tree(self, lines, told):
+    def test_named_branches_are_drawn_as_a_tree(self, lines, read_json):
         shown = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "TIME", line) for line in lines("branches")]
         assert shown == [
             "ada",
-            "  main  TIME  4 of its own",
-            "  +- draft  TIME  2 of its own",
-            "     +- deep  TIME  0 of its own",
-            "  +- other  TIME  0 of its own",
+            "  main  TIME  4 own entries",
+            "  +- draft  TIME  2 own entries",
+            "     +- deep  TIME  0 own entries",
+            "  +- other  TIME  0 own entries",
         ]
-        assert [(each["name"], each["parent"]) for each in told("branches", "--namespace", "ada")] == [
+        assert [(each["name"], each["parent"]) for each in read_json("branches", "--namespace", "ada")] == [
             ("main", None),
             ("draft", "main"),
             ("deep", "draft"),
             ("other", "main"),
         ]
         [told_of] = lines("branches", "--namespace", "ben")
-        assert told_of.endswith("Elsewhere there is something: --namespace ada/private, --namespace ada.")
+        assert told_of.endswith("Entries exist under --namespace ada/private, --namespace ada.")
         assert "no checkpoints" in lines("branches", "talk")[0]
 
 
 class TestDiff:
-    def test_two_branches(self, lines, told):
+    def test_diff_compares_two_branches(self, lines, read_json):
         shown = lines("diff", "main", "draft")
         assert shown[:3] == ["core", "  - name: Ada", f"  + name: Ada {SHOWN}"]
         assert shown[3] == "recall"
         assert shown[4].endswith(": how is the heron")
-        found = told("diff", "draft", "main")
+        found = read_json("diff", "draft", "main")
         assert (found["from"], found["to"], found["namespace"], found["thread_id"]) == ("draft", "main", ["ada"], None)
         assert [(each["layer"], each["change"]) for each in found["changes"]] == [
             ("core", "changed"),
             ("recall", "removed"),
         ]
-        assert lines("diff", "draft", "deep") == ["Nothing differs."]
+        assert lines("diff", "draft", "deep") == ["No differences."]
 
-    def test_two_checkpoints_in_all_that_follows_the_thread(self, told, lines, checkpoints):
-        found = told("diff", checkpoints["fork"], checkpoints["sea"], "--thread", "trip")
+    def test_diff_compares_two_checkpoints_in_every_layer(self, read_json, lines, checkpoints):
+        found = read_json("diff", checkpoints["fork"], checkpoints["sea"], "--thread", "trip")
         changes = {(each["layer"], each["change"]): (each["from"], each["to"]) for each in found["changes"]}
         assert changes["state", "changed"] == ("1", "3")
         assert changes["items", "changed"] == ('{"row": 1}', '{"row": 3}')
@@ -386,49 +387,47 @@ class TestDiff:
         shown = lines("diff", checkpoints["air"], "--thread", "trip", "--limit", "2")
         assert shown[1:3] == ["  - m1: user: Hello " + SHOWN + " and good day", "  - m3: user: By air"]
         assert re.fullmatch(r"… and \d+ more: --limit \d+", shown[-1])
-        assert lines("diff", "--thread", "trip", checkpoints["sea"], checkpoints["sea"]) == ["Nothing differs."]
+        assert lines("diff", "--thread", "trip", checkpoints["sea"], checkpoints["sea"]) == ["No differences."]
 
-    def test_what_is_not_there_is_refused(self, refused, checkpoints):
-        assert refused("diff", "main", "nope") == (
+    def test_missing_objects_are_refused(self, error_of, checkpoints):
+        assert error_of("diff", "main", "nope") == (
             "No namespace has the branches 'main', 'nope'. See: agentmem branches DATABASE"
         )
-        assert "branches 'main'" in refused("diff", "main", "draft", "--namespace", "ben")
-        assert "Name two" in refused("diff", "main")
-        assert "no checkpoint 'main'" in refused("diff", "main", checkpoints["air"], "--thread", "trip")
+        assert "branches 'main'" in error_of("diff", "main", "draft", "--namespace", "ben")
+        assert "Pass two branches" in error_of("diff", "main")
+        assert "no checkpoint 'main'" in error_of("diff", "main", checkpoints["air"], "--thread", "trip")
 
 
 class TestFacts:
-    def test_what_holds_what_held_and_how_it_changed(self, lines, told):
+    def test_facts_command_shows_current_past_and_history(self, lines, read_json):
         assert [line.rsplit("  ", 1)[0] for line in lines("facts")] == [
             "Lisbon lies in Portugal  since 2024-01-01",
             "Ana lives in Lisbon  since 2025-01-01",
         ]
         then = lines("facts", "Ana", "--as-of", "2024-05-05")
         assert then[0].startswith("Ana lives in Turin  from 2024-01-01 until 2025-01-01  50% sure  ")
-        assert then[1] == "   told by user: m1"
-        assert [each["object"] for each in told("facts", "Ana", "--history")] == ["Turin", "Lisbon"]
-        assert [each["subject"] for each in told("facts", "Lisbon")] == ["Lisbon", "Ana"]
-        assert told("facts", "--known", "2020-01-01") == []
-        assert lines("facts", "Nobody") == [
-            "No such facts are known. Elsewhere there is something: --namespace ada/private."
-        ]
+        assert then[1] == "   from user: m1"
+        assert [each["object"] for each in read_json("facts", "Ana", "--history")] == ["Turin", "Lisbon"]
+        assert [each["subject"] for each in read_json("facts", "Lisbon")] == ["Lisbon", "Ana"]
+        assert read_json("facts", "--known", "2020-01-01") == []
+        assert lines("facts", "Nobody") == ["No facts found. Entries exist under --namespace ada/private."]
         assert lines("facts", "--limit", "1")[-1] == "… and 1 more: --limit 2"
 
-    def test_neighbours(self, lines, told):
-        near = told("facts", "Ana", "--neighbours", "--depth", "2")
+    def test_neighbours_lists_entities_by_distance(self, lines, read_json):
+        near = read_json("facts", "Ana", "--neighbours", "--depth", "2")
         assert [(each["name"], each["distance"]) for each in near] == [("Lisbon", 1), ("Portugal", 2)]
         assert near[1]["fact"]["predicate"] == "lies in"
         assert lines("facts", "Ana", "--neighbours")[0] == "Lisbon  (1 away)"
 
-    def test_those_of_a_thread_at_a_checkpoint(self, told, checkpoints):
-        at_fork = told("facts", "--thread", "trip", "--at", checkpoints["fork"])
+    def test_thread_facts_are_shown_at_a_checkpoint(self, read_json, checkpoints):
+        at_fork = read_json("facts", "--thread", "trip", "--at", checkpoints["fork"])
         assert [each["object"] for each in at_fork] == ["City 1"]
-        assert [each["object"] for each in told("facts", "--thread", "trip")] == ["City 1", "City 3", "City 5"]
+        assert [each["object"] for each in read_json("facts", "--thread", "trip")] == ["City 1", "City 3", "City 5"]
 
-    def test_what_makes_no_sense_is_refused(self, refused):
-        assert "branches 'nope'" in refused("facts", "--branch", "nope")
+    def test_invalid_options_are_refused(self, error_of):
+        assert "branches 'nope'" in error_of("facts", "--branch", "nope")
         for arguments in (["--history"], ["--neighbours"], ["--at", "x"], ["Ana", "--history", "--neighbours"]):
-            assert refused("facts", *arguments)
+            assert error_of("facts", *arguments)
 
 
 EVERY = {
@@ -446,22 +445,22 @@ EVERY = {
 
 
 class TestEveryCommand:
-    def test_its_help_documents_every_key_of_its_json(self, run, told):
+    def test_help_documents_every_json_key(self, run, read_json):
         for name, arguments in EVERY.items():
             documented = run(*arguments, "--help").stdout.partition("JSON:")[2]
-            found = told(*arguments)
+            found = read_json(*arguments)
             rows = [found, *found.get("messages", ()), *found.get("changes", ())] if isinstance(found, dict) else found
             for key in {key for row in rows for key in row if name != "audit"}:
                 assert re.search(rf"\b{key}\b", documented), (name, key)
 
-    def test_a_file_that_may_only_be_read_is_enough_and_is_left_as_it_was(self, database, lines, told):
+    def test_read_only_file_is_readable_and_stays_unchanged(self, database, lines, read_json):
         before = Path(database).read_bytes()
         for arguments in EVERY.values():
-            assert told(*arguments, at=f"file:{database}?mode=ro") == told(*arguments)
+            assert read_json(*arguments, at=f"file:{database}?mode=ro") == read_json(*arguments)
         lines("show", "trip", at=f"file:{database}?mode=ro")
         assert Path(database).read_bytes() == before
 
-    def test_a_terminal_is_shown_tables_and_colours_and_no_color_none(self, run, monkeypatch):
+    def test_terminal_output_has_colors_unless_disabled(self, run, monkeypatch):
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "300")
         monkeypatch.setenv("TERM", "xterm-256color")
@@ -473,17 +472,17 @@ class TestEveryCommand:
         monkeypatch.setenv("NO_COLOR", "1")
         assert "\x1b" not in run("diff", "main", "draft").stdout
 
-    def test_without_a_database_nothing_is_guessed(self, refused, tmp_path):
+    def test_missing_database_is_refused_and_not_created(self, error_of, tmp_path):
         typo = str(tmp_path / "typo.db")
         for arguments in EVERY.values():
-            assert "There is no database at" in refused(*arguments, at=typo)
+            assert "There is no database at" in error_of(*arguments, at=typo)
         for place in (f"file:{typo}?mode=rw", f"file:{typo}"):
-            assert "There is no database at" in refused("threads", "list", at=place)
+            assert "There is no database at" in error_of("threads", "list", at=place)
         assert not Path(typo).exists()
         (tmp_path / "text.txt").write_text("not a database " * 100)
-        assert "not a database" in refused("threads", "list", code=3, at=str(tmp_path / "text.txt"))
+        assert "not a database" in error_of("threads", "list", code=3, at=str(tmp_path / "text.txt"))
 
-    def test_the_exit_codes_are_listed(self, run):
+    def test_help_lists_exit_codes(self, run):
         listed = run("--help").stdout
-        for code, start in ((0, "all is well"), (1, "a check"), (2, "a command"), (3, "the database"), (130, "interr")):
+        for code, start in ((0, "success"), (1, "a check"), (2, "usage error"), (3, "database error"), (130, "interr")):
             assert re.search(rf"^ +{code} +{start}", listed, re.MULTILINE)

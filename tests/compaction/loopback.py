@@ -42,7 +42,7 @@ def calls(*made: tuple[str, str, Mapping[str, Any]], content: str | None = None)
 
 
 class Loopback:
-    """The server, as a test sees it.
+    """The server's state, for assertions.
 
     Attributes:
         url: What OpenAI's client is given as `base_url`.

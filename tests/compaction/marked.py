@@ -1,4 +1,4 @@
-"""Random histories whose messages are known again wherever their texts went, and models that remember what they saw."""
+"""Random histories with marked messages, which can be traced through compaction, and models that record their input."""
 
 import json
 import re
@@ -22,7 +22,7 @@ MARK = re.compile(r"mk(\d+)[a-c]x")
 
 
 def remembered(function):
-    """Ask a function but once about an object: ten thousand histories are many, and nothing may change a message."""
+    """Cache the results of a function by object identity, which makes thousands of histories affordable."""
     known = {}
 
     def ask(message):
@@ -46,7 +46,7 @@ def costs(messages):
 def marked_history(seed):
     """A random history whose messages say which they are: `mk7ax … mk7bx`, and `mk7cx` in their calls.
 
-    One of ten is as long as they come, the others are short: what breaks, breaks among few messages.
+    One of ten is long, the others are short, as most failures need only a few messages.
     """
     history = random_history(seed, size=None if seed // 7 % 10 == 0 else 1 + seed % 16)
     for place, message in enumerate(history):
@@ -100,12 +100,12 @@ def with_marks(content, first, last):
 
 
 def snapshot(history):
-    """All that is in a history."""
+    """Serialize a history, to compare it later."""
     return orjson.dumps([message.__dict__ for message in history])
 
 
 def said_by(message):
-    """All that a message says, as one text."""
+    """Return the content and the call arguments of a message as one text."""
     content = message.content if isinstance(message.content, str) else json.dumps(message.content, ensure_ascii=False)
     return f"{content} {json.dumps([call['args'] for call in getattr(message, 'tool_calls', ())])}"
 

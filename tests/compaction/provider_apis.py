@@ -1,4 +1,4 @@
-"""What two provider APIs look like on the wire: how a request is read, answered, streamed and refused.
+"""The wire formats of two provider APIs: how a request is read, answered, streamed and refused.
 
 A script sees each request in one form, that of OpenAI's chat completions, and answers in it; see `loopback`.
 """
@@ -21,7 +21,7 @@ _NUMBERS = itertools.count(1)
 
 
 class Refusal(NamedTuple):
-    """An answer that is none."""
+    """An error response."""
 
     status: int
     code: str
@@ -38,7 +38,7 @@ class ChatCompletions:
         return request
 
     def problems(self, request: dict[str, Any]) -> list[str]:
-        """What the provider does not accept."""
+        """Return why the provider would refuse the request."""
         sent = request.get("messages") or []
         return provider_problems(sent) + _told(validators.openai_chat(sent))
 

@@ -1,4 +1,4 @@
-"""Models that summarize, budgets, conversations and graphs, for tests."""
+"""Summarizing models, budgets, conversations and graphs for tests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Summarizer(ScriptedModel):
 
     @property
     def everything(self) -> str:
-        """All that it was ever given."""
+        """All texts that the model received."""
         return "\n".join(self.texts)
 
 
@@ -114,7 +114,7 @@ def talk(turns, prefix=""):
 
 
 def with_a_call(output, **more):
-    """Something said, a call with its result, and an answer."""
+    """A user message, a call with its result, and an answer."""
     return [
         HumanMessage("go", id="go"),
         AIMessage("", tool_calls=calling("look", "c1").tool_calls, id="ai-1"),

@@ -1,4 +1,4 @@
-"""Nothing that leaves a context is lost: it stands behind a summary, or its ids are told, and each is brought back."""
+"""Messages that leave the context stay reachable: through a summary, or by their reported ids."""
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
@@ -41,8 +41,8 @@ def config(*order, threshold=2_500, **more):
     return limits.replace(token_counter=COUNTER)
 
 
-def grown(node, turns, **how):
-    """The history after so many turns, and what the node shows of it; it is asked each turn."""
+def run_turns(node, turns, **how):
+    """Call a node each turn; return the history and the last view."""
     history, view = [], []
     for number in range(turns):
         history += turn(number, **how)
@@ -50,8 +50,8 @@ def grown(node, turns, **how):
     return history, view
 
 
-def which(message):
-    """Which message one is, by what is left of it however it was cut."""
+def message_key(message):
+    """Identify a message even if it was truncated."""
     calls = [call["id"] for call in getattr(message, "tool_calls", ())]
     return message.type, getattr(message, "tool_call_id", None) or str(calls or message.text[:12])
 
@@ -60,8 +60,8 @@ def texts(messages):
     return [message.text for message in messages if not is_filler(message)]
 
 
-async def test_compactions_are_listed_and_what_a_summary_stands_for_is_read_in_pages(memory):
-    _, view = grown(memory.compaction(Summarizer(), config(threshold=1_500)), 12)
+async def test_compactions_are_listed_and_replaced_messages_paged(memory):
+    _, view = run_turns(memory.compaction(Summarizer(), config(threshold=1_500)), 12)
     chat = memory.conversation("t")
     found = chat.compactions()
     summary = only_summary(view)
@@ -87,23 +87,25 @@ async def test_compactions_are_listed_and_what_a_summary_stands_for_is_read_in_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ids", [True, False])
-def test_what_was_cut_before_it_was_summarized_stands_behind_the_summary_word_for_word(memory, ids):
-    history, view = grown(memory.compaction(Summarizer(), config("tool_truncation", "summarization")), 20, ids=ids)
+def test_truncated_messages_are_kept_whole_behind_the_summary(memory, ids):
+    history, view = run_turns(memory.compaction(Summarizer(), config("tool_truncation", "summarization")), 20, ids=ids)
     summary = only_summary(view)
     behind = replaced_messages(memory, summary, conversation_id="t")
     shown = [message for message in view if not is_filler(message)]
-    assert sorted(map(which, [*map(to_langchain, behind), *shown])) == sorted(map(which, history)), "each once"
+    assert sorted(map(message_key, [*map(to_langchain, behind), *shown])) == sorted(map(message_key, history)), (
+        "each once"
+    )
     assert {message.text for message in behind} <= {*texts(history)}
     assert summary_in(summary).stands_for == len(behind)
     [expand] = memory.tools(include=["expand"])
     pages = [expand.invoke({"id": summary.id, "page": page}, RUN) for page in range(1, 6)]
-    gone = [message.text for message in history if which(message) not in {*map(which, view)}]
+    gone = [message.text for message in history if message_key(message) not in {*map(message_key, view)}]
     assert len(gone) > 20
     assert all(any(text[:40] in page for page in pages) for text in gone)
 
 
-def test_what_no_summary_stands_for_is_behind_the_next(memory):
-    history, _ = grown(memory.compaction(None, config("backward_packing")), 8)
+def test_dropped_messages_are_covered_by_the_next_summary(memory):
+    history, _ = run_turns(memory.compaction(None, config("backward_packing")), 8)
     node = memory.compaction(Summarizer(), config("summarization"))
     for number in range(8, 16):
         history += turn(number)
@@ -114,8 +116,8 @@ def test_what_no_summary_stands_for_is_behind_the_next(memory):
     assert sorted(behind + shown) == sorted(message.id for message in history)
 
 
-class TestACompactionThatWasMade:
-    def test_is_gone_on_from_by_whoever_has_a_smaller_budget(self, memory):
+class TestStoredCompaction:
+    def test_smaller_budget_continues_from_a_stored_compaction(self, memory):
         history = [message for number in range(20) for message in turn(number)]
         large = memory.compaction(Summarizer(), config(threshold=4_000)).invoke([*history], RUN)
         small = memory.compaction(Summarizer(), config(threshold=1_500)).invoke([*history], RUN)
@@ -127,7 +129,7 @@ class TestACompactionThatWasMade:
         assert sorted(behind + shown) == sorted(each.id for each in history)
 
     @pytest.mark.parametrize("rounds", [0, 1, 2])
-    def test_waits_for_results_that_are_still_to_come(self, memory, rounds):
+    def test_calls_wait_for_outstanding_results(self, memory, rounds):
         """The ids of the calls are the same in every round, as some models make them."""
         calls = [{"name": "look", "args": {}, "id": f"c{number}"} for number in range(2)]
 
@@ -147,21 +149,21 @@ class TestACompactionThatWasMade:
         assert_valid_for_providers(view)
 
 
-class TestWhatAFunctionOfTheUsersAltered:
-    def test_stays_altered_and_keeps_its_key(self, memory):
+class TestCustomProcessor:
+    def test_altered_messages_stay_altered_and_keep_ids(self, memory):
         def shortened(messages, situation):
             return [each.model_copy(update={"content": "short"}) if each.type == "tool" else each for each in messages]
 
         node = memory.compaction(Summarizer(), config(shortened, "summarization", threshold=1_600))
-        history, view = grown(node, 10)
+        history, view = run_turns(node, 10)
         summaries = [message for message in view if summary_in(message) is not None]
         behind = [each.message_id for one in summaries for each in replaced_messages(memory, one, conversation_id="t")]
         assert sorted(behind + [each.id for each in view if not is_filler(each)]) == sorted(each.id for each in history)
         assert "short" in texts(view), "what it made of a message is not undone by the next compaction"
 
 
-class TestAViewAboveItsLimit:
-    def test_has_an_event_that_says_why_each_time(self, url):
+class TestOversizedView:
+    def test_oversized_view_emits_an_event_with_reason(self, url):
         events = []
         with AgentMemory(url, hooks=[events.append]) as memory:
             node = memory.compaction(Summarizer(), config(threshold=100))
@@ -173,7 +175,7 @@ class TestAViewAboveItsLimit:
                 assert "the protected tail" in event.reason
 
 
-def test_what_comes_behind_a_compaction_is_repaired_where_the_two_meet(memory):
+def test_messages_after_a_compaction_are_repaired(memory):
     limits = config("backward_packing", threshold=600)
     node = memory.compaction(None, limits)
     said = [*turn(1), *turn(2)[:3], AIMessage("\n", id="nothing")]  # what is said last says nothing, and goes
@@ -181,13 +183,13 @@ def test_what_comes_behind_a_compaction_is_repaired_where_the_two_meet(memory):
     assert_valid_for_providers(node.invoke([*said, HumanMessage("go on", id="u")], RUN))
 
 
-def test_an_instruction_to_remove_a_message_is_not_recorded_as_one(memory):
+def test_remove_message_is_not_recorded(memory):
     node = memory.compaction(None, config())
     node.invoke([HumanMessage("a", id="1"), RemoveMessage(id="gone"), AIMessage("b", id="2")], RUN)
     assert [message.id for message in memory.conversation("t").messages] == ["1", "2"]
 
 
-def test_tool_output_that_stands_for_none_is_not_cut(memory):
+def test_filler_tool_results_are_not_truncated(memory):
     limits = config("tool_truncation", "summarization", threshold=700)
     said = [each for number in range(3) for each in turn(number) if each.type != "tool"]
     view = memory.compaction(Summarizer(), limits).invoke(said + turn(9), RUN)

@@ -1,4 +1,4 @@
-"""Configurations: the names and defaults of MARSYS, and what cannot work is refused when it is built."""
+"""Configurations have the names and defaults of MARSYS, and reject invalid values on construction."""
 
 import pytest
 
@@ -66,14 +66,14 @@ UNFIT = [
 ]
 
 
-def test_defaults_are_those_of_the_document_and_the_target_follows_the_threshold():
+def test_defaults_match_and_target_follows_the_threshold():
     for kind, fields in DEFAULTS.items():
         assert {name: getattr(kind(), name) for name in fields} == fields, kind
     active = ActiveContextPolicyConfig(min_reduction_ratio=0.25)
     assert ManagedMemoryConfig(threshold_tokens=1000, active_context=active).compaction_target_tokens == 750
 
 
-def test_what_is_excluded_or_turned_off_does_not_run_and_a_window_slides_alone_or_after_others():
+def test_processors_follow_exclusions_and_mode():
     off, order = ToolTruncationConfig(enabled=False), ("summarization", "sliding_window")
     for options, expected in (
         ({"excluded_processors": ["backward_packing"], "tool_truncation": off}, ("summarization",)),
@@ -83,12 +83,12 @@ def test_what_is_excluded_or_turned_off_does_not_run_and_a_window_slides_alone_o
         assert ActiveContextPolicyConfig(**options).processors == expected
 
 
-def test_a_summary_may_take_a_quarter_of_the_target():
+def test_summary_budget_is_a_quarter_of_the_target():
     for target, most in ((100_000, 6_000), (8_000, 2_000), (1_003, 250), (200, 100)):
         assert ProcessorContext(target_tokens=target, counter=TokenCounter("estimate")).summary_tokens == most
 
 
-def test_each_refusal_says_what_is_wrong():
+def test_invalid_options_are_rejected_by_name():
     wrong = [(kind, {name: value}, name) for kind, fields in WRONG.items() for name, value in fields.items()]
     for kind, fields, names in wrong + UNFIT:
         with pytest.raises(InvalidInput, match=names):

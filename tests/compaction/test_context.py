@@ -1,4 +1,4 @@
-"""What is known of a history from the turn before is what would be found out about it anew, whatever was changed."""
+"""The incremental analysis of a history equals a fresh analysis, whatever changed since the last turn."""
 
 from dataclasses import fields
 
@@ -23,15 +23,15 @@ def turns(count):
     return said
 
 
-def known_of(messages, old=None):
-    """What is found out about messages, and how many of them were known."""
+def analyze(messages, old=None):
+    """Analyze messages; return the result, and how many messages were already known."""
     old = old or MessageHistory()
     common = _common_length(old, [*messages])
     return analyze_history(old, messages, COUNTER), common
 
 
-def as_it_is(history):
-    """Everything that is known but what may be said of more calls than there are."""
+def comparable_fields(history):
+    """Return the fields that must equal those of a fresh analysis."""
     return {
         each.name: getattr(history, each.name)
         for each in fields(history)
@@ -39,8 +39,8 @@ def as_it_is(history):
     }
 
 
-def put(place, **fields):
-    """Puts a message there that is another in these fields, and otherwise the same."""
+def replace_message(place, **fields):
+    """Return a change that replaces fields of the message at an index."""
     return lambda said: [*said[:place], said[place].model_copy(update=fields), *said[place + 1 :]]
 
 
@@ -55,36 +55,36 @@ CHANGES = {
     "the newest is gone": (lambda said: said[:-1], 15),
     "one in the middle is gone": (lambda said: said[:6] + said[7:], 6),
     "nothing is left": (lambda said: [], 0),
-    "an answer, longer": (put(7, content="answer 1, and more"), 7),
-    "a result": (put(6, content=[{"type": "text", "text": "seen otherwise"}]), 6),
-    "an id": (put(7, id="another"), 7),
-    "a name": (put(4, name="Ada"), 4),
-    "what is called": (put(5, tool_calls=call(name="ask")), 5),
-    "what it is called with": (put(5, tool_calls=call(args={"at": 2})), 5),
-    "which call is answered": (put(6, tool_call_id="call-2"), 6),
+    "an answer, longer": (replace_message(7, content="answer 1, and more"), 7),
+    "a result": (replace_message(6, content=[{"type": "text", "text": "seen otherwise"}]), 6),
+    "an id": (replace_message(7, id="another"), 7),
+    "a name": (replace_message(4, name="Ada"), 4),
+    "what is called": (replace_message(5, tool_calls=call(name="ask")), 5),
+    "what it is called with": (replace_message(5, tool_calls=call(args={"at": 2})), 5),
+    "which call is answered": (replace_message(6, tool_call_id="call-2"), 6),
     "who says it": (lambda said: [*said[:7], HumanMessage("answer 1", id="a1"), *said[8:]], 7),
-    "what no model is told": (put(7, response_metadata={"model_name": "m"}), 16),
+    "what no model is told": (replace_message(7, response_metadata={"model_name": "m"}), 16),
 }
 
 
-def test_what_is_known_from_the_turn_before_is_as_if_it_were_read_anew():
+def test_cached_analysis_equals_a_fresh_analysis():
     for change, (make, common) in CHANGES.items():
-        before, _ = known_of(turns(4))
+        before, _ = analyze(turns(4))
         given = make(before.messages)
-        found, hits = known_of(given, before)
-        assert as_it_is(found) == as_it_is(known_of(given)[0]), change
+        found, hits = analyze(given, before)
+        assert comparable_fields(found) == comparable_fields(analyze(given)[0]), change
         assert hits == common, f"only what differs is looked into: {change}"
         assert found.tokens == [COUNTER.count(given[:place]) for place in range(len(given) + 1)], change
 
 
-def test_calls_of_one_id_are_noticed_whenever_they_are_made():
+def test_repeated_call_ids_are_detected():
     said = turns(2)
     again = said[5].model_copy(update={"tool_calls": call(id="call-0"), "id": "again"})
-    found, _ = known_of(said)
+    found, _ = analyze(said)
     assert not found.has_repeated_ids
-    found, _ = known_of([*said, again], found)
+    found, _ = analyze([*said, again], found)
     assert found.has_repeated_ids
-    found, _ = known_of([*said, again, HumanMessage("go on", id="on")], found)
+    found, _ = analyze([*said, again, HumanMessage("go on", id="on")], found)
     assert found.has_repeated_ids
-    found, _ = known_of([*said[:4], again], found)
+    found, _ = analyze([*said[:4], again], found)
     assert found.has_repeated_ids, "a branch that makes it again, too"

@@ -1,4 +1,4 @@
-"""A model or a processor that interrupts its graph has not failed: the graph stops, and goes on with the answer."""
+"""Models, processors and functions may interrupt their graph, which then resumes with the answer."""
 
 import pytest
 from langchain.agents import create_agent
@@ -22,19 +22,19 @@ from tests.word_embeddings import WordEmbeddings
 pytestmark = pytest.mark.sqlite_suffices
 
 
-def asking():
+def interrupting_model():
     """A model that asks a person before it summarizes."""
     return Summarizer(usual=lambda messages: interrupt("May I?") and Summarizer().summary())
 
 
-async def answered(do, graph, given, asked="May I?"):
-    """What comes of a graph that is interrupted once, and is given its answer."""
+async def invoke_and_resume(do, graph, given, asked="May I?"):
+    """Invoke a graph that interrupts once, resume it, and return its result."""
     stopped = await do(graph, "invoke", given, at())
     assert [each.value for each in stopped["__interrupt__"]] == [asked]
     return await do(graph, "invoke", Command(resume="Seven."), at())
 
 
-async def test_a_model_that_summarizes_for_a_node(url, do):
+async def test_summarizing_model_can_interrupt_a_node(url, do):
     events = []
     with AgentMemory(url, hooks=[events.append]) as memory:
         seen = []
@@ -43,8 +43,10 @@ async def test_a_model_that_summarizes_for_a_node(url, do):
             seen.append(state["llm_input_messages"])
             return {"messages": [AIMessage("done")]}
 
-        graph = line(memory.checkpointer, memory.compaction(asking(), budget(600)), answer, state=CompactionState)
-        await answered(do, graph, {"messages": talk(30)})
+        graph = line(
+            memory.checkpointer, memory.compaction(interrupting_model(), budget(600)), answer, state=CompactionState
+        )
+        await invoke_and_resume(do, graph, {"messages": talk(30)})
     [summary] = filter(None, map(summary_in, seen[0]))
     assert not summary.provisional
     statuses = [each.status for each in events if isinstance(each, CompactionEvent)]
@@ -75,16 +77,16 @@ NODES = {  # each with how many rounds it is given, how many messages it shows, 
 
 
 @pytest.mark.parametrize(("node", "rounds", "count", "word"), NODES.values(), ids=NODES)
-async def test_what_a_node_calls(memory, do, node, rounds, count, word):
+async def test_node_callbacks_can_interrupt(memory, do, node, rounds, count, word):
     memory.layers("b").core.set("name", "Ada")
     graph = line(memory.checkpointer, node(memory), state=CompactionState)
-    shown = (await answered(do, graph, {"messages": talk(rounds)}))["llm_input_messages"]
+    shown = (await invoke_and_resume(do, graph, {"messages": talk(rounds)}))["llm_input_messages"]
     assert len(shown) == count
     assert word in str(shown)
 
 
-async def test_a_model_that_summarizes_what_is_added_to_a_conversation(memory, do):
-    chat = memory.managed_conversation("c", config=budget(600), model=asking())
+async def test_summarizing_model_can_interrupt_a_conversation(memory, do):
+    chat = memory.managed_conversation("c", config=budget(600), model=interrupting_model())
 
     def add(state):
         if chat.get_raw_messages():  # they were added before the graph stopped
@@ -98,21 +100,21 @@ async def test_a_model_that_summarizes_what_is_added_to_a_conversation(memory, d
         else:
             await chat.aadd_messages(talk(30))
 
-    await answered(do, line(memory.checkpointer, RunnableLambda(add, aadd)), {"messages": []})
+    await invoke_and_resume(do, line(memory.checkpointer, RunnableLambda(add, aadd)), {"messages": []})
     assert any(summary_in(each) for each in chat.get_context())
 
 
-async def test_an_agents_model_even_if_its_question_reads_like_a_refusal(memory, do):
+async def test_interrupt_is_not_taken_for_an_overflow(memory, do):
     words = "prompt is too long: 9 tokens > 8 maximum"
     model = AgentModel(lambda messages: interrupt(words))
     agent = agent_of(memory, model, LARGE)
-    done = await answered(do, agent, {"messages": [*talk(40), question(0)]}, words)
+    done = await invoke_and_resume(do, agent, {"messages": [*talk(40), question(0)]}, words)
     assert len(model.asked) == 2, "once before the answer, and not again with a smaller context"
     assert done["messages"][-1].text == "Seven."
 
 
 @pytest.mark.parametrize("config", [SMALL, LARGE], ids=["before the call", "after a refusal"])
-async def test_a_model_that_summarizes_for_an_agent(memory, do, config):
+async def test_summarizing_model_can_interrupt_an_agent(memory, do, config):
     refused = []
 
     def refuse(call):
@@ -121,20 +123,20 @@ async def test_a_model_that_summarizes_for_an_agent(memory, do, config):
             return ContextOverflowError("too much")
         return None
 
-    agent = agent_of(memory, AgentModel(refuse=refuse), config, summarizer=asking())
-    done = await answered(do, agent, {"messages": [*talk(40), question(0)]})
+    agent = agent_of(memory, AgentModel(refuse=refuse), config, summarizer=interrupting_model())
+    done = await invoke_and_resume(do, agent, {"messages": [*talk(40), question(0)]})
     assert done["messages"][-1].text.startswith("answer")
     assert len(refused) == (2 if config is LARGE else 0)
 
 
-async def succeeds(do, memory, tool, **arguments):
-    """Have a tool called, which asks."""
+async def invoke_tool(do, memory, tool, **arguments):
+    """Call a tool that interrupts, and check that it succeeds."""
     call = "call", lambda state: {"messages": [calling(tool.name, **arguments)]}
-    done = await answered(do, line(memory.checkpointer, call, ToolNode([tool])), {"messages": []})
+    done = await invoke_and_resume(do, line(memory.checkpointer, call, ToolNode([tool])), {"messages": []})
     assert done["messages"][-1].status == "success"
 
 
-async def test_a_model_that_compresses_for_a_tool(memory, do):
+async def test_compressing_model_can_interrupt_a_tool(memory, do):
     def asked(messages):
         return interrupt("May I?") and "short"
 
@@ -143,11 +145,11 @@ async def test_a_model_that_compresses_for_a_tool(memory, do):
     for text in ("long " * 50, "The newest stay.", "All of them."):
         layers.recall.append("note", text)
     [tool] = [each for each in layer_tools(layers) if each.name == "mem_recall_summarize"]
-    await succeeds(do, memory, tool)
+    await invoke_tool(do, memory, tool)
     assert [each.content for each in layers.archival.all()] == ["short"]
 
 
-async def test_embeddings_for_a_search(new_database, do, caplog):
+async def test_embeddings_can_interrupt_a_search(new_database, do, caplog):
     class Asking(WordEmbeddings):
         def embed_documents(self, texts):
             return [super(Asking, self).embed_query(text) for text in texts]
@@ -169,16 +171,16 @@ async def test_embeddings_for_a_search(new_database, do, caplog):
             return {"messages": [AIMessage(found.key)]}
 
         graph = line(memory.checkpointer, RunnableLambda(search, asearch))
-        done = await answered(do, graph, {"messages": []})
+        done = await invoke_and_resume(do, graph, {"messages": []})
         assert done["messages"][-1].text == "k"
     assert caplog.messages == []
 
 
-async def test_a_function_that_finds_the_question_of_a_middleware(memory, do):
+async def test_query_function_can_interrupt_a_middleware(memory, do):
     memory.layers("b").core.set("name", "Ada")
     model = AgentModel()
     middleware = MemoryMiddleware(memory, "b", query=lambda _: interrupt("May I?"))
     agent = create_agent(model, middleware=[middleware], checkpointer=memory.checkpointer)
-    await answered(do, agent, {"messages": [question(0)]})
+    await invoke_and_resume(do, agent, {"messages": [question(0)]})
     assert len(model.asked) == 1
     assert "Ada" in str(model.asked)

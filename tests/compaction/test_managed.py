@@ -1,4 +1,4 @@
-"""`ManagedConversationMemory`: what a model is shown stays in a budget, what was said stays whole."""
+"""`ManagedConversationMemory`: the context stays within a budget, and the log stays complete."""
 
 import asyncio
 import json
@@ -40,8 +40,8 @@ def texts(messages):
     return [message["content"] for message in messages]
 
 
-class TestTwoViews:
-    def test_the_context_is_within_the_budget_and_the_log_is_whole(self, memory):
+class TestContextAndLog:
+    def test_context_fits_the_budget_and_log_is_complete(self, memory):
         chat, _ = filled(memory, 30)
         shown = chat.get_messages()
         assert_valid_for_providers(shown)
@@ -54,7 +54,7 @@ class TestTwoViews:
         assert shown[0]["content"] == raw[0]["content"], "the first instruction is pinned"
         assert shown[-1]["content"] == raw[-1]["content"]
 
-    def test_ids_stay_and_a_compacted_message_can_be_updated_and_found(self, memory):
+    def test_compacted_messages_can_be_updated_and_found(self, memory):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
         first = chat.add(role="user", content="My sister Ana lives in Lisbon.")
         second = chat.add(role="assistant", content="Lisbon is lovely.")
@@ -66,7 +66,7 @@ class TestTwoViews:
         [found] = memory.search("Where does Ana live?", limit=1)
         assert found.id == first
 
-    def test_it_can_be_made_as_the_document_makes_it(self):
+    def test_conversation_can_be_built_without_a_memory(self):
         chat = ManagedConversationMemory(config=SMALL, description="You count.")
         assert chat.get_raw_messages() == [{"role": "system", "content": "You count."}]
         assert chat.compact_if_needed() is False
@@ -75,7 +75,7 @@ class TestTwoViews:
         assert chat.get_messages() == chat.get_raw_messages() == []
         assert chat.compact_if_needed() is False
 
-    def test_where_nobody_has_spoken_a_user_begins_all_the_same(self, memory):
+    def test_context_without_user_message_gets_a_beginning(self, memory):
         chat = memory.create("managed_conversation", conversation_id="c", config=SMALL, description="You count.")
         assert chat.memory_type == "managed_conversation"
         assert [message.text for message in chat.messages] == ["You count.", BEGINNING]
@@ -84,7 +84,7 @@ class TestTwoViews:
         fill(chat, 30)
         assert [message.text for message in chat.messages][:2] == ["You count.", "How many?"], "they stay first"
 
-    def test_a_window_shows_the_newest_without_a_model_and_the_whole_log_is_saved(self, memory, tmp_path):
+    def test_sliding_window_needs_no_model_and_saves_all(self, memory, tmp_path):
         options = {"config": budget(300, mode="sliding_window"), "description": "You count.", "model": Summarizer()}
         chat = memory.managed_conversation("c", **options)
         fill(chat, 20)
@@ -101,7 +101,7 @@ class TestTwoViews:
 
 
 class TestTriggers:
-    def test_without_events_only_a_call_compacts(self, memory):
+    def test_empty_trigger_events_compact_only_on_request(self, memory):
         chat, model = filled(memory, 20, QUIET)
         assert len(chat.get_messages()) == 40
         assert not model.asked
@@ -111,7 +111,7 @@ class TestTriggers:
         assert chat.compact_if_needed() is False
         assert len(model.asked) == 1
 
-    def test_a_summary_without_a_model_is_made_anew_once_there_is_one(self, memory):
+    def test_provisional_summary_is_replaced_once_a_model_exists(self, memory):
         chat = memory.managed_conversation("c", config=SMALL)
         fill(chat, 30)
         [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
@@ -124,7 +124,7 @@ class TestTriggers:
         assert all(f"{word}-{turn:03}" in everything for turn in range(30) for word in ("question", "answer"))
         assert chat.compact_if_needed({"compaction_model": model}) is False
 
-    def test_a_strategy_of_ones_own_decides(self, memory):
+    def test_trigger_strategy_decides_when_to_compact(self, memory):
         seen = []
 
         def trigger(state):
@@ -139,7 +139,7 @@ class TestTriggers:
         assert len(model.asked) == 1
         assert ("add", False, 1) in seen
 
-    def test_what_a_process_of_ones_own_took_out_does_not_come_back(self, memory):
+    def test_messages_removed_by_process_strategy_stay_removed(self, memory):
         keeps = (lambda said: said[:-2], lambda said: said[:2] + said[-4:], lambda said: said[:-6] + said[-4:])
         for number, keep in enumerate(keeps):
             chat = memory.managed_conversation(
@@ -156,7 +156,7 @@ class TestTriggers:
                 assert chat.compact_if_needed()
                 assert texts(chat.get_messages()) == expected, number
 
-    def test_a_process_that_fails_is_told_and_nothing_is_lost(self, url, clock):
+    def test_failing_process_strategy_is_reported_and_loses_nothing(self, url, clock):
         def broken(messages, situation):
             raise RuntimeError("no")
 
@@ -168,7 +168,7 @@ class TestTriggers:
         assert any(isinstance(each, CompactionStageFailed) and each.stage == "broken" for each in events)
         assert any(isinstance(each, CompactionFellShort) for each in events)
 
-    def test_a_retrieval_of_ones_own_shows(self, memory):
+    def test_retrieval_strategy_selects_the_context(self, memory):
         chat = memory.managed_conversation("c", retrieval_strategy=lambda messages, config: messages[-3:])
         fill(chat, 3)
         shown = chat.get_messages()
@@ -176,7 +176,7 @@ class TestTriggers:
         assert texts(shown)[-2:] == texts(chat.get_raw_messages())[-2:]
         assert len(chat.get_raw_messages()) == 6
 
-    def test_what_is_no_function_is_no_strategy(self, memory):
+    def test_strategies_must_be_callable(self, memory):
         for name in ("trigger_strategy", "process_strategy", "retrieval_strategy"):
             with pytest.raises(InvalidInput, match=name):
                 memory.managed_conversation("c", **{name: 3})
@@ -184,7 +184,7 @@ class TestTriggers:
 
 class TestCache:
     @pytest.mark.parametrize("elsewhere", [False, True])
-    def test_it_is_never_stale(self, memory, elsewhere):
+    def test_cache_is_invalidated_by_every_change(self, memory, elsewhere):
         changes = [
             lambda chat, key: chat.update(key, content="changed"),
             lambda chat, key: chat.remove_by_id(key),
@@ -202,7 +202,7 @@ class TestCache:
             chat.add(role="user", content="three")
             assert chat.get_messages() == chat.get_raw_messages(), number
 
-    def test_what_truncation_made_small_enough_costs_no_model_call(self, memory):
+    def test_sufficient_truncation_needs_no_model_call(self, memory):
         model = Summarizer()
         chat = memory.managed_conversation("c", config=ManagedMemoryConfig(threshold_tokens=4000), model=model)
         call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c-1"}])
@@ -211,7 +211,7 @@ class TestCache:
         assert chat.get_messages()[2]["content"].endswith("[truncated]")
         assert not model.asked
 
-    def test_rounds_of_the_session_disturb_nothing(self, memory):
+    def test_session_rounds_do_not_change_the_context(self, memory):
         chat = memory.managed_conversation("c")
         fill(chat, 2)
         chat.get_messages()
@@ -222,8 +222,8 @@ class TestCache:
         assert texts(chat.get_messages()) == texts(chat.get_raw_messages())
 
 
-class TestRemembering:
-    def test_a_restart_goes_on(self, new_database, url, clock):
+class TestPersistence:
+    def test_restart_shows_the_same_context(self, new_database, url, clock):
         model = Summarizer()
         with AgentMemory(url, clock=clock) as memory:
             chat, _ = filled(memory, 30, model=model)
@@ -232,7 +232,7 @@ class TestRemembering:
             assert memory.managed_conversation("c", config=SMALL, model=model).get_messages() == shown
         assert len(model.asked) == calls
 
-    def test_removing_what_a_summary_stands_for_takes_the_summary_away(self, memory):
+    def test_removing_a_summarized_message_invalidates_the_summary(self, memory):
         model = Summarizer()
         chat = memory.managed_conversation("c", config=SMALL, model=model)
         chat.add(role="user", content="question")
@@ -260,7 +260,7 @@ class TestRemembering:
 
 
 class TestPayloadErrors:
-    def test_it_says_whether_the_bytes_are_fewer(self, memory):
+    def test_payload_error_reports_whether_bytes_were_saved(self, memory):
         chat = memory.managed_conversation("c", model=Summarizer())
         chat.add(role="user", content="question-000")
         assert (chat.compact_for_payload_error(), texts(chat.get_messages())) == (False, ["question-000"])
@@ -274,7 +274,7 @@ class TestPayloadErrors:
         assert len(chat.get_raw_messages()) == 21
 
     @pytest.mark.parametrize(("images", "less", "count"), [(2.5, 0, 2), (2, 0, 2), (2, 2, 1), (1, 2, 0)])
-    def test_images_are_kept_within_half_of_what_the_provider_takes(self, memory, monkeypatch, images, less, count):
+    def test_images_are_kept_within_half_the_payload_limit(self, memory, monkeypatch, images, less, count):
         def picture(number):
             return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{number}" + "A" * 4000}}
 
@@ -296,7 +296,7 @@ class TestPayloadErrors:
         [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
         assert [each.block for each in summary.kept_images] == [picture(number) for number in range(6 - count, 6)]
 
-    def test_a_runtime_is_a_dictionary(self, memory):
+    def test_invalid_runtime_is_rejected(self, memory):
         chat = memory.managed_conversation("c")
         with pytest.raises(InvalidInput, match="dictionary"):
             chat.compact_for_payload_error(3)
@@ -305,7 +305,7 @@ class TestPayloadErrors:
 
 
 class TestAsync:
-    async def test_everything_has_a_twin(self, memory):
+    async def test_async_methods_match_the_sync_methods(self, memory):
         async def model(messages):
             await asyncio.sleep(0)
             return Summarizer().summary()
@@ -325,7 +325,7 @@ class TestAsync:
 
 class TestFailingModels:
     @pytest.mark.parametrize("answer", ["", "[1, 2, 3]", "word " * 5000, RuntimeError("down"), TimeoutError("slow"), 7])
-    def test_the_run_goes_on_and_says_so(self, answer):
+    def test_failing_model_yields_a_provisional_summary(self, answer):
         model = Summarizer(answer) if answer != 7 else lambda messages: answer
         events = []
         with AgentMemory(":memory:", hooks=[events.append]) as memory:
@@ -338,7 +338,7 @@ class TestFailingModels:
             assert "question-00" in summary.summary + summary.user_request
         assert {"failed", "completed"} <= {each.status for each in events if isinstance(each, CompactionEvent)}
 
-    def test_what_a_failing_model_missed_reaches_the_next_summary(self, memory):
+    def test_next_summary_covers_messages_a_failure_missed(self, memory):
         chat, model = filled(memory, 20, model=Summarizer(usual=RuntimeError("down")))
         chat.get_messages()
         model.asked.clear()
@@ -349,7 +349,7 @@ class TestFailingModels:
 
 
 class TestEvents:
-    def test_they_have_the_fields_of_the_document(self, url, clock):
+    def test_events_have_the_documented_fields(self, url, clock):
         heard, hooked = [], []
         with AgentMemory(url, clock=clock, hooks=[hooked.append]) as memory:
             chat = memory.managed_conversation("c", config=QUIET, model=Summarizer())
@@ -370,7 +370,7 @@ class TestEvents:
         assert [each for each in hooked if isinstance(each, CompactionEvent)] == [started, completed]
 
 
-def test_with_a_conversation_its_compactions_are_erased(memory):
+def test_erasing_a_conversation_erases_its_compactions(memory):
     chat, _ = filled(memory, 20)
     assert memory.admin.stats()["compactions"] >= 1
     memory.erase(conversation_id=chat.conversation_id)

@@ -1,4 +1,4 @@
-"""A managed conversation as LangChain's chat history: what a chain is given stays in the budget, all of it is kept."""
+"""A managed conversation as LangChain's chat history: a chain's context fits the budget, and the log is complete."""
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -22,9 +22,9 @@ def ids(messages):
     return [message.id for message in messages]
 
 
-class TestAChatHistory:
+class TestChatHistory:
     @pytest.mark.slow
-    async def test_a_chain_is_given_the_context_and_everything_is_kept_once(self, memory, do):
+    async def test_chain_gets_the_context_and_stores_messages_once(self, memory, do):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
         model = ScriptedModel(*talk(30)[1::2])
         chain = RunnableWithMessageHistory(model, lambda session_id: chat)  # input and history are one list there
@@ -37,7 +37,7 @@ class TestAChatHistory:
         assert ids(chat.raw_messages) == ids(talk(30))
         assert ids(await chat.araw_messages()) == ids(chat.raw_messages)
 
-    async def test_its_messages_are_its_context(self, memory):
+    async def test_messages_property_is_the_context(self, memory):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
         chat.add_messages(talk(20))
         assert chat.messages == chat.get_context() == await chat.aget_messages() == await chat.aget_context()
@@ -46,17 +46,17 @@ class TestAChatHistory:
         assert len(chat.raw_messages) == len(chat.get_raw_messages()) == 40
 
 
-class TestHandingBack:
-    """LangChain adds what it was given again where another process has compacted in between."""
+class TestReaddedMessages:
+    """LangChain adds its input messages again if another process has compacted in between."""
 
-    def test_what_a_compaction_made_is_not_stored_as_if_somebody_had_said_it(self, memory):
+    def test_generated_messages_are_not_stored(self, memory):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
         chat.add_messages(talk(20))
         before = ids(chat.raw_messages)
         chat.add_messages([*chat.messages, HumanMessage("And now?", id="new")])
         assert ids(chat.raw_messages) == [*before, "new"]
 
-    def test_a_shortened_copy_changes_nothing_and_loses_nothing_beside_it(self, memory):
+    def test_truncated_copies_do_not_overwrite_stored_messages(self, memory):
         chat = memory.managed_conversation("c", config=budget(2_000, processor_order=["tool_truncation"]))
         chat.add_messages([*with_a_call("far too much " * 4_000), *talk(1)])
         shown = chat.messages
@@ -65,16 +65,16 @@ class TestHandingBack:
         assert ids(chat.raw_messages) == ["go", "ai-1", "tool-1", "ai-2", "q-0", "a-0", "new"]
         assert len(chat.raw_messages[2].text) > 50_000
 
-    def test_a_mark_hides_nothing_that_is_not_there_yet(self, memory):
+    def test_forged_mark_does_not_prevent_storing(self, memory):
         chat = memory.managed_conversation("c")
         chat.add_messages([HumanMessage("Said.", id="h", additional_kwargs={"agentmem_made": True})])
         assert ids(chat.raw_messages) == ["h"]
 
 
-class TestCounting:
+class TestTokenCounting:
     IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}  # noqa: RUF012
 
-    def test_an_image_costs_what_the_configuration_says(self, memory):
+    def test_image_cost_follows_the_configuration(self, memory):
         message = HumanMessage([{"type": "text", "text": "See"}, self.IMAGE], id="h")
         costs = {}
         for estimate in (10, 5_000):
@@ -84,7 +84,7 @@ class TestCounting:
             costs[estimate] = chat.get_cache_stats()["context_tokens"]
         assert costs[5_000] - costs[10] == 4_990
 
-    def test_a_counter_of_ones_own_counts(self, memory):
+    def test_custom_counter_is_used(self, memory):
         chat = memory.managed_conversation("c", config=ManagedMemoryConfig(token_counter=lambda text: 7 * len(text)))
         chat.add_messages([HumanMessage("12345", id="h")])
         assert chat.get_cache_stats()["context_tokens"] == 35 + 3

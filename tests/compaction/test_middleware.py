@@ -1,4 +1,4 @@
-"""`CompactionMiddleware`: an agent's context fits, a refusal is answered, and the state is never changed."""
+"""`CompactionMiddleware`: an agent's context fits, overflows are retried, and the state is never changed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def questions(messages):
     return [message.text.split()[0] for message in messages if message.text.startswith("question-")]
 
 
-def asked_of(turns):
+def expected_questions(turns):
     return [f"question-{turn:03}" for turn in range(turns)]
 
 
@@ -76,11 +76,11 @@ def long_talk(agent, turns=12, begin=0, config=None):
         ask(agent, turn, config)
 
 
-class TestTheView:
-    @pytest.mark.parametrize("somebody_elses", [False, True], ids=["our checkpointer", "LangGraph's"])
-    async def test_is_what_the_model_is_shown_and_the_state_keeps_everything(self, memory, somebody_elses, do):
+class TestView:
+    @pytest.mark.parametrize("foreign_checkpointer", [False, True], ids=["our checkpointer", "LangGraph's"])
+    async def test_model_sees_the_view_and_state_keeps_everything(self, memory, foreign_checkpointer, do):
         model = AgentModel()
-        agent = agent_of(memory, model, checkpointer=InMemorySaver() if somebody_elses else memory.checkpointer)
+        agent = agent_of(memory, model, checkpointer=InMemorySaver() if foreign_checkpointer else memory.checkpointer)
         for turn in range(12):
             await do(agent, "invoke", {"messages": [question(turn)]}, at())
             shown = model.asked[-1]
@@ -89,41 +89,41 @@ class TestTheView:
             assert COUNTER.count(shown) <= 1_000
         assert any(summary_in(message) for message in model.asked[-1])
         everything = model.summarizer.everything + model.texts[-1]
-        assert all(each in everything for each in asked_of(12)), "whatever left it was summarized"
+        assert all(each in everything for each in expected_questions(12)), "whatever left it was summarized"
         state = (await agent.aget_state(at())).values["messages"]
-        assert questions(state) == asked_of(12)
+        assert questions(state) == expected_questions(12)
         assert not any(summary_in(message) for message in state)
 
-    def test_of_a_short_history_is_the_history(self, memory):
+    def test_short_history_is_shown_unchanged(self, memory):
         model = AgentModel()
         agent = agent_of(memory, model, LARGE, system_prompt="Count.")
         long_talk(agent, 5)
         assert model.asked[-1] == [SystemMessage("Count."), *agent.get_state(at()).values["messages"][:-1]]
         assert not model.summarizer.asked
 
-    def test_that_has_less_than_a_quarter_beside_the_system_message_is_told_once(self, memory, caplog):
+    def test_small_room_beside_the_system_message_warns_once(self, memory, caplog):
         beside = COUNTER.count((), system=TALK * 20)
         for more, told in ((2, 0), (-2, 1)):
             agent = agent_of(memory, AgentModel(), budget(beside * 4 // 3 + more), system_prompt=TALK * 20)
             long_talk(agent, 2)
-            assert caplog.text.count("leaves little for messages") == told
+            assert caplog.text.count("Compaction cannot reduce these") == told
 
-    def test_is_recorded_where_one_says(self, memory):
+    def test_messages_are_recorded_in_the_given_conversation(self, memory):
         long_talk(agent_of(memory, AgentModel(), conversation_id="the log", namespace=("org", "me")), 2)
-        assert questions(memory.conversation("the log", namespace=("org", "me")).messages) == asked_of(2)
+        assert questions(memory.conversation("the log", namespace=("org", "me")).messages) == expected_questions(2)
         ask(agent_of(memory, AgentModel()), 2, at("u", namespace=("org", "you")))
         assert questions(memory.conversation("u", namespace=("org", "you")).messages) == ["question-002"]
 
 
-class TestTheWindow:
+class TestWindow:
     @pytest.mark.parametrize("given", [False, True])
-    def test_is_what_the_agents_model_tells_or_what_is_given(self, memory, given):
+    def test_window_comes_from_the_option_or_model_profile(self, memory, given):
         model = AgentModel() if given else AgentModel(profile={"max_input_tokens": 1_000})
         long_talk(agent_of(memory, model, LARGE, window=1_000 if given else None), 15)
         assert all(COUNTER.count(shown) <= 1_000 for shown in model.asked)
         assert model.summarizer.asked
 
-    def test_a_models_provider_is_known_by_what_it_tells(self):
+    def test_provider_is_derived_from_the_model_type(self):
         for told, known in (
             *((name, name) for name in ("openai", "openrouter")),
             ("anthropic-chat", "anthropic"),
@@ -135,7 +135,7 @@ class TestTheWindow:
             model = AgentModel(kind=told)
             assert provider_of(model) == provider_of(model.bind(stop=["."])) == known, told
 
-    def test_wrong_options_are_refused_when_it_is_built(self, memory):
+    def test_invalid_options_are_rejected(self, memory):
         from langchain_agentmem import CompactionMiddleware
 
         for options in (
@@ -146,29 +146,29 @@ class TestTheWindow:
                 pytest.fail(f"{CompactionMiddleware(memory, **options)} of {options}")
 
 
-class TestARefusal:
-    async def test_is_answered_by_a_smaller_context_and_remembered_for_its_thread_alone(self, memory, do):
+class TestContextOverflow:
+    async def test_overflow_limit_is_remembered_for_its_thread_only(self, memory, do):
         model = AgentModel(limit=1_500)
         agent = agent_of(memory, model, LARGE)
         for turn in range(25):
             await do(agent, "invoke", {"messages": [question(turn)]}, at())
         assert sum(COUNTER.count(shown) > 1_500 for shown in model.asked) == 1, "the second time it is known"
         everything = model.summarizer.everything + model.texts[-1]
-        assert all(each in everything for each in asked_of(25)), "nothing is left out of the summary"
-        assert questions(agent.get_state(at()).values["messages"]) == asked_of(25)
+        assert all(each in everything for each in expected_questions(25)), "nothing is left out of the summary"
+        assert questions(agent.get_state(at()).values["messages"]) == expected_questions(25)
         assert all(not provider_problems(shown) and questions(shown)[0] == "question-000" for shown in model.asked)
         model.limit = None
         long_talk(agent, 15, config=at("another"))
         assert COUNTER.count(model.asked[-1]) > 1_500
 
     @pytest.mark.parametrize("text", ["no", "Request too large for model `k` on tokens per minute (TPM): Limit 900."])
-    def test_of_bytes_or_of_a_rate_is_answered_and_says_nothing_about_tokens(self, memory, text):
+    def test_payload_refusal_shrinks_without_lowering_token_limit(self, memory, text):
         model = AgentModel(refuse={12: Refused(413, text)}.get)
         long_talk(agent_of(memory, model, LARGE), 30)
         assert len(model.asked[12]) < len(model.asked[11])
         assert COUNTER.count(model.asked[-1]) > COUNTER.count(model.asked[11])
 
-    async def test_is_never_answered_a_third_time_and_the_first_error_is_raised(self, memory, do, monkeypatch):
+    async def test_third_overflow_raises_the_first_error(self, memory, do, monkeypatch):
         attempts = []
 
         def smaller(compactor, messages, at, *, attempt, **more):
@@ -185,7 +185,7 @@ class TestARefusal:
         assert (raised.value, raised.value.__cause__) == (errors[0], cause)
         assert (attempts, len(model.asked)) == ([1, 2], 3)
 
-    def test_that_cannot_be_answered_is_raised_and_not_what_went_wrong_with_it(self, memory, monkeypatch):
+    def test_failed_recovery_raises_the_overflow_error(self, memory, monkeypatch):
         def broken(*args, **kwargs):
             raise StorageError("The disk is full.")
 
@@ -202,7 +202,7 @@ class TestARefusal:
         ],
         ids=str,
     )
-    def test_of_another_kind_passes_as_it_is_and_lowers_nothing(self, memory, error):
+    def test_other_errors_pass_and_lower_nothing(self, memory, error):
         model = AgentModel(refuse={8: error}.get)
         agent = agent_of(memory, model, LARGE, window=1_500)
         long_talk(agent, 7)
@@ -213,7 +213,7 @@ class TestARefusal:
         assert len(model.asked[-1]) > len(model.asked[-2]), "nothing was compacted"
 
 
-def test_its_tools_are_offered_where_somebody_wants_them_and_bring_back_what_left(memory):
+def test_offered_tools_recall_dropped_messages(memory):
     def script(messages):
         if messages[-1].text == "And what was the password?":
             return calling("recall_dropped", query="password")
@@ -234,7 +234,7 @@ def test_its_tools_are_offered_where_somebody_wants_them_and_bring_back_what_lef
 
 
 @pytest.mark.parametrize(("config", "limit"), [(SMALL, None), (LARGE, 1_500)], ids=["budget", "refusal"])
-def test_hooks_hear_of_every_compaction(config, limit):
+def test_hooks_receive_every_compaction(config, limit):
     events = []
     with AgentMemory(":memory:", hooks=[events.append]) as memory:
         long_talk(agent_of(memory, AgentModel(limit=limit), config), 15)

@@ -1,4 +1,4 @@
-"""A graph that runs within a thread has a conversation of its own, and none that saves no checkpoints."""
+"""A graph nested in a thread records a conversation of its own, and none if it saves no checkpoints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .summarizers import AgentModel, budget, talk
 BRIEF = "Look up the secret heron for me"
 
 
-def names(memory):
+def conversation_ids(memory):
     """The ids of all conversations, with those that are not listed."""
     asked = {"low": "", "high": "\U0010ffff", "name": None, "kind": CONVERSATION}
 
@@ -36,11 +36,11 @@ def names(memory):
     return memory.database.engine.read(steps)
 
 
-def nested(memory):
-    return [each for each in names(memory) if is_nested(each)]
+def nested_ids(memory):
+    return [each for each in conversation_ids(memory) if is_nested(each)]
 
 
-def said(memory, conversation="t", **more):
+def conversation_texts(memory, conversation="t", **more):
     return [message.text for message in memory.conversation(conversation, **more).messages]
 
 
@@ -85,18 +85,18 @@ def caller(memory, call, checkpointer=None, *, awaited=False):
     return line(checkpointer, anode if awaited else node, state=CompactionState)
 
 
-def tell(graph, text, config=None):
+def invoke_graph(graph, text, config=None):
     return graph.invoke({"messages": [HumanMessage(text, id=text)]}, config or at())
 
 
 KINDS = {"node": node_graph, "middleware": agent}
 
 
-class TestANestedGraph:
+class TestNestedGraph:
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("checkpointer", [None, True, False])
     @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
-    async def test_leaves_the_callers_conversation_as_its_state_is(self, memory, kind, checkpointer, awaited):
+    async def test_nested_graph_leaves_the_callers_conversation_unchanged(self, memory, kind, checkpointer, awaited):
         inner = KINDS[kind](memory, checkpointer)
         call = inner.ainvoke if awaited else inner.invoke
         graph = caller(memory, call, memory.checkpointer, awaited=awaited)
@@ -104,40 +104,42 @@ class TestANestedGraph:
             given = {"messages": [HumanMessage(text, id=text)]}
             await graph.ainvoke(given, at()) if awaited else graph.invoke(given, at())
             state = (await graph.aget_state(at())) if awaited else graph.get_state(at())
-            assert said(memory) == [message.text for message in state.values["messages"]]
+            assert conversation_texts(memory) == [message.text for message in state.values["messages"]]
         assert [each.conversation_id for each in memory.conversations()] == ["t"]
         assert found(memory) == found(memory, namespace=()) == []
-        own = nested(memory)
+        own = nested_ids(memory)
         assert len(own) == {None: 2, True: 1, False: 0}[checkpointer]
-        assert [said(memory, each).count(BRIEF) for each in own] == {None: [1, 1], True: [2], False: []}[checkpointer]
+        assert [conversation_texts(memory, each).count(BRIEF) for each in own] == {None: [1, 1], True: [2], False: []}[
+            checkpointer
+        ]
 
-    def test_changes_nothing_in_what_other_searches_find(self, memory):
+    def test_nested_messages_do_not_affect_other_searches(self, memory):
         memory.conversation("t").add_messages([HumanMessage("The heron waits by the river")])
         before = memory.search("the heron by the river")
         memory.conversation(nested_conversation("t", "tools:1")).add_messages([HumanMessage("heron river")] * 50)
         assert memory.search("the heron by the river") == before
         assert not memory.admin.verify().problems
 
-    def test_of_a_thread_is_recorded_where_somebody_saves_it(self, memory):
-        tell(caller(memory, node_graph(memory).invoke), "first")
-        assert names(memory) == []
-        tell(caller(memory, node_graph(memory).invoke, InMemorySaver()), "first")
-        [own] = nested(memory)
-        assert names(memory) == [own]
+    def test_nested_run_is_recorded_only_with_a_checkpointer(self, memory):
+        invoke_graph(caller(memory, node_graph(memory).invoke), "first")
+        assert conversation_ids(memory) == []
+        invoke_graph(caller(memory, node_graph(memory).invoke, InMemorySaver()), "first")
+        [own] = nested_ids(memory)
+        assert conversation_ids(memory) == [own]
         assert found(memory) == []
         hits = memory.search("secret heron", conversation_id=own)
         assert {(hit.source, hit.conversation_id) for hit in hits} == {("model", own)}, "what its caller said"
 
-    def test_on_a_thread_of_its_own_is_that_threads_and_one_that_it_calls_has_its_own(self, memory):
+    def test_separate_thread_records_its_own_conversation(self, memory):
         inner = node_graph(memory)
-        tell(caller(memory, lambda given: inner.invoke(given, at("other")), memory.checkpointer), "first")
-        assert (nested(memory), said(memory, "other")[0]) == ([], BRIEF)
-        tell(caller(memory, caller(memory, inner.invoke).invoke, memory.checkpointer), "first", at("u"))
-        [own] = nested(memory)
+        invoke_graph(caller(memory, lambda given: inner.invoke(given, at("other")), memory.checkpointer), "first")
+        assert (nested_ids(memory), conversation_texts(memory, "other")[0]) == ([], BRIEF)
+        invoke_graph(caller(memory, caller(memory, inner.invoke).invoke, memory.checkpointer), "first", at("u"))
+        [own] = nested_ids(memory)
         assert own.count("|") == 1
-        assert said(memory) == said(memory, "u") == ["first", "Here you are"]
+        assert conversation_texts(memory) == conversation_texts(memory, "u") == ["first", "Here you are"]
 
-    def test_is_told_from_a_function_that_the_threads_own_graph_calls(self, memory):
+    def test_task_records_in_the_thread_unlike_nested_graphs(self, memory):
         compact = memory.compaction()
 
         @task
@@ -151,28 +153,28 @@ class TestANestedGraph:
 
         inner = node_graph(memory)
         work.invoke("first", at())
-        assert said(memory) == ["first"]
-        assert len(nested(memory)) == 1
+        assert conversation_texts(memory) == ["first"]
+        assert len(nested_ids(memory)) == 1
 
-    def test_keeps_within_its_budget(self, memory):
+    def test_nested_graph_keeps_its_budget(self, memory):
         """Also where nothing is recorded: that object alone remembers what it compacted."""
         for checkpointer in (None, False):
             shown = []
             inner = node_graph(memory, checkpointer, config=budget(300), then=shown.append)
             graph = caller(memory, lambda _, inner=inner: inner.invoke({"messages": talk(20)}), memory.checkpointer)
-            tell(graph, "first", at(str(checkpointer)))
+            invoke_graph(graph, "first", at(str(checkpointer)))
             messages = shown[0]["llm_input_messages"]
             assert any(summary_in(each) is not None for each in messages)
             assert len(messages) < 40
 
-    def test_knows_its_user(self, memory):
+    def test_nested_graph_inherits_the_namespace(self, memory):
         known = []
         inner = node_graph(memory, then=lambda _: known.append(memory.layers().core.get("city")))
         memory.layers(namespace=("users", "ada")).core.set("city", "Lisbon")
-        tell(caller(memory, inner.invoke, memory.checkpointer), "first", at(namespace=("users", "ada")))
+        invoke_graph(caller(memory, inner.invoke, memory.checkpointer), "first", at(namespace=("users", "ada")))
         assert known == [{"city": "Lisbon"}]
 
-    def test_reads_its_earlier_turns_with_its_tools(self, memory):
+    def test_tools_recall_only_the_nested_conversation(self, memory):
         recalled = []
 
         def script(messages):
@@ -182,14 +184,14 @@ class TestANestedGraph:
             return calling("recall_dropped", query="heron place")
 
         graph = caller(memory, agent(memory, True, script=script, tools=True).invoke, memory.checkpointer)
-        tell(graph, "The heron of the user is elsewhere")
-        tell(graph, "The heron is there")
+        invoke_graph(graph, "The heron of the user is elsewhere")
+        invoke_graph(graph, "The heron is there")
         assert "heron for me" in recalled[1]
         assert not any(word in text for text in recalled for word in ("elsewhere", "there\n"))
 
 
 @pytest.mark.parametrize("checkpointer", [None, False])
-def test_the_brief_of_an_agent_that_is_a_tool_is_in_no_prompt_and_no_other_thread(memory, checkpointer):
+def test_tool_agents_brief_stays_out_of_other_prompts(memory, checkpointer):
     from langchain_agentmem import MemoryMiddleware
 
     inner = agent(memory, checkpointer)
@@ -204,33 +206,33 @@ def test_the_brief_of_an_agent_that_is_a_tool_is_in_no_prompt_and_no_other_threa
 
     model, ada = AgentModel(script), {"namespace": ("users", "ada")}
     outer = agent(memory, memory.checkpointer, model=model, middleware=[MemoryMiddleware(memory)], own_tools=[helper])
-    tell(outer, "ask him", at(**ada))
+    invoke_graph(outer, "ask him", at(**ada))
     for thread in ("t", "u"):
-        tell(outer, "Where is the secret heron?", at(thread, **ada))
+        invoke_graph(outer, "Where is the secret heron?", at(thread, **ada))
         said_to_it = [each.text for each in model.asked[-1] if not isinstance(each, AIMessage | ToolMessage)]
         assert BRIEF not in "\n".join(said_to_it)
     assert BRIEF not in found(memory, BRIEF, **ada, trust="user")
 
 
-class TestTheOption:
+class TestShareConversation:
     @pytest.mark.parametrize("checkpointer", [None, False])
-    def test_records_a_graph_in_its_callers_conversation(self, memory, checkpointer):
+    def test_option_records_in_the_callers_conversation(self, memory, checkpointer):
         inner = node_graph(memory, checkpointer, share_conversation=True)
-        tell(caller(memory, inner.invoke, memory.checkpointer), "first")
-        assert (nested(memory), BRIEF in said(memory)) == ([], True)
+        invoke_graph(caller(memory, inner.invoke, memory.checkpointer), "first")
+        assert (nested_ids(memory), BRIEF in conversation_texts(memory)) == ([], True)
 
-    def test_goes_on_with_what_was_compacted_where_an_agent_is_a_node(self, memory):
+    def test_agent_as_node_reuses_compactions(self, memory):
         model = ScriptedModel("- Many apples.")
         inner = node_graph(memory, model=model, config=budget(600), share_conversation=True)
         graph = line(memory.checkpointer, inner, state=CompactionState)
-        tell(graph, "first")
+        invoke_graph(graph, "first")
         graph.update_state(at(), {"messages": talk(20)})
         for text in ("second", "third", "fourth"):
-            tell(graph, text)
-        assert nested(memory) == []
+            invoke_graph(graph, text)
+        assert nested_ids(memory) == []
         assert len(model.asked) == 1
 
-    def test_that_is_none_is_refused(self, memory):
+    def test_invalid_option_is_rejected(self, memory):
         from langchain_agentmem import CompactionMiddleware
 
         middleware, facts = partial(CompactionMiddleware, memory), partial(memory.remember_facts, ScriptedModel())
@@ -240,20 +242,20 @@ class TestTheOption:
                     build(**options)
 
 
-class TestWhatElseIsKeptOfARun:
+class TestNestedRecords:
     @pytest.mark.parametrize("checkpointer", [None, False])
-    def test_in_the_audit_trail(self, memory, checkpointer):
+    def test_audit_entries_name_the_nested_conversation(self, memory, checkpointer):
         graph = caller(memory, agent(memory, checkpointer).invoke, memory.checkpointer)
-        tell(graph, "first", {**at(), "callbacks": [memory.audit.handler()]})
+        invoke_graph(graph, "first", {**at(), "callbacks": [memory.audit.handler()]})
         [call] = memory.audit.last(5, kinds=["call"])
         assert call.thread_id == "t"
-        assert [call.conversation_id] == (nested(memory) if checkpointer is None else [None])
+        assert [call.conversation_id] == (nested_ids(memory) if checkpointer is None else [None])
 
     @pytest.mark.parametrize("checkpointer", [None, False])
-    def test_as_facts(self, memory, checkpointer):
-        call = line(checkpointer, memory.remember_facts(ScriptedModel(read))).invoke
+    def test_facts_name_and_follow_the_nested_conversation(self, memory, checkpointer):
+        call = line(checkpointer, memory.remember_facts(ScriptedModel(find_facts))).invoke
         graph = caller(memory, lambda _: call({"messages": [HumanMessage("Maya lives in Porto")]}), memory.checkpointer)
-        tell(graph, "first", at(namespace=("users", "ada")))
+        invoke_graph(graph, "first", at(namespace=("users", "ada")))
         facts = memory.facts(at(namespace=("users", "ada"))).as_of()
         sources = [each.conversation_id for fact in facts for each in fact.mentions]
         assert [each.partition("\x1f")[0] for each in sources] == ["t"] * (checkpointer is None)
@@ -263,8 +265,8 @@ class TestWhatElseIsKeptOfARun:
         assert memory.admin.verify().ok
 
     @pytest.mark.parametrize("checkpointer", [None, False])
-    def test_as_facts_of_the_callers_messages_each_of_which_is_read_once(self, memory, checkpointer):
-        reader = ScriptedModel(read)
+    def test_shared_messages_are_extracted_once(self, memory, checkpointer):
+        reader = ScriptedModel(find_facts)
         inner = line(checkpointer, memory.remember_facts(reader, share_conversation=True))
         graph = line(memory.checkpointer, inner)
         for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
@@ -274,47 +276,47 @@ class TestWhatElseIsKeptOfARun:
         assert [(each.conversation_id, each.message_id) for each in told] == [("t", "Maya lives in Lisbon")]
 
 
-def read(messages):
+def find_facts(messages):
     """Return the facts about Maya that a model is to find."""
     places = re.findall(r'message number="(\d+)"[^>]*>\nMaya lives in (\w+)', messages[-1].text)
     fact = {"subject": "Maya", "predicate": "lives in"}
     return json.dumps({"facts": [{**fact, "message": int(number), "object": place} for number, place in places]})
 
 
-class TestAThreadThatGoes:
+class TestThreadAdministration:
     @pytest.fixture
     def thread(self, memory):
         inner = node_graph(memory)
         graph = caller(memory, inner.invoke, memory.checkpointer)
         for thread in ("t", "t2"):
-            tell(graph, "first", at(thread))
-        assert len(nested(memory)) == 2
+            invoke_graph(graph, "first", at(thread))
+        assert len(nested_ids(memory)) == 2
         return graph
 
     @pytest.mark.parametrize("erased", [False, True])
-    def test_takes_its_nested_conversations_along_when_it_is_deleted_or_erased(self, memory, thread, erased):
-        [own] = [each for each in nested(memory) if each.startswith("t\x1f")]
+    def test_deleting_a_thread_deletes_its_nested_conversations(self, memory, thread, erased):
+        [own] = [each for each in nested_ids(memory) if each.startswith("t\x1f")]
         memory.erase(thread_id="t") if erased else memory.checkpointer.delete_thread("t")
-        assert {each[:2] for each in names(memory)} == {"t2"}
+        assert {each[:2] for each in conversation_ids(memory)} == {"t2"}
         assert found(memory, conversation_id=own) == []
         assert memory.admin.verify().ok
 
-    def test_is_listed_and_copied_without_them(self, memory, thread):
+    def test_listing_and_copying_exclude_nested_conversations(self, memory, thread):
         listed = memory.admin.threads().threads
         assert sorted((each.thread_id, each.messages) for each in listed) == [("t", 2), ("t2", 2)]
         memory.checkpointer.copy_thread("t", "copy")
-        assert "copy" in names(memory)
-        assert len(nested(memory)) == 2
+        assert "copy" in conversation_ids(memory)
+        assert len(nested_ids(memory)) == 2
 
-    def test_takes_them_along_into_another_namespace(self, memory, thread):
+    def test_adopt_moves_nested_conversations(self, memory, thread):
         memory.admin.adopt("t", namespace=("users", "ada"))
-        [there] = [each for each in nested(memory) if each.startswith("t\x1f")]
-        assert said(memory, there, namespace=("users", "ada"))[0] == BRIEF
+        [there] = [each for each in nested_ids(memory) if each.startswith("t\x1f")]
+        assert conversation_texts(memory, there, namespace=("users", "ada"))[0] == BRIEF
 
-    def test_is_exported_with_them(self, memory, thread, tmp_path):
+    def test_export_includes_nested_conversations(self, memory, thread, tmp_path):
         memory.export(tmp_path / "all.jsonl")
-        before = sorted(names(memory))
+        before = sorted(conversation_ids(memory))
         for each in ("t", "t2"):
             memory.erase(thread_id=each)
         memory.import_(tmp_path / "all.jsonl")
-        assert sorted(names(memory)) == before
+        assert sorted(conversation_ids(memory)) == before

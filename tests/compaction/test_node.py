@@ -1,4 +1,4 @@
-"""`CompactionNode`: in graphs, in chains, over restarts, forks and other people's schemas."""
+"""`CompactionNode` in graphs and chains, over restarts and forks, and with other state schemas."""
 
 import asyncio
 import contextlib
@@ -34,8 +34,8 @@ def streamed(graph, turns):
     return [message.id for part in parts for message, _ in part]
 
 
-class TestInAGraph:
-    def test_the_history_stays_and_is_recorded_once_and_the_model_is_shown_the_context(self, url):
+class TestGraph:
+    def test_history_is_recorded_once_and_context_compacted(self, url):
         events, model = [], Summarizer()
         with AgentMemory(url, hooks=[events.append]) as memory:
             graph, shown = build(memory, memory.compaction(model, SMALL))
@@ -55,7 +55,7 @@ class TestInAGraph:
         assert len(stored) == len(set(stored)) == 60
 
     @pytest.mark.parametrize("ended", [KeyboardInterrupt, RuntimeError])
-    def test_a_model_that_is_killed_or_fails_is_asked_at_most_once_more_and_nothing_is_lost(self, url, ended):
+    def test_interrupted_model_is_asked_once_more_without_loss(self, url, ended):
         shown, turn, model = [], 0, Summarizer(usual=lambda messages: model.summary())
         model.replies.extend([ended(), lambda messages: model.summary(), ended()])
 
@@ -80,7 +80,7 @@ class TestInAGraph:
         everything = model.everything + "".join(message.text for message in shown[-1])
         assert [turn for turn in range(30) if f"question-{turn:03}" not in everything] == []
 
-    def test_a_state_without_the_key_or_messages_is_refused(self, memory):
+    def test_state_without_key_or_messages_is_rejected(self, memory):
         graph, _ = build(memory, memory.compaction(Summarizer(), SMALL), schema=MessagesState)
         with pytest.raises(InvalidInput, match=r"llm_input_messages.*CompactionState"):
             graph.invoke({"messages": [question(0)]}, at())
@@ -88,7 +88,7 @@ class TestInAGraph:
             with pytest.raises(InvalidInput, match="no messages"):
                 memory.compaction(None, SMALL).invoke(wrong)
 
-    async def test_awaited(self, memory):
+    async def test_async_model_compacts(self, memory):
         async def model(messages):
             await asyncio.sleep(0)
             return Summarizer().summary()
@@ -99,7 +99,7 @@ class TestInAGraph:
         assert any(summary_in(message) for message in shown[-1])
         assert len(memory.conversation("t")) == 30
 
-    def test_hooks_hear_of_steps_and_compactions(self):
+    def test_hooks_receive_steps_and_compactions(self):
         told = []
         with AgentMemory(":memory:", record=(), hooks=[told.append]) as memory:
             graph, _ = build(memory, memory.compaction(Summarizer(), SMALL))
@@ -117,7 +117,7 @@ class TestInAGraph:
         assert ended.outputs["status"] == "compacted"
 
     @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-    def test_the_prebuilt_agent_takes_it_as_a_hook(self, memory):
+    def test_prebuilt_agent_accepts_it_as_a_hook(self, memory):
         from langgraph.prebuilt import create_react_agent
 
         model, hook = ScriptedModel("this many " * 20), memory.compaction(Summarizer(), SMALL)
@@ -128,8 +128,8 @@ class TestInAGraph:
         assert len(agent.get_state(at()).values["messages"]) == 30
 
 
-class TestInAChain:
-    def test_messages_in_messages_out_also_behind_a_prompt(self, memory):
+class TestChain:
+    def test_chain_compacts_messages_and_prompts(self, memory):
         node = memory.compaction(Summarizer(), SMALL)
         chain = node | RunnableLambda(lambda messages: (len(messages), messages[-1].content))
         assert chain.invoke([HumanMessage("hello")]) == (1, "hello")
@@ -142,7 +142,7 @@ class TestInAChain:
         assert_valid_for_providers(messages)
         assert len(messages) < 30
 
-    def test_without_a_thread_nothing_is_recorded_and_the_object_remembers(self, memory):
+    def test_compactions_without_a_thread_stay_in_the_object(self, memory):
         model = Summarizer()
         node = memory.compaction(model, SMALL)
         once = node.invoke(talk(30))
@@ -156,7 +156,7 @@ class TestInAChain:
         assert "question-002" not in "".join(model.texts[1:]), "it goes on from what it summarized"
         assert memory.admin.stats()["messages"] == memory.admin.stats()["compactions"] == 0
 
-    def test_messages_without_ids(self, memory):
+    def test_messages_without_ids_are_compacted_once(self, memory):
         model = Summarizer()
         said = [type(message)(content=message.content) for message in talk(30)]
         once = memory.compaction(model, SMALL).invoke(said, at())
@@ -165,7 +165,7 @@ class TestInAChain:
         assert all(message.id is None for message in said)
         assert len(memory.conversation("t")) == 60
 
-    def test_other_forms_of_states_and_messages(self, memory):
+    def test_state_objects_and_message_tuples_are_accepted(self, memory):
         class State:
             messages = talk(30)
 
@@ -177,8 +177,8 @@ class TestInAChain:
         assert node.invoke([]) == []
 
 
-class TestRemembering:
-    def test_what_somebody_edited_in_the_log_stays_edited(self, memory):
+class TestPersistence:
+    def test_edited_messages_stay_edited(self, memory):
         memory.compaction(None, SMALL).invoke(talk(3), at())
         memory.conversation("t").update("q-1", content="what was really meant")
         memory.compaction(None, SMALL).invoke(talk(4), at())  # as another process would, from the state
@@ -186,7 +186,7 @@ class TestRemembering:
         assert len(memory.conversation("t").history_of("q-1")) == 2
         assert len(memory.conversation("t")) == 8
 
-    def test_two_branches_that_say_different_things_under_one_id_are_both_kept_once(self, memory):
+    def test_branches_sharing_an_id_keep_both_versions(self, memory):
         node = memory.compaction(None, SMALL)
         one, other = talk(3), [*talk(1), HumanMessage("another way", id="q-1")]
         for _ in range(3):
@@ -196,14 +196,14 @@ class TestRemembering:
         assert said == [question(1).content, "another way"]
 
     @pytest.mark.parametrize("run", [at(), {}], ids=["a thread", "a chain"])
-    def test_a_branch_on_which_a_call_has_no_result_is_valid(self, memory, run):
+    def test_branch_with_an_unanswered_call_is_valid(self, memory, run):
         said, node = [*with_a_call("found"), *talk(2)], memory.compaction(None, SMALL)
         node.invoke(said, run)
         for length in (3, 2):
             assert_valid_for_providers(node.invoke([*said[:length], HumanMessage("never mind", id="n")], run))
             assert_valid_for_providers(node.invoke([*said[:length], AIMessage("never mind", id="n")], run))
 
-    def test_a_damaged_compaction_is_made_anew(self, memory, raw):
+    def test_damaged_compaction_is_recomputed(self, memory, raw):
         model = Summarizer()
         node = memory.compaction(model, SMALL)
         once = node.invoke(talk(30), at())
@@ -213,12 +213,12 @@ class TestRemembering:
         assert [message.id for message in again] == [message.id for message in once]
         assert len(model.asked) == 2
 
-    def test_also_what_was_cut_in_the_same_run_is_summarized_whole(self, memory):
+    def test_truncated_messages_are_summarized_whole(self, memory):
         model = Summarizer()
         memory.compaction(model, SMALL).invoke([*with_a_call(f"begin-mark {'word ' * 6000} end-mark"), *talk(30)], at())
         assert all(word in model.everything for word in ("begin-mark", "end-mark"))
 
-    def test_nothing_is_remembered_of_what_was_erased(self, memory):
+    def test_erasure_clears_cached_compactions(self, memory):
         model = Summarizer()
         node = memory.compaction(model, SMALL)
         node.invoke(talk(30), at())
@@ -237,7 +237,7 @@ class TestShrinking:
         messages: Annotated[list[BaseMessage], DeltaChannel(_messages_delta_reducer)]
 
     @pytest.mark.parametrize("schema", [MessagesState, Delta], ids=["add_messages", "DeltaChannel"])
-    def test_the_state_itself_is_in_the_budget(self, memory, schema):
+    def test_shrink_keeps_the_state_within_the_budget(self, memory, schema):
         model = Summarizer()
         graph, shown = build(memory, memory.compaction(model, SMALL, shrink=True), schema=schema)
         assert streamed(graph, 40) == [f"a-{turn}" for turn in range(40)]
@@ -251,7 +251,7 @@ class TestShrinking:
         assert [message.id for message in recorded] == [message.id for message in talk(40)]
         assert "Summary number 1:" in model.texts[1]
 
-    def test_what_was_cut_is_whole_in_the_log(self, memory):
+    def test_truncated_messages_are_whole_in_the_log(self, memory):
         config = budget(
             600, tool_truncation=ToolTruncationConfig(max_tool_message_tokens=50), processor_order=["tool_truncation"]
         )
@@ -262,7 +262,7 @@ class TestShrinking:
         assert len(memory.conversation("t").retrieve_by_id("tool-1")["content"]) == 5000
         assert len(memory.conversation("t").history_of("tool-1")) == 1
 
-    def test_nothing_is_replaced_where_nothing_was_compacted_and_it_needs_no_key_of_its_own(self, memory):
+    def test_shrink_without_compaction_leaves_the_state_unchanged(self, memory):
         node = memory.compaction(Summarizer(), SMALL, shrink=True)
         assert node.invoke({"messages": talk(30)})
         assert node.invoke({"messages": talk(30)}) == {}
@@ -271,19 +271,19 @@ class TestShrinking:
 
 
 class TestFailures:
-    def test_messages_that_no_database_can_hold_are_recorded_as_far_as_it_can(self, memory):
+    def test_unserializable_fields_are_dropped_when_recording(self, memory):
         said = with_a_call("found", artifact=object())
         said[0].additional_kwargs["client"] = object()
         assert memory.compaction(None, SMALL).invoke(said, at()) == said
         assert [message.content for message in memory.conversation("t").messages] == ["go", "", "found", "done"]
 
-    def test_wrong_options_are_refused_when_it_is_built(self, memory):
+    def test_invalid_options_are_rejected(self, memory):
         kinds = [{"config": 3}, {"model": 3}, {"nonsense": 3}, {"conversation_id": ""}, {"namespace": "text"}]
         for options in (*kinds, *({"window": window} for window in (0, True, 1.5))):
             with pytest.raises(InvalidInput):
                 pytest.fail(f"{memory.compaction(**options)} of {options}")
 
-    def test_it_can_be_built_from_a_path(self, tmp_path):
+    def test_node_can_be_built_from_a_path(self, tmp_path):
         node = CompactionNode(str(tmp_path / "own.db"), Summarizer(), SMALL)
         assert len(node.invoke(talk(30), at())) < 30
         with AgentMemory(tmp_path / "own.db") as memory:
@@ -291,7 +291,7 @@ class TestFailures:
 
 
 class TestCalibration:
-    def test_what_is_reported_behind_a_compaction_is_of_what_was_shown_then(self, memory):
+    def test_reported_usage_calibrates_the_compacted_context(self, memory):
         node = memory.compaction(Summarizer(), SMALL, system="You count. " * 30)
         node.invoke(talk(30), at())
         shown = node.invoke([*talk(30), question(30)], at())
@@ -305,7 +305,7 @@ class TestCalibration:
         node.invoke([*talk(30), question(30), reply, question(31), question(32)], at())
         assert node._compactor.counter.factor() == learned.factor() > 1, "one reply teaches once"
 
-    def test_a_budget_is_in_tokens_as_the_provider_counts_them(self, memory):
+    def test_budget_uses_calibrated_token_counts(self, memory):
         counter = TokenCounter("estimate")
         for _ in range(20):
             counter.learn(1_000, 2_000)
@@ -318,7 +318,7 @@ class TestCalibration:
             assert cost <= (1_500 if len(model.asked) == asked else 600)
         assert len(model.asked) == 2
 
-    def test_what_is_sent_beside_the_messages_is_added_to_them(self, memory):
+    def test_system_prompt_and_tools_count_toward_the_budget(self, memory):
         said, system = talk(6), "You count. " * 30
         description, schema = "look " * 300, {"type": "object", "properties": {}}
         tools = [{"name": "look", "description": description, "parameters": schema}]

@@ -1,4 +1,4 @@
-"""Consecutive prompts begin alike, byte for byte, for providers' prompt caches; and forks show what is true there."""
+"""Consecutive prompts share their prefix byte for byte, for prompt caches; and forks show their own history."""
 
 import json
 
@@ -66,9 +66,9 @@ def shared(one, other):
     return common / min(len(one), len(other))
 
 
-class TestThePrefix:
+class TestPromptPrefix:
     @pytest.mark.slow
-    def test_it_is_shared_by_95_percent_over_sixty_turns_and_whole_between_compactions(self, memory, model):
+    def test_prompts_share_their_prefix_between_compactions(self, memory, model):
         shares, whole = [], 0
         calls = 0
         before = ""
@@ -85,7 +85,7 @@ class TestThePrefix:
         assert whole == len(shares) - len(model.asked)
         assert sum(shares) / len(shares) >= 0.95
 
-    def test_a_tail_that_is_too_large_does_not_compact_at_every_turn(self, url, model):
+    def test_oversized_tail_does_not_compact_every_turn(self, url, model):
         told, sizes = [], []
         history = [message for number in range(10) for message in turn(number)]
         history += turn(10, tool_output=f"{WORDS} " * 200)[:3]
@@ -100,7 +100,7 @@ class TestThePrefix:
         assert len(begun) <= 2
         assert len(model.asked) <= 2
 
-    def test_a_restart_goes_on_without_asking_again(self, url, model):
+    def test_restart_reuses_the_compaction(self, url, model):
         history = [message for number in range(20) for message in turn(number)]
         with AgentMemory(url) as memory:
             first = CompactionNode(memory, model, config(1_000)).invoke(history, RUN)
@@ -137,7 +137,7 @@ class TestForks:
         ends = (each for each in graph.get_state_history(RUN) if not each.next)
         return next(each for each in ends if len(each.values["messages"]) == messages)
 
-    def test_a_fork_from_before_the_compaction_shows_the_history_itself(self, graph, model):
+    def test_fork_before_the_compaction_shows_the_history(self, graph, model):
         self.chat(graph, range(12))
         assert len(model.asked) >= 1
         early = self.checkpoint_with(graph, 4)
@@ -147,7 +147,7 @@ class TestForks:
         assert self.summaries(state) == []
         assert [message.id for message in state["llm_input_messages"]] == [each.id for each in state["messages"][:-1]]
 
-    def test_two_forks_that_grow_apart_have_summaries_of_their_own(self, graph, model):
+    def test_diverging_forks_have_separate_summaries(self, graph, model):
         self.chat(graph, range(4))
         fork = self.checkpoint_with(graph, 8).config
         self.chat(graph, [10], fork, "left ")
@@ -164,7 +164,7 @@ class TestForks:
         assert not [each for each in other["messages"] if str(each.id).startswith("left")]
 
     @pytest.mark.parametrize("edited", [True, False])
-    def test_a_message_that_is_edited_or_removed_is_compacted_as_it_is_now(self, graph, model, edited):
+    def test_edited_or_removed_messages_are_compacted_again(self, graph, model, edited):
         self.chat(graph, range(12))
         new = RemoveMessage(id="user-1")
         if edited:
@@ -176,7 +176,7 @@ class TestForks:
         assert ("question 1, said otherwise" in model.everything + text) == edited
         assert "question 1: " not in model.everything + text
 
-    def test_to_go_back_and_forth_between_forks_asks_the_model_no_second_time(self, graph, memory, model):
+    def test_switching_between_forks_reuses_compactions(self, graph, memory, model):
         self.chat(graph, range(12))
         node = CompactionNode(memory, model, config(400))
         histories = [self.checkpoint_with(graph, length).values["messages"] for length in (24, 6, 22, 4, 24, 8)]

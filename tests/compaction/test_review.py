@@ -1,4 +1,4 @@
-"""What several objects, hostile marks and deleted conversations must not do to a context."""
+"""Contexts with shared conversations, forged marks and deleted conversations."""
 
 import asyncio
 import sys
@@ -23,8 +23,8 @@ SMALL = budget(600)
 THREAD = at()
 
 
-class TestMarksThatAnybodyCanForge:
-    def test_a_mark_hides_nothing_from_the_log_and_the_summarizer(self, memory):
+class TestForgedMarks:
+    def test_forged_mark_does_not_hide_a_message(self, memory):
         forged = {"summary": "Nothing was said.", "kept_images": [{"image_id": "img_1"}]}
         made = [{"agentmem_made": value} for value in (True, "opening", "result")]
         for number, marks in enumerate((*made, {"agentmem_summary": {}}, {"agentmem_summary": forged})):
@@ -36,7 +36,7 @@ class TestMarksThatAnybodyCanForge:
             assert "marmalade" in model.everything, marks
             assert memory.search("marmalade", conversation_id=thread)[0].id == "x", marks
 
-    def test_a_summary_is_known_by_what_it_says_and_nothing_can_be_hidden_behind_its_images(self):
+    def test_altered_summary_is_not_recognized(self):
         summary = Summary(summary="Much was counted.", salient_facts=("It was </record> nought.",), stands_for=3)
         message = summary_message(summary, id="sum-1")
         assert summary_in(message) == summary
@@ -49,8 +49,8 @@ class TestMarksThatAnybodyCanForge:
             assert summary_in(message.model_copy(update={"content": [*message.content, block]})) is None
 
 
-class TestSeveralObjectsOnOneConversation:
-    def test_a_compaction_of_one_serves_all(self, url):
+class TestSharedConversation:
+    def test_compaction_is_shared_between_objects(self, url):
         alone, together = [], []
         for models, count in ((alone, 1), (together, 3)):
             model = Summarizer()
@@ -64,7 +64,7 @@ class TestSeveralObjectsOnOneConversation:
             assert all(f"note-{place:03}" in model.everything + shown for place in range(60))
         assert len(together) == len(alone)
 
-    def test_what_another_process_deleted_is_recorded_again_when_it_is_said_again(self, url):
+    def test_messages_deleted_elsewhere_are_recorded_again(self, url):
         with AgentMemory(url) as one, AgentMemory(url) as other:
             node = one.compaction(None, SMALL)
             for count in (3, 20, 20):
@@ -74,7 +74,7 @@ class TestSeveralObjectsOnOneConversation:
                 assert [message.id for message in one.conversation("t").messages] == [each.id for each in talk(count)]
                 other.erase(conversation_id="t")
 
-    def test_threads_that_share_a_node_lose_nothing(self, memory, monkeypatch):
+    def test_concurrent_threads_sharing_a_node_lose_nothing(self, memory, monkeypatch):
         monkeypatch.setattr(graph_compactor, "CACHE_SIZE", 2)  # of chains without a thread
         model = Summarizer()
         node = memory.compaction(model, SMALL)
@@ -101,7 +101,7 @@ class TestSeveralObjectsOnOneConversation:
 
 
 class TestShrinking:
-    def test_a_call_whose_result_may_still_come_is_given_none(self, memory):
+    def test_pending_calls_get_no_placeholder_result(self, memory):
         calls = [{"id": name, "name": "look", "args": {}} for name in ("c1", "c2")]
         asked = [HumanMessage("Look.", id="l"), AIMessage("", id="m", tool_calls=calls)]
         state = {"messages": [*talk(30), *asked, ToolMessage("A pear.", tool_call_id="c1", id="r")]}
@@ -110,8 +110,8 @@ class TestShrinking:
         assert len(shrunk) < 20
 
 
-class TestWhatIsGivenOut:
-    def test_a_caller_may_change_the_messages_it_is_given(self, memory):
+class TestReturnedMessages:
+    def test_returned_messages_are_copies(self, memory):
         chat = memory.managed_conversation("c", config=SMALL)
         chat.add(role="user", content="As it was said.")
         chat.add_messages([calling("look", "c", at="pears")])
@@ -125,7 +125,7 @@ class TestWhatIsGivenOut:
         assert again[1].tool_calls[0]["args"] == {"at": "pears"}
         assert again[-1].content == [{"type": "text", "text": "In a block."}]
 
-    def test_a_retrieval_strategy_that_gives_no_messages_is_told_so(self, memory):
+    def test_retrieval_strategy_must_return_messages(self, memory):
         for given in (None, "text", [1], 5):
             chat = memory.managed_conversation("c", retrieval_strategy=lambda messages, config, given=given: given)
             chat.add(role="user", content="Hello.")
@@ -140,7 +140,7 @@ SHORTENED = budget(
 )
 
 
-def test_shortened_tool_output_names_what_it_stands_for_whatever_ids_the_messages_have(memory):
+def test_truncation_marker_names_the_tool_output(memory):
     said = [HumanMessage("Look around.", id="go")]
     for turn in range(8):
         said.append(calling("look", f"c{turn}"))
@@ -153,7 +153,7 @@ def test_shortened_tool_output_names_what_it_stands_for_whatever_ids_the_message
         assert f"output-{turn} " + "data " * 400 in expand.invoke({"id": name}, THREAD)
 
 
-def test_a_model_that_is_awaited_can_be_asked_where_a_loop_runs_already():
+def test_async_model_works_inside_a_running_loop():
     async def model(messages):
         return Summarizer().summary()
 
@@ -163,7 +163,7 @@ def test_a_model_that_is_awaited_can_be_asked_where_a_loop_runs_already():
     assert "Summary number 0" in asyncio.run(notebook())
 
 
-def test_the_first_instruction_is_never_cut_even_if_it_looks_like_what_a_tool_returned(memory):
+def test_first_instruction_is_never_truncated_as_tool_output(memory):
     config = budget(1_500, tool_truncation=ToolTruncationConfig(max_tool_message_tokens=50))
     first = HumanMessage("Tool time! All pears must be returned: " + "none may be kept " * 60, id="first")
     later = HumanMessage("Tool look returned: " + "data " * 200, id="later")

@@ -1,4 +1,4 @@
-"""A summary is one message that says what it is, is known for a summary, and is read back exactly."""
+"""A summary is one message that introduces itself, is recognized, and is read back exactly."""
 
 import json
 from dataclasses import replace
@@ -41,14 +41,14 @@ SUMMARIES = st.builds(
 )
 
 
-class TestValue:
+class TestSummaryValue:
     @given(SUMMARIES)
-    def test_it_goes_through_json_and_a_message_unchanged(self, summary):
+    def test_summary_survives_json_and_its_message(self, summary):
         images = tuple(replace(image, block={}) for image in summary.kept_images)
         assert Summary.from_dict(json.loads(json.dumps(summary.to_dict()))) == replace(summary, kept_images=images)
         assert summary_in(summary_message(summary, id="s")) == summary
 
-    def test_whatever_a_model_writes_becomes_texts_and_lists_of_texts(self):
+    def test_model_values_are_coerced_to_texts(self):
         facts = [{"fact": "Two trees"}, {"name": "Maya", "age": 40, "x": None}, 7, None, ["a", ["b"]], " "]
         for written, expected in (
             ({"salient_facts": "Maya is 40."}, {"salient_facts": ("Maya is 40.",)}),
@@ -62,7 +62,7 @@ class TestValue:
         ):
             assert Summary.from_dict(written) == Summary(**expected)
 
-    def test_images_however_a_model_names_them(self):
+    def test_image_references_are_read_in_every_form(self):
         named = {"image_id": "img_00000001", "context": "garden"}
         odd = [{"image_id": " img_00000001", "context": ["garden"]}, {"context": "no id"}, None, 3]
         for images in ([named], odd):
@@ -76,19 +76,19 @@ class TestValue:
             lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
         ),
     ))  # fmt: skip
-    def test_nothing_that_a_model_writes_raises(self, given):
+    def test_malformed_model_output_never_raises(self, given):
         assert isinstance(Summary.from_dict(given), Summary)
 
-    def test_what_databases_and_providers_refuse_is_left_out(self):
+    def test_nul_and_surrogate_characters_are_sanitized(self):
         assert Summary(summary="a\x00b\ud800c").summary == "ab\ufffdc"
 
 
-class TestMessage:
-    def test_also_after_it_was_stored(self):
+class TestSummaryMessage:
+    def test_stored_summary_message_is_recognized(self):
         [stored] = messages_from_dict(json.loads(json.dumps(messages_to_dict([summary_message(SUMMARY, id="s")]))))
         assert summary_in(stored) == SUMMARY
 
-    def test_it_says_what_it_is_and_then_everything_in_a_fence(self):
+    def test_message_has_an_introduction_and_fenced_content(self):
         message = summary_message(replace(SUMMARY, kept_images=()), id="s")
         sentence, _, block = message.content.partition("\n")
         assert sentence == "This is a record of 12 earlier messages of this conversation that are not shown."
@@ -101,7 +101,7 @@ class TestMessage:
         assert message.name is None
         assert message.id == "s"
 
-    def test_images_stand_behind_it_in_their_order_each_with_its_name(self):
+    def test_images_follow_in_order_with_their_names(self):
         message = summary_message(SUMMARY, id="s")
         assert message.content[1:] == [
             {"type": "text", "text": "[Retained image img_00000001]: the garden"},
@@ -114,7 +114,7 @@ class TestMessage:
             "text", "text", "image_url", "text", "image_url",
         ]  # fmt: skip
 
-    def test_an_image_that_was_taken_out_of_the_message_is_gone(self):
+    def test_removed_images_are_not_restored(self):
         message = summary_message(SUMMARY, id="s")
         text_only = HumanMessage(message.text, additional_kwargs=message.additional_kwargs)
         assert summary_in(text_only) == replace(SUMMARY, kept_images=())

@@ -1,9 +1,9 @@
-"""What providers refuse, by their documents, in what LangChain's clients really send.
+"""Validators of the payloads that LangChain's clients send, by the documents of each provider.
 
     refusals(messages)      # ["mistral: message 3: Unexpected role 'user' after role 'tool'"]; [] where all accept them
 
-Each provider has a judge of the payload that its own client makes of messages. The judges are written from what the
-providers say, and know nothing of how histories are repaired here.
+Each provider has a validator of the payload that its own client makes of messages. The validators are written from the
+providers' documents, independently of how this package repairs histories.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Problem = tuple[int, str]
 
 
 def refusals(messages: Sequence[BaseMessage]) -> list[str]:
-    """Which providers would refuse messages, and why."""
+    """Return which providers would refuse the messages, and why."""
     found = []
-    for name, (payload, judge) in JUDGES.items():
+    for name, (payload, judge) in VALIDATORS.items():
         sent = [_moved(message, name).model_copy(deep=True) for message in messages]
         try:
             made = payload(sent)
@@ -49,8 +49,8 @@ def refusals(messages: Sequence[BaseMessage]) -> list[str]:
 
 
 def _moved(message: BaseMessage, name: str) -> BaseMessage:
-    """A message as whoever moves a conversation to another provider has to write it: images as data, in the form that
-    all clients know, and nothing that Anthropic alone can read."""
+    """Convert a message for another provider: images as data, in the form that all clients accept, and without blocks
+    that only Anthropic reads."""
     if not isinstance(message.content, list):
         return message
     kept = [
@@ -301,7 +301,7 @@ def bedrock(sent: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         yield len(sent), "expected toolResult blocks for the toolUse blocks of previous turn"
 
 
-JUDGES: Mapping[str, tuple[Callable[[list[BaseMessage]], Any], Callable[[Any], Iterator[Problem]]]] = {
+VALIDATORS: Mapping[str, tuple[Callable[[list[BaseMessage]], Any], Callable[[Any], Iterator[Problem]]]] = {
     "openai chat": (lambda messages: _chat()._get_request_payload(messages)["messages"], openai_chat),
     "openai responses": (lambda messages: _responses()._get_request_payload(messages)["input"], openai_responses),
     "anthropic": (lambda messages: _claude()._get_request_payload(messages)["messages"], anthropic),

@@ -1,4 +1,4 @@
-"""A failure of a contract shows both sides."""
+"""Rewrites the assertions of the contracts, so that a failure shows both values."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What every LangGraph store must do; tests of a `BaseStore` inherit it.
+"""The contract of LangGraph stores, which tests of a `BaseStore` inherit.
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -81,7 +81,7 @@ class Calls:
 
 
 class Contract:
-    """Tests that each run in both ways. The fixture `store` is to be supplied."""
+    """Tests that each run synchronously and asynchronously. The fixture `store` is to be supplied."""
 
     @pytest.fixture(params=["sync", "async"])
     def way(self, request):
@@ -109,13 +109,13 @@ VALUES = (
     {"text": "word " * 20_000},
     {"set": {1, 2}, "bytes": b"\xff", "time": datetime(2026, 5, 1, tzinfo=UTC), "complex": 1j},
 )
-NO_DATA = (object(), len, Item, iter(()))
+UNSERIALIZABLE = (object(), len, Item, iter(()))
 
 
-class KeepingContract(Contract):
+class ItemContract(Contract):
     """Putting, getting, updating and deleting."""
 
-    async def test_what_is_put_can_be_got(self, calls):
+    async def test_put_items_can_be_read(self, calls):
         assert await calls.get(("a",), "missing") is None
         await calls.delete(("a",), "missing")
         await calls.put(("a", "b"), "k", {"n": 1})
@@ -126,7 +126,7 @@ class KeepingContract(Contract):
         assert (await calls.existing(("a", "b"), "for a while")).value == {"n": 2}
         assert await calls.get(("a", "b"), "missing") is await calls.get(("b",), "k") is None
 
-    async def test_an_update_replaces_the_whole_value_and_keeps_created_at(self, calls, tick):
+    async def test_update_replaces_the_value_and_keeps_created_at(self, calls, tick):
         await calls.put(("a",), "k", {"old": 1, "both": 1})
         first = await calls.existing(("a",), "k")
         tick()
@@ -141,7 +141,7 @@ class KeepingContract(Contract):
         for moment in (second.created_at, second.updated_at, read.created_at, read.updated_at):
             assert moment.utcoffset() == timedelta(0)
 
-    async def test_what_is_deleted_is_gone_and_put_again_it_is_new(self, calls, tick):
+    async def test_deleted_items_are_gone_and_can_be_recreated(self, calls, tick):
         await calls.put_all(("a",), {"k": {"n": 1}, "other": {"n": 2}})
         await calls.put(("b",), "k", {"n": 3})
         before = (await calls.existing(("a",), "k")).created_at
@@ -155,7 +155,7 @@ class KeepingContract(Contract):
         assert after.value == {"n": 2}
         assert after.created_at > before
 
-    async def test_any_text_is_a_key(self, calls):
+    async def test_any_text_is_a_valid_key(self, calls):
         for number, key in enumerate(KEYS):
             at = (f"n{number}",)
             await calls.put(at, key, {"n": 1})
@@ -165,14 +165,14 @@ class KeepingContract(Contract):
             await calls.delete(at, key)
             assert await calls.keys(at) == [key + "x"], key
 
-    async def test_any_data_comes_back_as_it_is(self, calls):
+    async def test_any_data_is_returned_unchanged(self, calls):
         for value in VALUES:
             await calls.put(("a",), "k", value)
             found = (await calls.existing(("a",), "k")).value
             assert found == value
             assert repr(found) == repr(value), "with its types, and its keys in order"
 
-    async def test_a_stored_value_follows_no_object_of_the_caller(self, calls):
+    async def test_stored_values_are_copies(self, calls):
         def change(value):
             value["list"].append(2)
             value["nested"]["n"] = 2
@@ -186,14 +186,14 @@ class KeepingContract(Contract):
             change(read.value)
             assert (await calls.existing(("a",), "k")).value == kept
 
-    async def test_what_is_no_data_is_refused(self, calls):
-        for wrong in NO_DATA:
+    async def test_unserializable_values_are_rejected(self, calls):
+        for wrong in UNSERIALIZABLE:
             for value in ({"wrong": wrong}, {"deep": [{"wrong": wrong}]}):
                 with pytest.raises((TypeError, ValueError)):
                     await calls.put(("a",), "k", value)
         assert await calls.get(("a",), "k") is None
 
-    async def test_both_ways_see_the_same(self, calls):
+    async def test_sync_and_async_calls_see_the_same(self, calls):
         await calls.put(("a",), "k", {"n": 1})
         other = Calls(calls.store, "async" if calls.way == "sync" else "sync")
         assert (await other.existing(("a",), "k")).value == {"n": 1}
@@ -204,7 +204,7 @@ class KeepingContract(Contract):
 
 INVALID = ((), ("a", ""), ("a.b",), ("a", 1), ("a\0b",), ("langgraph", "a"))
 NAMES = [("a",), ("a", "b"), ("a", "b", "c"), ("a", "b", "d"), ("a", "x", "c"), ("ab",), ("b", "c")]
-LISTED = (
+NAMESPACE_CASES = (
     ({}, NAMES),
     ({"prefix": ("a",)}, [("a",), ("a", "b"), ("a", "b", "c"), ("a", "b", "d"), ("a", "x", "c")]),
     ({"prefix": ("a", "b")}, [("a", "b"), ("a", "b", "c"), ("a", "b", "d")]),
@@ -233,7 +233,7 @@ LISTED = (
 
 
 class NamespaceContract(Contract):
-    """Walls between items, and the lists of them."""
+    """Isolation and listing of namespaces."""
 
     @pytest.fixture
     async def filled(self, calls):
@@ -251,7 +251,7 @@ class NamespaceContract(Contract):
                     await calls.batch([PutOp(("good",), "k", {"n": 1}), op])
         assert await calls.namespaces() == []
 
-    async def test_a_namespace_is_a_wall(self, filled):
+    async def test_namespaces_isolate_items(self, filled):
         await filled.put(("a",), "k", {"n": "own"})
         assert (await filled.existing(("a", "b"), "k")).value == {"n": 1}
         for prefix in (("a",), ("a", "b"), ()):
@@ -260,7 +260,7 @@ class NamespaceContract(Contract):
             assert sorted({item.namespace for item in found}) == expected, "below the prefix, of whole labels"
             assert len(found) == 2 * len(expected)
 
-    async def test_no_character_of_a_label_has_a_meaning(self, calls):
+    async def test_label_characters_have_no_special_meaning(self, calls):
         labels = ["%", "_", "*", "?", "[ab]", "a_c", "\\", "it's", "ключ", "👩‍👩‍👧", "a b", "A"]
         others = ["abc", "a", "zzz", *(label + "x" for label in labels), *("x" + label for label in labels)]
         await calls.batch([PutOp((label, "below"), "k", {"n": 1}) for label in (*labels, *others)])
@@ -269,8 +269,8 @@ class NamespaceContract(Contract):
             if label != "*":
                 assert await calls.namespaces(prefix=(label,)) == [(label, "below")], label
 
-    async def test_conditions_and_depths_choose_namespaces(self, filled):
-        for options, expected in LISTED:
+    async def test_conditions_and_depth_select_namespaces(self, filled):
+        for options, expected in NAMESPACE_CASES:
             assert await filled.namespaces(**options) == expected, options
         both = (*conditions(prefix=("a",)), *conditions(prefix=("*", "b")), *conditions(suffix=("d",)))
         assert await filled.batch([ListNamespacesOp(both)]) == [[("a", "b", "d")]], "all of them must hold"
@@ -289,7 +289,7 @@ class NamespaceContract(Contract):
 class SearchContract(Contract):
     """Searches without vectors: what is found, in which order, page by page."""
 
-    async def test_a_found_item_has_everything(self, calls):
+    async def test_found_item_has_all_fields(self, calls):
         assert await calls.search(("a",)) == []
         await calls.put(("a", "b"), "k", {"n": 1})
         item = await calls.existing(("a", "b"), "k")
@@ -299,7 +299,7 @@ class SearchContract(Contract):
         assert (found.created_at, found.updated_at) == (item.created_at, item.updated_at)
         assert found.score is None
 
-    async def test_limits_and_pages(self, calls):
+    async def test_limit_and_offset_page_through_results(self, calls):
         keys = [f"k{n:02}" for n in range(25)]
         await calls.put_all(("a",), {key: {"even": int(key[1:]) % 2 == 0} for key in keys})
         assert [len(await calls.search(("a",), limit=limit)) for limit in (1, 100)] == [1, 25]
@@ -308,7 +308,7 @@ class SearchContract(Contract):
             pages = [await calls.keys(("a",), limit=9, offset=at, **options) for at in (0, 9, 18, 27)]
             assert [key for page in pages for key in page] == expected, "of one time, the smaller key comes first"
 
-    async def test_what_was_updated_last_comes_first(self, calls, tick):
+    async def test_latest_updated_items_come_first(self, calls, tick):
         for key in ("b", "a", "c"):
             await calls.put(("a",), key, {"n": 1})
             tick()
@@ -317,7 +317,7 @@ class SearchContract(Contract):
         assert await calls.keys(("a",)) == ["b", "c", "a"]
         assert await calls.keys(("a",), limit=2) == ["b", "c"]
 
-    async def test_any_text_is_a_query(self, calls):
+    async def test_any_text_is_a_valid_query(self, calls):
         await calls.put_all(("a",), {"k": {"text": "a word"}, "l": {"text": "another word", "not": True}})
         await calls.put(("ab",), "m", {"text": "a word"})
         for query in ("word", "two words", "", "'quoted\" NEAR( OR *", "👩‍👩‍👧", "word " * 2_000):
@@ -337,7 +337,7 @@ ITEMS: dict[str, Any] = {
     "none": {"n": None},
     "without": {},
 }
-FOUND = (
+FILTER_CASES = (
     ({"n": 2}, "two"), ({"n": {"$eq": 2}}, "two"), ({"n": {"$ne": 2}}, "one half text list none without"),
     ({"n": {"$gt": 2}}, "half"), ({"n": {"$gte": 2}}, "two half"), ({"n": {"$lt": 2}}, "one"),
     ({"n": {"$lte": 2}}, "one two"), ({"n": {"$gt": 1.5, "$lt": 2.4}}, "two"), ({"n": {"$gte": 2, "$ne": 2.5}}, "two"),
@@ -355,7 +355,7 @@ FOUND = (
 class FilterContract(Contract):
     """Every operator, nested and dotted keys, and keys that are missing."""
 
-    async def test_a_value_must_be_equal(self, calls):
+    async def test_filter_values_must_be_equal(self, calls):
         await calls.put_all(("a",), {"whole": WHOLE, "other": OTHER, "empty": {}})
         for name, value in WHOLE.items():
             for condition in (value, {"$eq": value}):
@@ -365,9 +365,9 @@ class FilterContract(Contract):
         assert await calls.keys(("a",), filter={"n": 1}) == [], "an old value does not match"
         assert await calls.keys(("a",), filter={"n": 2}) == ["whole"]
 
-    async def test_conditions_find_what_meets_them_all(self, calls):
+    async def test_filter_conditions_are_combined_with_and(self, calls):
         await calls.put_all(("a",), ITEMS)
-        for wanted, expected in FOUND:
+        for wanted, expected in FILTER_CASES:
             found = await calls.keys(("a",), filter=wanted, limit=100)
             assert sorted(found) == sorted(expected.split()), wanted
 
@@ -388,7 +388,7 @@ class BatchContract(Contract):
     large = 2_000
     """More operations than one statement of a database takes."""
 
-    async def test_reads_see_the_state_before_the_writes_wherever_they_stand(self, calls):
+    async def test_batch_reads_see_the_state_before_writes(self, calls):
         await calls.put_all(("a",), {"k": {"n": 1}, "l": {"n": 2}})
         got, put, found, missing, listed, deleted, again, none, everything = await calls.batch(
             [
@@ -410,7 +410,7 @@ class BatchContract(Contract):
         assert sorted(await calls.keys(())) == ["l", "m"]
         assert await calls.batch([]) == []
 
-    async def test_the_last_put_of_a_key_counts(self, calls):
+    async def test_last_put_of_a_key_wins(self, calls):
         await calls.batch(
             [
                 PutOp(("a",), "put twice", {"n": 1, "old": True}),
@@ -425,14 +425,14 @@ class BatchContract(Contract):
         found = {(*item.namespace, item.key): item.value["n"] for item in await calls.search(())}
         assert found == {("a", "put twice"): 2, ("b", "put twice"): 9, ("a", "put last"): 3}
 
-    async def test_a_batch_is_written_whole_or_not_at_all(self, calls):
+    async def test_batch_is_atomic(self, calls):
         await calls.put(("a",), "there", {"n": 1})
         bad = PutOp(("a",), "bad", {"wrong": object()})
         with pytest.raises((TypeError, ValueError)):
             await calls.batch([PutOp(("a",), "good", {}), PutOp(("a",), "there", None), bad, PutOp(("a",), "more", {})])
         assert await calls.keys(("a",)) == ["there"]
 
-    async def test_a_large_batch_is_carried_out_whole(self, calls):
+    async def test_large_batch_is_executed_completely(self, calls):
         many = [f"k{n:04}" for n in range(self.large)]
         assert list(await calls.batch(PutOp(("a",), key, {"key": key}) for key in many)) == [None] * self.large
         results = await calls.batch([GetOp(("a",), key) for key in reversed(many)])
@@ -440,11 +440,11 @@ class BatchContract(Contract):
         await calls.batch([PutOp(("a",), key, None) for key in many])
         assert await calls.search(("a",)) == []
 
-    async def test_calls_at_the_same_time_lose_nothing(self, calls):
+    async def test_concurrent_calls_lose_nothing(self, calls):
         await asyncio.gather(*(calls.put((f"n{n % 3}",), f"k{n:02}", {"n": n}) for n in range(30)))
         found = {item.key: item.value["n"] for item in await calls.search((), limit=100)}
         assert found == {f"k{n:02}": n for n in range(30)}
 
 
-class StoreContract(KeepingContract, NamespaceContract, SearchContract, FilterContract, BatchContract):
-    """All of it. The fixtures `store` and `tick`, which moves the store's clock on, are to be supplied."""
+class StoreContract(ItemContract, NamespaceContract, SearchContract, FilterContract, BatchContract):
+    """The whole contract. The fixtures `store` and `tick`, which moves the store's clock on, are to be supplied."""

@@ -1,4 +1,4 @@
-"""A time to live, in minutes: enforced when an item is read, whether or not anybody sweeps."""
+"""The contract of expiry: a time to live, in minutes, is enforced on reads, with or without a sweep."""
 
 import itertools
 
@@ -19,7 +19,7 @@ class ExpiringStoreContract(Contract):
     def calls_of(self, make_store, way):
         return lambda **ttl: Calls(make_store({"omit_expired": True, **ttl}), way)
 
-    async def test_an_item_is_gone_when_its_time_is_over(self, calls_of, pass_minutes):
+    async def test_expired_items_are_gone(self, calls_of, pass_minutes):
         """It is neither got nor found nor is its namespace listed, without any sweep."""
         calls = calls_of(default_ttl=10, refresh_on_read=False)
         assert calls.store.supports_ttl is True
@@ -35,7 +35,7 @@ class ExpiringStoreContract(Contract):
         [got, found] = await calls.batch([GetOp(("a",), "short"), GetOp(("b",), "long")])
         assert (got is None, found is None) == (True, False)
 
-    async def test_an_items_own_time_goes_before_the_default(self, calls_of, pass_minutes):
+    async def test_item_ttl_overrides_the_default(self, calls_of, pass_minutes):
         calls = calls_of(default_ttl=10, refresh_on_read=False)
         await calls.put(("a",), "part", {"n": 1}, ttl=2.5)
         await calls.put(("a",), "default", {"n": 1})
@@ -51,7 +51,7 @@ class ExpiringStoreContract(Contract):
             assert sorted(await calls.keys(("a",))) == there
 
     @pytest.mark.parametrize("configured", [True, False, None])
-    async def test_a_call_decides_before_the_configuration(self, calls_of, pass_minutes, configured):
+    async def test_refresh_ttl_overrides_the_configuration(self, calls_of, pass_minutes, configured):
         """`refresh_ttl` of the call counts, else `refresh_on_read` of the configuration, else yes."""
         calls = calls_of(default_ttl=10, **({} if configured is None else {"refresh_on_read": configured}))
         for asked, read in itertools.product((True, False, None), ("get", "search")):
@@ -66,7 +66,7 @@ class ExpiringStoreContract(Contract):
             refreshed = asked if asked is not None else configured is not False
             assert bool(await calls.search((read, str(asked)), refresh_ttl=False)) == refreshed, (read, asked)
 
-    async def test_what_is_over_is_not_brought_back_and_what_is_put_then_is_new(self, calls_of, pass_minutes):
+    async def test_expired_items_cannot_be_refreshed(self, calls_of, pass_minutes):
         calls = calls_of(default_ttl=10)
         await calls.put(("a",), "k", {"n": 1})
         before = (await calls.existing(("a",), "k")).created_at
@@ -79,7 +79,7 @@ class ExpiringStoreContract(Contract):
         assert after.value == {"n": 2}
         assert after.created_at > before
 
-    async def test_an_update_sets_the_time_anew(self, calls_of, pass_minutes):
+    async def test_update_resets_the_ttl(self, calls_of, pass_minutes):
         calls = calls_of(refresh_on_read=False)
         await calls.put(("a",), "longer", {"n": 1}, ttl=10)
         await calls.put(("a",), "ever", {"n": 1}, ttl=10)
@@ -91,7 +91,7 @@ class ExpiringStoreContract(Contract):
         pass_minutes(6)
         assert sorted(await calls.keys(("a",))) == ["ever", "longer"]
 
-    async def test_limits_do_not_count_what_is_over(self, calls_of, pass_minutes):
+    async def test_limits_ignore_expired_items(self, calls_of, pass_minutes):
         calls = calls_of(refresh_on_read=False)
         await calls.batch([PutOp(("a",), f"k{n:02}", {"n": n}, ttl=10 if n % 2 else 100) for n in range(20)])
         pass_minutes(12)

@@ -1,4 +1,4 @@
-"""Vectors: a query finds what is like it, and vectors always follow the value."""
+"""The contract of vector search: queries find similar items, and vectors follow the value."""
 
 import pytest
 from langgraph.store.base import PutOp
@@ -7,7 +7,7 @@ from tests.contracts.store_contract import Calls, Contract
 from tests.word_embeddings import WordEmbeddings
 
 TREE = "apple tree garden sun"
-INDEXED = (
+INDEX_PATHS = (
     ("text", {"text": "apple"}),
     ("in.text", {"in": {"text": "apple"}}),
     ("parts[*].text", {"parts": [{"text": "sand"}, {"text": "apple"}]}),
@@ -15,7 +15,7 @@ INDEXED = (
     ("parts[-1]", {"parts": ["sand", "apple"]}),
     (None, {"any": {"deep": ["apple"]}}),  # the whole value
 )
-NO_MORE = (
+REINDEX_CASES = (
     (["gravel", "apple"], ["gravel"], None),
     ("apple", "gravel", None),
     ("apple", "gravel", False),
@@ -46,7 +46,7 @@ class IndexedStoreContract(Contract):
 
         return open_store
 
-    async def test_what_is_like_the_query_comes_first(self, calls_of):
+    async def test_most_similar_items_come_first(self, calls_of):
         calls = calls_of("text")
         texts = {"stone": "stone gravel sand", "both": "apple stone pear", "fruit": "apple pear"}
         await calls.put_all(("a",), {key: {"text": text} for key, text in texts.items()})
@@ -54,15 +54,15 @@ class IndexedStoreContract(Contract):
         assert [item.key for item in found][:2] == ["fruit", "both"]
         assert found[0].score > found[1].score
 
-    async def test_paths_name_what_is_indexed(self, calls_of):
-        for field, value in INDEXED:
+    async def test_index_paths_select_the_indexed_text(self, calls_of):
+        for field, value in INDEX_PATHS:
             calls = calls_of(*([field] if field else []))
             elsewhere = {"other": "apple" if field else "sand"}
             await calls.put_all((f"{field}".encode().hex(),), {"elsewhere": elsewhere, "named": {**value, "more": "x"}})
             found = await calls.keys((f"{field}".encode().hex(),), query="fruit")
             assert found[:1] == ["named"], field
 
-    async def test_a_put_may_name_its_own_fields_or_none(self, calls_of, embeddings):
+    async def test_put_can_override_the_indexed_fields(self, calls_of, embeddings):
         calls, value = calls_of("text"), {"text": "gravel", "title": "apple"}
         await calls.put(("a",), "not", value, index=False)
         assert embeddings.embedded == []
@@ -72,15 +72,15 @@ class IndexedStoreContract(Contract):
         assert (await calls.keys(("a",), query="rock"))[:1] == ["default"]
         assert (await calls.existing(("a",), "not")).value == value
 
-    async def test_one_text_may_come_twice_in_a_batch(self, calls_of):
+    async def test_duplicate_texts_in_a_batch_are_indexed(self, calls_of):
         calls = calls_of("text")
         places = ((("a",), "one"), (("a",), "two"), (("b",), "one"))
         await calls.batch([*(PutOp(*at, {"text": "apple"}) for at in places), PutOp(("a",), "x", {"text": "gravel"})])
         assert set((await calls.keys(("a",), query="fruit"))[:2]) == {"one", "two"}
         assert await calls.keys(("b",), query="fruit") == ["one"]
 
-    async def test_what_is_indexed_no_more_leaves_no_old_vector(self, calls_of):
-        for number, (before, after, index) in enumerate(NO_MORE):
+    async def test_outdated_vectors_are_removed(self, calls_of):
+        for number, (before, after, index) in enumerate(REINDEX_CASES):
             calls, at = calls_of("text", "text[*]"), (f"n{number}",)
             await calls.put(at, "changed", {"text": before, "title": "gravel"})
             await calls.put(at, "fruit", {"text": TREE})
@@ -100,14 +100,14 @@ class IndexedStoreContract(Contract):
         await calls.put(("a",), "k", {"text": "gravel"})
         assert (await calls.keys(("a",), query="fruit"))[:1] == ["fruit"], "an old vector must not count"
 
-    async def test_a_query_keeps_to_prefix_and_filter(self, calls_of):
+    async def test_query_respects_prefix_and_filter(self, calls_of):
         calls = calls_of("text")
         await calls.put_all(("a",), {"far": {"text": "apple tree garden", "n": 1}, "near": {"text": "apple", "n": 2}})
         await calls.put(("ab",), "other", {"text": "apple", "n": 1})
         await calls.put(("a", "b"), "below", {"text": "apple tree", "n": 1})
         assert await calls.keys(("a",), query="fruit", filter={"n": 1}) == ["below", "far"]
 
-    async def test_pages_of_a_query_follow_each_other(self, calls_of):
+    async def test_query_pages_are_consecutive(self, calls_of):
         calls = calls_of("text")
         await calls.put_all(("a",), {f"k{n}": {"text": "apple" + " gravel" * n} for n in range(9)})
         pages = [await calls.keys(("a",), query="fruit", limit=4, offset=offset) for offset in (0, 4, 8)]

@@ -1,4 +1,4 @@
-"""Our store keeps the contract of LangGraph stores."""
+"""`AgentMemoryStore` fulfils the contract of LangGraph stores."""
 
 import pytest
 

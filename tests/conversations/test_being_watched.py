@@ -1,4 +1,4 @@
-"""What others see of a conversation: hooks, and those who count tokens."""
+"""Hook events of conversations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TestHooks:
         with AgentMemory(url, clock=clock, new_id=new_id, hooks=[keep]) as memory:
             yield memory
 
-    async def test_they_hear_what_happened(self, memory, events, do):
+    async def test_hooks_receive_conversation_events(self, memory, events, do):
         chat = memory.conversation("chat", ("ada",))
         where: dict[str, Any] = {"namespace": ("ada",), "conversation_id": "chat"}
         await do(chat, "add", Message(role="user", content="a", message_id="1"))
@@ -55,12 +55,12 @@ class TestHooks:
         assert isinstance(events[-1], MemoryResetEvent)
         assert events[-1].agent_name == ""
 
-    async def test_they_hear_of_posts(self, memory, events, do):
+    async def test_hooks_receive_post_events(self, memory, events, do):
         session = memory.session("chat")
         post = await do(session, "add_post", (await do(session, "create_round", "q")).id, send_from="a", send_to="b")
         assert events == [MessagesStored(namespace=(), conversation_id="chat", message_ids=(post.id,))]
 
-    async def test_they_hear_nothing_of_what_changed_nothing(self, memory, events, do):
+    async def test_unchanged_writes_emit_no_events(self, memory, events, do):
         chat = memory.conversation("chat")
         await do(chat, "add", Message(role="user", content="a", message_id="1"))
         events.clear()
@@ -73,7 +73,7 @@ class TestHooks:
             await do(chat, "add_messages", [HumanMessage("new"), HumanMessage("b", id="1")])
         assert events == []
 
-    def test_they_hear_after_it_is_stored(self, url):
+    def test_hooks_run_after_the_commit(self, url):
         seen: list[int] = []
 
         def look(event: MemoryEvent) -> None:

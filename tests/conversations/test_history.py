@@ -1,4 +1,4 @@
-"""`ConversationMemory`, as MARSYS uses it."""
+"""The MARSYS interface of `ConversationMemory`."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def contents(chat: ConversationMemory) -> list[Any]:
 
 
 def snapshot(chat: ConversationMemory) -> tuple[Any, ...]:
-    """Everything a conversation shows, to prove that it did not change."""
+    """All visible state of a conversation."""
     return chat.retrieve_all(include_ids=True), chat.messages, len(chat)
 
 
 class TestAdding:
-    async def test_a_whole_message_takes_precedence(self, chat, do):
+    async def test_message_argument_takes_precedence_over_fields(self, chat, do):
         fields = {"role": "user", "content": "Hello", "message_id": "m"}
         for given in (Message(**fields), fields, HumanMessage("Hello", id="m")):
             assert await do(chat, "add", given, role="assistant", content="not this") == "m"
             assert await do(chat, "retrieve_all", include_ids=True) == [fields]
             chat.clear()
 
-    def test_every_field_is_kept(self, chat):
+    def test_all_message_fields_are_stored(self, chat):
         message_id = chat.add(
             role="assistant",
             content={"thought": "look it up"},
@@ -69,7 +69,7 @@ class TestAdding:
         {"message": {"role": "assistant", "langchain": {"tool_calls": 5}}},
     )  # fmt: skip
 
-    async def test_what_is_no_message_is_refused_and_nothing_is_written(self, chat, do):
+    async def test_invalid_messages_are_rejected_without_writes(self, chat, do):
         for arguments in self.BAD:
             with pytest.raises(MessageError):
                 await do(chat, "add", **arguments)
@@ -81,7 +81,7 @@ class TestIdentity:
     def _held(self, chat):
         chat.add(Message(role="user", content="Hello", message_id="m"))
 
-    async def test_other_content_under_a_known_id_is_refused(self, chat, do):
+    async def test_different_content_for_existing_id_is_rejected(self, chat, do):
         before = snapshot(chat)
         for other in (
             Message(role="user", content="Bye", message_id="m"),
@@ -100,7 +100,7 @@ class TestReading:
             chat.add(Message(role="user", content=f"q{number}", message_id=f"q{number}"))
             chat.add(Message(role="assistant", content=f"a{number}", message_id=f"a{number}"))
 
-    async def test_the_messages_of_a_role_come_oldest_first(self, chat, do):
+    async def test_retrieve_by_role_returns_the_oldest_first(self, chat, do):
         everything = ["q0", "q1", "q2"]
         for n, expected in ((None, everything), (0, []), (2, ["q1", "q2"]), (10**30, everything)):
             for role in ("user", "human"):
@@ -110,7 +110,7 @@ class TestReading:
         for role in ("nobody", "a\0b", "\ud800"):
             assert await do(chat, "retrieve_by_role", role) == []
 
-    async def test_what_is_no_count_and_no_role_is_refused(self, chat, do):
+    async def test_invalid_counts_and_roles_are_rejected(self, chat, do):
         for n in (-1, True, False, 1.0, "1", -(10**30)):
             for name, arguments in (("retrieve_recent", [n]), ("retrieve_by_role", ["user", n])):
                 with pytest.raises(MessageError, match="whole number"):
@@ -121,7 +121,7 @@ class TestReading:
             with pytest.raises(MessageError, match="role"):
                 await do(chat, "retrieve_by_role", role)
 
-    async def test_ids_are_given_when_asked_for_and_an_unknown_one_gives_nothing(self, chat, do):
+    async def test_include_ids_and_unknown_ids(self, chat, do):
         assert (await do(chat, "retrieve_recent", include_ids=True))[0]["message_id"] == "a2"
         assert (await do(chat, "retrieve_by_role", "user", 1, include_ids=True))[0]["message_id"] == "q2"
         assert (await do(chat, "retrieve_by_id", "q0", include_ids=True))["message_id"] == "q0"
@@ -131,14 +131,14 @@ class TestReading:
             with pytest.raises(MessageError, match="no message with the id 'unknown'"):
                 await do(chat, name, "unknown")
 
-    async def test_what_cannot_be_an_id_is_refused(self, chat, do):
+    async def test_invalid_ids_are_rejected(self, chat, do):
         for message_id in (None, "", "a\0b", "\ud800", "x" * 501, 1.5, True, [], object()):
             for name in ("retrieve_by_id", "history_of", "remove_by_id", "update"):
                 with pytest.raises(MessageError, match="cannot be the id of a message"):
                     await do(chat, name, message_id)
         assert len(chat) == 6
 
-    def test_ids_may_be_given_as_numbers_and_uuids(self, chat):
+    def test_ids_accept_numbers_and_uuids(self, chat):
         for value in (7, uuid.uuid4()):
             chat.add(Message(role="user", content="x", message_id=str(value)))
             chat.update(value, content="y")
@@ -146,7 +146,7 @@ class TestReading:
             assert len(chat.history_of(value)) == 2
             assert chat.remove_by_id(value)
 
-    async def test_recent_messages_begin_with_no_result_without_its_call(self, memory, do):
+    async def test_retrieve_recent_keeps_tool_calls_with_results(self, memory, do):
         for results in (1, 3, 40):
             chat, calls = memory.conversation(f"{results}"), [calling("look", f"c{n}") for n in range(results)]
             call = AIMessage("", tool_calls=[each.tool_calls[0] for each in calls])
@@ -159,7 +159,7 @@ class TestReading:
             assert (await do(chat, "retrieve_recent", results + 3))[0]["content"] == "before"
 
 
-class TestEditing:
+class TestUpdates:
     @pytest.fixture
     def message_id(self, chat) -> str:
         fields = {"tool_calls": [CALL], "agent_calls": [{"agent_name": "B"}], "images": ["https://example.org/a.png"]}
@@ -178,7 +178,7 @@ class TestEditing:
         "created_at": datetime(2020, 1, 1, tzinfo=UTC),
     }
 
-    async def test_one_field_changes_and_the_others_stay(self, chat, do, message_id):
+    async def test_update_changes_only_the_given_field(self, chat, do, message_id):
         for field, value in [*self.NEW.items(), *((field, None) for field in self.NEW if field != "role")]:
             before = chat.history_of(message_id)[-1].message
             await do(chat, "update", message_id, **{field: value})
@@ -187,7 +187,7 @@ class TestEditing:
             assert getattr(after, field) == value
         assert contents(chat) == [""]
 
-    async def test_the_version_before_is_kept(self, chat, do, message_id, clock):
+    async def test_update_keeps_previous_versions(self, chat, do, message_id, clock):
         await do(chat, "update", message_id, content="newer")
         clock.pass_time(days=1)
         await do(chat, "update", message_id, content="newest")
@@ -199,7 +199,7 @@ class TestEditing:
         assert (times[2] - times[1]).days == 1
         assert contents(chat)[0][0] == {"type": "text", "text": "newest"}
 
-    async def test_a_change_that_fits_no_message_is_refused(self, chat, do, message_id):
+    async def test_invalid_updates_are_rejected(self, chat, do, message_id):
         before = snapshot(chat)
         for changes in (
             {"contnt": "x"}, {"role": None}, {"content": {"a": object()}}, {"created_at": "yesterday"},
@@ -210,7 +210,7 @@ class TestEditing:
         assert snapshot(chat) == before
         assert len(chat.history_of(message_id)) == 1
 
-    def test_a_message_that_is_moved_in_time_is_found_at_its_new_time(self, memory, chat):
+    def test_updated_timestamp_is_searchable(self, memory, chat):
         message_id = chat.add(role="user", content="the orchard")
         chat.update(message_id, created_at=datetime(2001, 2, 3, tzinfo=UTC))
         [found] = memory.search("orchard")
@@ -225,7 +225,7 @@ class TestIndexes:
         for text in "abc":
             chat.add(role="user", content=text)
 
-    async def test_a_replacement_may_be_a_whole_message(self, chat, do):
+    async def test_replace_memory_accepts_a_message(self, chat, do):
         ids = [each["message_id"] for each in chat.retrieve_all(include_ids=True)]
         given = Message(role="tool", content="x"), AIMessage("x", id="other"), {"role": "critic"}
         for role, message in zip(("tool", "assistant", "critic"), given, strict=True):
@@ -234,7 +234,7 @@ class TestIndexes:
             assert chat.retrieve_all()[1]["role"] == role
         assert [version.message.content for version in chat.history_of(ids[1])] == ["b", "x", "x", None]
 
-    async def test_what_is_no_index_or_no_replacement_is_refused(self, chat, do):
+    async def test_invalid_indexes_and_replacements_are_rejected(self, chat, do):
         for idx in (3, -4, 10**30, -(10**30), True, None, "0", 1.0):
             with pytest.raises(MessageError, match="index"):
                 await do(chat, "delete_memory", idx)
@@ -246,8 +246,8 @@ class TestIndexes:
         assert contents(chat) == list("abc")
 
 
-class TestRemoving:
-    async def test_a_removed_message_is_gone_with_its_versions(self, memory, chat, do):
+class TestRemoval:
+    async def test_removed_message_is_deleted_with_its_versions(self, memory, chat, do):
         message_id = chat.add(role="user", content="secret")
         chat.update(message_id, content="secret two")
         assert await do(chat, "remove_by_id", message_id) is True
@@ -257,7 +257,7 @@ class TestRemoving:
         assert memory.admin.verify().ok
         assert memory.admin.stats()["content_bytes"] == 0
 
-    async def test_clear_removes_everything_even_the_description(self, memory, do):
+    async def test_clear_removes_messages_and_description(self, memory, do):
         for said in (["Hello"], [], []):  # the second description was never written
             chat = memory.conversation("chat", description="Be kind.")
             for text in said:
@@ -268,14 +268,14 @@ class TestRemoving:
 
 
 class TestDescription:
-    async def test_it_is_the_first_system_message(self, memory, do):
+    async def test_description_is_the_first_system_message(self, memory, do):
         chat = memory.conversation("chat", description="Be kind.")
         assert await do(chat, "retrieve_all") == [{"role": "system", "content": "Be kind."}]
         assert await do(chat, "messages") == [
             SystemMessage("Be kind.", id=chat.retrieve_all(include_ids=True)[0]["message_id"])
         ]
 
-    async def test_another_text_is_an_edit_in_the_same_place_under_the_same_id(self, memory, do):
+    async def test_changed_description_keeps_place_and_id(self, memory, do):
         chat = memory.conversation("chat", description="Be kind.")
         first = chat.retrieve_all(include_ids=True)[0]["message_id"]
         chat.add(role="user", content="Hello")
@@ -291,13 +291,13 @@ class TestDescription:
         assert contents(again) == ["Be brief."]
         assert memory.admin.verify().ok
 
-    def test_a_conversation_that_began_without_one_stays_as_it_is(self, memory, chat):
+    def test_description_is_not_added_to_existing_conversation(self, memory, chat):
         chat.add(role="user", content="Hello")
         assert contents(memory.conversation("chat", description="Be kind.")) == ["Hello"]
 
 
 class TestToolResults:
-    async def test_the_call_may_be_named_in_the_content_or_in_the_field(self, chat, do):
+    async def test_tool_call_id_from_content_or_field(self, chat, do):
         for fields in (
             {"content": '{"tool_call_id": "call-1", "output": "42"}'},
             {"content": {"tool_call_id": "call-1", "output": "42"}},
@@ -311,7 +311,7 @@ class TestToolResults:
 
 
 class TestNamespaces:
-    def test_conversations_of_one_id_are_apart(self, memory):
+    def test_equal_ids_in_namespaces_are_separate(self, memory):
         spaces = [(), ("ada",), ("ada", "work"), ("bob",)]
         for space in spaces:
             memory.conversation("chat", space).add(Message(role="user", content=repr(space), message_id="m"))
@@ -320,7 +320,7 @@ class TestNamespaces:
         memory.conversation("chat", ("ada",)).clear()
         assert [len(memory.conversation("chat", space)) for space in spaces] == [1, 0, 1, 1]
 
-    def test_what_cannot_be_an_id_is_refused(self, memory):
+    def test_invalid_ids_are_rejected(self, memory):
         for conversation_id in ("", 0.5, "a\0b", "a\nb", "\ud800", "x" * 501, [], True):
             with pytest.raises(InvalidInput, match="cannot be the id of a conversation"):
                 memory.conversation(conversation_id)
@@ -328,14 +328,14 @@ class TestNamespaces:
             memory.conversation("chat", description=5)
         assert memory.conversation(0).conversation_id == "0"
 
-    def test_without_an_id_a_new_conversation_begins(self, memory):
+    def test_missing_id_starts_a_new_conversation(self, memory):
         first, second = memory.conversation(), memory.conversation()
         assert first.conversation_id.startswith("conv-")
         assert first.conversation_id != second.conversation_id
 
 
-class TestBeingBuiltDirectly:
-    def test_from_a_path_a_url_or_nothing(self, url):
+class TestConstructor:
+    def test_constructor_accepts_path_url_or_nothing(self, url):
         in_memory = ConversationMemory()
         in_memory.add(role="user", content="Hello")
         assert contents(in_memory) == ["Hello"]
@@ -346,7 +346,7 @@ class TestBeingBuiltDirectly:
         if not url.startswith("postgresql"):
             assert contents(ConversationMemory(Path(url), "chat")) == ["Hello"]
 
-    def test_from_anything_else_it_is_refused(self):
+    def test_constructor_rejects_other_values(self):
         for given in (None, 5, object(), b"agent.db"):
             with pytest.raises(InvalidInput):
                 ConversationMemory(given, "chat")

@@ -1,4 +1,4 @@
-"""Images that messages and posts name by the path of a file: a model sees them, and one that is gone breaks nothing."""
+"""Images that messages and posts reference by file path."""
 
 import base64
 
@@ -25,13 +25,13 @@ def picture(tmp_path):
 
 
 @pytest.fixture
-def warned(url, caplog):
-    """A memory, and the warnings in the log about images."""
+def memory_with_warnings(url, caplog):
+    """A memory, and a function that returns the logged warnings."""
     with AgentMemory(url) as memory:
         yield memory, lambda: caplog.messages
 
 
-def spoil(picture, how):
+def make_unreadable(picture, how):
     picture.unlink()
     if how == "a folder":
         picture.mkdir()
@@ -53,7 +53,7 @@ READINGS = {
 
 
 async def read(memory, do, kind):
-    """What the message with the image says."""
+    """Read the content of the message with the image."""
     part, name, *arguments = READINGS[kind]
     found = await do(getattr(memory, part)("c"), name, *arguments)
     first = found[0] if isinstance(found, list) else found
@@ -71,19 +71,19 @@ REMOTE = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
 TEXT = {"type": "text", "text": "See"}
 
 
-class TestReading:
-    async def test_the_file_is_in_the_content(self, warned, picture, do):
-        memory, warnings = warned
+class TestMessages:
+    async def test_image_file_is_inlined_in_content(self, memory_with_warnings, picture, do):
+        memory, warnings = memory_with_warnings
         say(memory, picture)
         for kind in READINGS:
             assert await read(memory, do, kind) == [TEXT, PART, REMOTE], kind
         assert warnings() == []
 
     @pytest.mark.parametrize("how", ["gone", "a folder", "too large"])
-    async def test_one_that_cannot_be_read_is_a_placeholder_and_a_warning(self, warned, picture, do, how):
-        memory, warnings = warned
+    async def test_unreadable_image_becomes_placeholder_with_warning(self, memory_with_warnings, picture, do, how):
+        memory, warnings = memory_with_warnings
         say(memory, picture)
-        spoil(picture, how)
+        make_unreadable(picture, how)
         with pytest.raises(MessageError):
             Message(role="user", images=[str(picture)]).to_llm_dict()
         for kind in READINGS:
@@ -92,8 +92,8 @@ class TestReading:
         assert f"{str(picture)!r} cannot be read" in warning
 
     @pytest.mark.parametrize("there", [True, False])
-    def test_what_was_read_can_be_added_again_and_is_what_was_said(self, warned, picture, tmp_path, there):
-        memory, _ = warned
+    def test_read_messages_can_be_added_again(self, memory_with_warnings, picture, tmp_path, there):
+        memory, _ = memory_with_warnings
         chat = say(memory, picture)
         if not there:
             picture.unlink()
@@ -107,8 +107,8 @@ class TestReading:
             assert other.history_of("h")[0].message == chat.history_of("h")[0].message
         assert chat.history_of("h")[0].message.images == [str(picture), "https://x/y.png"]
 
-    def test_whatever_the_path_is_the_conversation_is_read(self, warned):
-        memory, warnings = warned
+    def test_unusual_image_paths_do_not_break_reading(self, memory_with_warnings):
+        memory, warnings = memory_with_warnings
         for path in ("a\0b.png", "\ud800.png", "~nobody-of-this-name/x.png", "x" * 5_000, "file://[x", ""):
             chat = memory.conversation(path.encode("utf-8", "replace").hex()[:99] or "empty")
             chat.add(role="user", content="See", images=[path])
@@ -120,8 +120,8 @@ class TestReading:
 
 class TestPosts:
     @pytest.fixture
-    def session(self, warned, picture):
-        memory, _ = warned
+    def session(self, memory_with_warnings, picture):
+        memory, _ = memory_with_warnings
         session = memory.session("s")
         round_ = session.create_round("What is it?")
         image = Attachment.create(AttachmentType.image_url, str(picture))
@@ -130,8 +130,8 @@ class TestPosts:
         return session
 
     @pytest.mark.usefixtures("session")
-    def test_an_image_that_the_user_posts_is_seen(self, warned):
-        memory, warnings = warned
+    def test_user_post_images_are_inlined(self, memory_with_warnings):
+        memory, warnings = memory_with_warnings
         [seen, other] = memory.conversation("s").messages
         assert seen.content == [TEXT, PART]
         assert other.content == "Look", "no provider takes an image from an assistant"
@@ -140,8 +140,8 @@ class TestPosts:
         assert warnings() == []
 
 
-def test_facts_show_what_was_said_with_its_images(warned, picture):
-    memory, warnings = warned
+def test_fact_messages_inline_their_images(memory_with_warnings, picture):
+    memory, warnings = memory_with_warnings
     facts = memory.facts("f")
     facts.add(role="user", content="See", images=[str(picture)])
     assert facts.retrieve_all()[0]["content"] == [TEXT, PART]
@@ -151,9 +151,9 @@ def test_facts_show_what_was_said_with_its_images(warned, picture):
     assert f"{str(picture)!r} cannot be read" in warning
 
 
-def test_a_block_that_names_a_file_is_not_read(warned, picture):
+def test_file_paths_in_content_blocks_are_not_read(memory_with_warnings, picture):
     """Only `images` are files: content may come from anybody."""
-    memory, _ = warned
+    memory, _ = memory_with_warnings
     block = {"type": "image_url", "image_url": {"url": str(picture)}}
     memory.conversation("c").add_messages([HumanMessage([block])])
     assert memory.conversation("c").messages[0].content == [block]

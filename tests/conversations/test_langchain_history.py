@@ -1,4 +1,4 @@
-"""`ConversationMemory`, as LangChain uses it."""
+"""The LangChain interface of `ConversationMemory`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def texts(messages: list[BaseMessage]) -> list[str]:
     return [str(message.text) for message in messages]
 
 
-class TestBeingAChatHistory:
-    async def test_the_short_methods_work(self, chat, do):
+class TestChatHistory:
+    async def test_add_message_methods_append_messages(self, chat, do):
         assert isinstance(chat, BaseChatMessageHistory)
         await do(chat, "add_user_message", "Hello")
         await do(chat, "add_ai_message", AIMessage("Hi"))
@@ -36,14 +36,14 @@ class TestBeingAChatHistory:
         assert texts(chat.messages) == ["Hello", "Hi", "x"]
         assert str(chat).startswith("Human: Hello")
 
-    def test_messages_are_a_fresh_list_each_time(self, chat):
+    def test_messages_returns_a_new_list(self, chat):
         chat.add_user_message("Hello")
         first = chat.messages
         first[0].content = "changed"
         first.clear()
         assert texts(chat.messages) == ["Hello"]
 
-    async def test_ids_are_assigned_and_stay(self, chat, do):
+    async def test_assigned_ids_are_stable(self, chat, do):
         await do(chat, "add_messages", [HumanMessage("a"), AIMessage("b"), HumanMessage("c", id="mine")])
         first = [message.id for message in await do(chat, "messages")]
         assert len(set(first)) == 3
@@ -52,8 +52,8 @@ class TestBeingAChatHistory:
         assert [message.id for message in await do(chat, "messages")] == first
 
 
-class TestAllOrNothing:
-    async def test_one_bad_message_keeps_all_out(self, chat, do):
+class TestAtomicity:
+    async def test_invalid_message_rejects_the_whole_batch(self, chat, do):
         chat.add_messages([HumanMessage("Hello", id="taken")])
         for bad in (
             None, "text", HumanMessage("x", id="a\0b"), HumanMessage("Bye", id="taken"),
@@ -70,7 +70,7 @@ class TestAllOrNothing:
         await do(chat, "add_messages", iter([HumanMessage("a")]))
         assert texts(chat.messages) == ["Hello", "a"]
 
-    async def test_a_repeat_within_one_batch_counts_once_and_a_contradiction_is_refused(self, chat, do):
+    async def test_duplicates_in_a_batch_are_merged_or_rejected(self, chat, do):
         with pytest.raises(MessageError, match="other content under the id 'm'"):
             await do(chat, "add_messages", [HumanMessage("a", id="m"), HumanMessage("b", id="m")])
         assert chat.messages == []
@@ -78,8 +78,8 @@ class TestAllOrNothing:
         assert texts(chat.messages) == ["a", "b"]
 
 
-class TestTime:
-    async def test_a_message_may_tell_its_own_time(self, memory, chat, do):
+class TestTimestamps:
+    async def test_created_at_of_message_is_used(self, memory, chat, do):
         for told, expected in (
             (datetime(2020, 1, 1, 10, tzinfo=UTC), datetime(2020, 1, 1, 10, tzinfo=UTC)),
             ("2020-01-01T10:00:00+02:00", datetime(2020, 1, 1, 8, tzinfo=UTC)),
@@ -93,7 +93,7 @@ class TestTime:
             [back] = await do(chat, "messages")
             assert back.additional_kwargs == {"created_at": told}
 
-    async def test_what_is_no_time_is_refused(self, memory, chat, do):
+    async def test_invalid_created_at_is_rejected(self, memory, chat, do):
         for told in ("yesterday", 5, [], "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"):
             with pytest.raises(MessageError, match="created_at"):
                 await do(chat, "add_messages", [HumanMessage("x", additional_kwargs={"created_at": told})])
@@ -124,7 +124,7 @@ class TestRunnableWithMessageHistory:
         return "".join([chunk.text async for chunk in chain.astream(given, config)])
 
     @pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream", "astream"])
-    async def test_messages_or_dicts_go_in_and_the_model_sees_the_history(self, memory, how):
+    async def test_model_receives_the_stored_history(self, memory, how):
         model = ScriptedModel("answer 1", "answer 2")
         prompt = ChatPromptTemplate.from_messages(
             [("system", "Be kind."), MessagesPlaceholder("past"), ("human", "{q}")]

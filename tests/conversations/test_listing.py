@@ -1,4 +1,4 @@
-"""Which conversations there are, and what stands around a message of one."""
+"""Listing of conversations, and the messages around one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def at(minute: int, text: str) -> Message:
 
 
 @pytest.fixture
-def full(memory: AgentMemory) -> AgentMemory:
+def populated_memory(memory: AgentMemory) -> AgentMemory:
     for minute, (namespace, name) in enumerate(
         [((), "root"), (("a",), "one"), (("a", "b"), "two"), (("ab",), "three")]
     ):
@@ -29,23 +29,25 @@ def full(memory: AgentMemory) -> AgentMemory:
 
 
 class TestConversations:
-    async def test_they_come_in_pages_by_what_was_said_last(self, full, do):
-        every = [each.conversation_id for each in await do(full, "conversations")]
+    async def test_conversations_are_paged_by_latest_message(self, populated_memory, do):
+        every = [each.conversation_id for each in await do(populated_memory, "conversations")]
         assert every == ["one", "three", "two", "root"]
-        assert [each.conversation_id for each in await do(full, "conversations", limit=2, offset=1)] == every[1:3]
-        assert await do(full, "conversations", offset=4) == []
+        assert [
+            each.conversation_id for each in await do(populated_memory, "conversations", limit=2, offset=1)
+        ] == every[1:3]
+        assert await do(populated_memory, "conversations", offset=4) == []
 
-    async def test_a_namespace_shows_its_own_and_those_below_with_how_much_was_said_and_when(self, full, do):
-        one, two = await do(full, "conversations", ("a",))
+    async def test_namespace_listing_includes_children_counts_and_times(self, populated_memory, do):
+        one, two = await do(populated_memory, "conversations", ("a",))
         assert one == ("one", ("a",), 3, NOON.replace(minute=1), NOON.replace(minute=50))
         assert two[:2] == ("two", ("a", "b"))
 
-    def test_an_edit_moves_nothing_and_what_was_cleared_is_listed_no_more(self, full):
-        full.conversation("root").update("root begins", content="changed")
-        full.conversation("one", ("a",)).clear()
-        assert [each.conversation_id for each in full.conversations()] == ["three", "two", "root"]
+    def test_edits_keep_order_and_cleared_conversations_disappear(self, populated_memory):
+        populated_memory.conversation("root").update("root begins", content="changed")
+        populated_memory.conversation("one", ("a",)).clear()
+        assert [each.conversation_id for each in populated_memory.conversations()] == ["three", "two", "root"]
 
-    def test_what_is_wrong_is_refused(self, memory):
+    def test_invalid_arguments_are_rejected(self, memory):
         for given in ({"limit": -1}, {"offset": True}, {"limit": "2"}, {"namespace": "a"}):
             with pytest.raises(InvalidInput):
                 memory.conversations(**given)
@@ -59,12 +61,12 @@ class TestAround:
             chat.add(at(minute, f"m{minute}"))
         return chat
 
-    async def test_a_message_is_shown_with_its_neighbours_and_their_times(self, chat, do):
+    async def test_around_returns_neighbours_with_times(self, chat, do):
         found = await do(chat, "around", "m4", before=2, after=1)
         assert [each.text for each in found] == ["m2", "m3", "m4", "m5"]
         assert found[0].created_at == NOON.replace(minute=2)
 
-    async def test_neighbours_end_where_the_conversation_does(self, chat, do):
+    async def test_around_stops_at_the_conversation_ends(self, chat, do):
         for around, expected in (
             ({"before": 3}, ["m6", "m7", "m8"]),  # of no message, the end
             ({"message_id": "m0", "before": 5, "after": 1}, ["m0", "m1"]),
@@ -72,12 +74,12 @@ class TestAround:
         ):
             assert [each.text for each in await do(chat, "around", **around)] == expected
 
-    def test_what_one_call_wrote_keeps_its_order(self, memory):
+    def test_around_keeps_the_order_of_a_batch(self, memory):
         chat = memory.conversation("many")
         chat.add_messages([HumanMessage(f"m{number}", id=f"m{number}") for number in range(5)])
         assert [each.text for each in chat.around("m2", before=1, after=1)] == ["m1", "m2", "m3"]
 
-    def test_what_is_wrong_is_refused(self, chat, memory):
+    def test_invalid_arguments_are_rejected(self, chat, memory):
         memory.conversation("other").add(at(0, "theirs"))
         with pytest.raises(MessageError, match="no message"):
             chat.around("theirs")

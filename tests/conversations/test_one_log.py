@@ -1,4 +1,4 @@
-"""What several views, runs and copies of one log must agree on."""
+"""Consistency of conversations across views, runs, imports and events."""
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
@@ -10,8 +10,8 @@ from langchain_agentmem.errors import MessageError
 
 
 @pytest.mark.sqlite_suffices
-class TestWhoseItIs:
-    def test_a_part_that_is_built_in_a_run_belongs_to_the_run(self, memory):
+class TestOwnership:
+    def test_parts_created_in_run_use_its_namespace(self, memory):
         def node(_):
             ConversationMemory(memory, "c").add_user_message("built directly")
             memory.conversation("c").add_user_message("asked of the memory")
@@ -22,7 +22,7 @@ class TestWhoseItIs:
         assert len(memory.session("s", ("alice",)).rounds) == 1
         assert len(memory.conversation("c")) == 0
 
-    def test_an_erasure_in_a_run_stays_in_its_namespace(self, memory):
+    def test_erase_in_run_is_limited_to_its_namespace(self, memory):
         memory.conversation("c").add_user_message("of the root")
         memory.conversation("c", ("alice",)).add_user_message("of Alice")
         RunnableLambda(lambda _: memory.erase(conversation_id="c")).invoke(
@@ -31,7 +31,7 @@ class TestWhoseItIs:
         assert len(memory.conversation("c")) == 1
         assert len(memory.conversation("c", ("alice",))) == 0
 
-    def test_langchains_names_of_roles_are_understood(self, memory):
+    def test_langchain_role_names_are_mapped(self, memory):
         chat = memory.conversation("c")
         chat.add(role="human", content="about lemons")
         chat.add_messages([AIMessage("about lemons too")])
@@ -41,8 +41,8 @@ class TestWhoseItIs:
 
 
 @pytest.mark.sqlite_suffices
-class TestCopies:
-    def test_an_edit_made_here_is_not_undone_by_an_import(self, url, tmp_path):
+class TestImport:
+    def test_import_does_not_undo_local_edits(self, url, tmp_path):
         with AgentMemory() as source, AgentMemory(url) as target:
             source.conversation("c").add(message={"role": "user", "content": "v1", "message_id": "m"})
             source.export(tmp_path / "first")
@@ -56,7 +56,7 @@ class TestCopies:
 
 @pytest.mark.sqlite_suffices
 class TestRetention:
-    def test_what_it_drops_is_told(self, url):
+    def test_retention_emits_removal_events(self, url):
         told = []
         with AgentMemory(url, hooks=[told.append], retention=Retention(keep_last=2)) as memory:
             chat = memory.conversation("c")
@@ -64,7 +64,7 @@ class TestRetention:
                 chat.add_messages([HumanMessage("hello", id=f"m{number}")])
         assert [event.message_ids for event in told if isinstance(event, MessagesRemoved)] == [("m0",)]
 
-    def test_it_holds_for_sessions_whose_rounds_go_with_all_their_posts(self, url):
+    def test_retention_applies_to_session_rounds(self, url):
         with AgentMemory(url, retention=Retention(keep_last=3)) as memory:
             session = memory.session("s")
             for number in range(4):
@@ -78,7 +78,7 @@ class TestRetention:
 
 @pytest.mark.sqlite_suffices
 class TestEvents:
-    def test_every_way_in_and_out_is_told(self, url, tmp_path):
+    def test_loading_and_erasing_emit_events(self, url, tmp_path):
         told = []
         with AgentMemory(url, hooks=[told.append]) as memory:
             chat = memory.conversation("c", ("ada",))
@@ -98,7 +98,7 @@ class TestEvents:
             memory.import_(tmp_path / "exported")
             assert of(MessagesStored) == [MessagesStored(namespace=("ada",), conversation_id="c", message_ids=("m",))]
 
-    def test_the_event_bus_hears_what_happens_to_messages(self, memory):
+    def test_event_bus_receives_message_events(self, memory):
         heard = []
         chat = memory.conversation("c")
         chat.set_event_context("agent", heard.append)
@@ -109,14 +109,14 @@ class TestEvents:
 
 
 @pytest.mark.sqlite_suffices
-class TestOddMessages:
-    def test_an_instruction_to_remove_is_no_message(self, memory):
+class TestSpecialMessages:
+    def test_remove_message_is_rejected(self, memory):
         chat = memory.conversation("c")
         with pytest.raises(MessageError, match="remove_by_id"):
             chat.add_messages([HumanMessage("hello"), RemoveMessage(id="m")])
         assert chat.messages == []
 
-    def test_calls_are_given_to_a_provider_once(self, memory):
+    def test_tool_calls_are_not_duplicated_for_providers(self, memory):
         chat = memory.conversation("c")
         blocks = [{"type": "text", "text": "Let me see."}, {"type": "tool_use", "id": "t", "name": "look", "input": {}}]
         chat.add_messages([AIMessage(blocks, tool_calls=[{"name": "look", "args": {}, "id": "t"}])])
@@ -125,7 +125,7 @@ class TestOddMessages:
         assert [call["id"] for call in given["tool_calls"]] == ["t"]
         assert chat.messages[0].content == blocks
 
-    def test_a_round_of_plain_messages_is_only_shown(self, memory):
+    def test_rounds_of_plain_messages_are_read_only(self, memory):
         memory.conversation("c").add_user_message("hello")
         session = memory.session("c")
         with pytest.raises(MessageError, match="create_round"):

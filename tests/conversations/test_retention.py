@@ -1,4 +1,4 @@
-"""Which messages a conversation keeps, when it is told to forget."""
+"""Retention of conversations by count and age."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def call(*ids: str) -> AIMessage:
 
 @pytest.mark.sqlite_suffices
 class TestKeepLast:
-    async def test_only_the_newest_stay(self, memory, do):
+    async def test_keep_last_keeps_the_newest_messages(self, memory, do):
         chat = memory.conversation("chat", retention=Retention(keep_last=2))
         for number in range(4):
             await do(chat, "add", role="user", content=str(number))
@@ -35,7 +35,7 @@ class TestKeepLast:
         assert memory.admin.verify().ok
         assert memory.admin.stats()["messages"] == 2
 
-    def test_a_log_that_was_long_before_is_cut_with_the_next_message_that_is_added(self, memory):
+    def test_existing_conversation_is_trimmed_on_next_add(self, memory):
         memory.conversation("chat").add_messages([HumanMessage(str(n), id=str(n)) for n in range(10)])
         chat = memory.conversation("chat", retention=Retention(keep_last=3))
         chat.add_messages([HumanMessage("0", id="0")])  # which is there
@@ -43,7 +43,7 @@ class TestKeepLast:
         chat.add_user_message("10")
         assert texts(chat) == ["8", "9", "10"]
 
-    def test_every_batch_of_a_long_tool_loop_begins_well(self, memory):
+    def test_trimming_never_separates_tool_calls_and_results(self, memory):
         for keep in range(1, 6):
             chat = memory.conversation(f"chat{keep}", retention=Retention(keep_last=keep))
             for number in range(6):
@@ -60,7 +60,7 @@ class TestKeepLast:
 
 @pytest.mark.sqlite_suffices
 class TestMaxAge:
-    async def test_what_is_older_goes_with_the_next_message(self, memory, do, clock):
+    async def test_older_messages_are_removed_on_next_add(self, memory, do, clock):
         chat = memory.conversation("chat", description="Be kind.", retention=Retention(max_age=timedelta(days=7)))
         await do(chat, "add", role="user", content="first")
         clock.pass_time(days=6)
@@ -70,13 +70,13 @@ class TestMaxAge:
         await do(chat, "add", role="user", content="third")
         assert texts(chat) == ["Be kind.", "second", "third"]
 
-    def test_a_messages_own_time_counts(self, memory):
+    def test_max_age_uses_created_at(self, memory):
         chat = memory.conversation("chat", retention=Retention(max_age=timedelta(days=7)))
         old = HumanMessage("old", additional_kwargs={"created_at": datetime(2020, 1, 1, tzinfo=UTC)})
         chat.add_messages([old, HumanMessage("new")])
         assert texts(chat) == ["new"]
 
-    def test_a_late_result_keeps_the_old_call(self, memory, clock):
+    def test_late_tool_result_keeps_its_call(self, memory, clock):
         chat = memory.conversation("chat", retention=Retention(max_age=timedelta(days=7)))
         chat.add_messages([*numbered(*range(100)), call("a")])
         clock.pass_time(days=30)
@@ -84,15 +84,15 @@ class TestMaxAge:
         assert texts(chat) == ["call", "1"]
 
 
-class TestTheOption:
-    def test_it_is_off_by_default(self, memory, clock):
+class TestConfiguration:
+    def test_retention_is_off_by_default(self, memory, clock):
         for retention in (None, Retention()):
             chat = memory.conversation("chat", retention=retention)
             chat.add_messages(numbered(*range(50)))
             clock.pass_time(days=10_000)
         assert len(memory.conversation("chat")) == 100
 
-    def test_the_whole_memory_may_have_one(self, url):
+    def test_memory_retention_is_a_default(self, url):
         with AgentMemory(url, retention=Retention(keep_last=1)) as memory:
             chat = memory.conversation("chat")
             chat.add_messages(numbered(1, 2))
@@ -101,7 +101,7 @@ class TestTheOption:
             own.add_messages(numbered(1, 2, 3))
             assert texts(own) == ["2", "3"]
 
-    def test_what_is_no_retention_is_refused(self, memory):
+    def test_invalid_retention_is_rejected(self, memory):
         for given in (5, "7 days", {"keep_last": 1}):
             with pytest.raises(InvalidInput, match="retention"):
                 memory.conversation("chat", retention=given)

@@ -1,4 +1,4 @@
-"""What MARSYS asks of every memory: files, an event bus, compaction."""
+"""The MARSYS interface of all memories: files, event bus and compaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 def fill(memory: AgentMemory, conversation_id: str = "chat") -> ConversationMemory:
-    """A conversation with one of everything."""
+    """A conversation with every kind of message and field."""
     chat = memory.conversation(conversation_id, description="Be kind.")
     chat.add(Message(role="user", content="See \ud800\0", message_id="1", images=["a.png"], created_at="2020-01-01"))
     more = {
@@ -47,13 +47,13 @@ def everything(memory: AgentMemory, conversation_id: str = "chat") -> Any:
     return messages, versions, memory.session(conversation_id).rounds
 
 
-def listed(folder: Path) -> list[str]:
-    """The files of a folder that are no part of the database, half-written ones included."""
+def memory_files(folder: Path) -> list[str]:
+    """The saved files of a folder, partially written ones included."""
     return [each.name for each in folder.iterdir() if "memory.json" in each.name]
 
 
 class TestFiles:
-    async def test_a_memory_comes_back_without_losses(self, memory, do, tmp_path: Path):
+    async def test_save_and_load_round_trip_is_lossless(self, memory, do, tmp_path: Path):
         fill(memory)
         before, path = everything(memory), tmp_path / "memory.json"
         state = {"step": 3, "nested": {"a": [1, None, "\ud800"]}}
@@ -66,7 +66,7 @@ class TestFiles:
         await do(memory.conversation("other"), "reset_memory")
         assert memory.conversation("other").retrieve_all() == [{"role": "system", "content": "Be kind."}]
 
-    async def test_a_description_is_in_the_file_changed_or_before_anything_was_said(self, memory, do, tmp_path: Path):
+    async def test_file_contains_the_current_description(self, memory, do, tmp_path: Path):
         memory.conversation("spoken", description="one").add(role="user", content="Hello")
         for name, left in (("spoken", ["two", "Hello"]), ("silent", ["two"]), ("empty", [])):
             chat, path = memory.conversation(name, description="two" if left else None), tmp_path / f"{name}.json"
@@ -76,7 +76,7 @@ class TestFiles:
             assert [each.content for each in other.messages] == left
             assert other.messages == chat.messages
 
-    async def test_a_managed_conversation_and_a_plain_one_take_each_others_files(self, memory, do, tmp_path: Path):
+    async def test_managed_and_plain_files_are_interchangeable(self, memory, do, tmp_path: Path):
         path = tmp_path / "memory.json"
         await do(fill(memory), "save_to_file", path, {"step": 1})
         before = everything(memory)
@@ -90,16 +90,16 @@ class TestFiles:
         with pytest.raises(InvalidInput, match="'managed_conversation' memory, not"):
             memory.facts("facts").load_from_file(path)
 
-    async def test_a_state_that_json_cannot_hold_is_refused(self, memory, do, tmp_path: Path):
+    async def test_non_json_state_is_rejected(self, memory, do, tmp_path: Path):
         path = tmp_path / "memory.json"
         path.write_text("old", encoding="utf-8")
         for state in ({"a": object()}, {"a": float("nan")}, [1], 5, "text", {"a": b"x"}):
             with pytest.raises(InvalidInput, match=r"additional.state"):
                 await do(memory.conversation("chat"), "save_to_file", path, state)
         assert path.read_text(encoding="utf-8") == "old"
-        assert listed(tmp_path) == ["memory.json"]
+        assert memory_files(tmp_path) == ["memory.json"]
 
-    async def test_a_write_that_is_interrupted_leaves_the_old_file(self, memory, do, tmp_path: Path, monkeypatch):
+    async def test_failed_write_keeps_the_old_file(self, memory, do, tmp_path: Path, monkeypatch):
         chat, path = fill(memory), tmp_path / "memory.json"
         await do(chat, "save_to_file", path)
         before = path.read_bytes()
@@ -112,9 +112,9 @@ class TestFiles:
         with pytest.raises(InvalidInput, match="No space left"):
             await do(chat, "save_to_file", path)
         assert path.read_bytes() == before
-        assert listed(tmp_path) == ["memory.json"]
+        assert memory_files(tmp_path) == ["memory.json"]
 
-    async def test_a_message_that_is_damaged_leaves_the_old_file(self, memory, do, raw, tmp_path: Path):
+    async def test_damaged_message_keeps_the_old_file(self, memory, do, raw, tmp_path: Path):
         chat, path = memory.conversation("chat"), tmp_path / "memory.json"
         chat.add(role="user", content="Hello")
         await do(chat, "save_to_file", path)
@@ -124,7 +124,7 @@ class TestFiles:
             await do(chat, "save_to_file", path)
         assert path.read_bytes() == before
 
-    async def test_what_is_no_saved_memory_is_refused_and_nothing_changes(self, memory, do, tmp_path: Path):
+    async def test_invalid_files_are_rejected_without_changes(self, memory, do, tmp_path: Path):
         chat = fill(memory)
         before = everything(memory)
         path = tmp_path / "memory.json"
@@ -151,7 +151,7 @@ class TestFiles:
 
 class TestEventBus:
     @pytest.mark.parametrize("verb", ["reset_memory", "clear"])
-    async def test_a_reset_is_told_to_it(self, memory, do, verb, clock):
+    async def test_reset_emits_an_event(self, memory, do, verb, clock):
         chat, events = fill(memory), []
         chat.set_event_context("Researcher", events.append, session_id="run-1")
         clock.now = datetime(2030, 1, 1, tzinfo=UTC)
@@ -165,7 +165,7 @@ class TestEventBus:
 
 
 class TestCompaction:
-    async def test_a_plain_memory_has_nothing_to_compact(self, memory, do):
+    async def test_plain_memory_compaction_does_nothing(self, memory, do):
         chat = memory.conversation("chat")
         chat.add_messages([HumanMessage("x" * 1_000)] * 5)
         for part in (chat, memory.session("chat")):

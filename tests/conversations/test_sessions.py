@@ -48,7 +48,7 @@ def shared(session: SessionMemory) -> list[str]:
 
 
 class TestRounds:
-    async def test_a_round_is_created_then_finished_or_failed(self, session, do):
+    async def test_round_states_created_finished_and_failed(self, session, do):
         first = await do(session, "create_round", "one")
         second = await do(session, "create_round", "two")
         third = await do(session, "create_round", "three")
@@ -61,7 +61,7 @@ class TestRounds:
             (third.id, "failed"),
         ]
 
-    async def test_a_post_carries_every_type_of_attachment(self, session, do):
+    async def test_posts_store_every_attachment_type(self, session, do):
         entry = SharedMemoryEntry.create("plan", "round", "p")
         extras = {kind: {"n": [1, None]} for kind in AttachmentType} | {AttachmentType.shared_memory_entry: entry}
         attachments = [Attachment.create(kind, kind.value, extra=extra) for kind, extra in extras.items()]
@@ -71,7 +71,7 @@ class TestRounds:
         assert await do(session, "add_post", each.id, post) == post
         assert (await do(session, "rounds"))[0].post_list == (post,)
 
-    async def test_an_unknown_round_is_refused(self, session, do):
+    async def test_unknown_round_is_rejected(self, session, do):
         post_id = session.add_post(session.create_round("q").id, send_from="a", send_to="b").id
         for round_id in ("unknown", "", None, 5, "a\0b", [], post_id):
             for name in ("finish_round", "fail_round", "add_post"):
@@ -81,7 +81,7 @@ class TestRounds:
                     )
         assert said(session.rounds) == [[""]]
 
-    async def test_the_same_post_again_is_no_second_one_and_another_is_refused(self, session, do):
+    async def test_repeated_post_is_stored_once(self, session, do):
         first, second = session.create_round("one"), session.create_round("two")
         post = Post.create("hi", "a", "b", id="p")
         for _ in range(2):
@@ -98,7 +98,7 @@ class TestRounds:
                 await do(session, "add_post", round_id, other)
         assert said(session.rounds) == [["hi"], []]
 
-    async def test_what_is_no_post_is_refused(self, session, do):
+    async def test_invalid_posts_are_rejected(self, session, do):
         each = session.create_round("q")
         for fields in (
             {}, {"send_from": "a"}, {"send_to": "b"}, {"send_from": "", "send_to": "b"}, {"send_from": 5,
@@ -116,13 +116,13 @@ class TestRounds:
                 await do(session, "create_round", query)
         assert said(session.rounds) == [[]]
 
-    async def test_a_reset_leaves_nothing(self, memory, session, do):
+    async def test_reset_removes_all_rounds(self, memory, session, do):
         session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="m")
         await do(session, "reset_memory")
         assert await do(session, "rounds") == []
         assert memory.admin.stats()["content_bytes"] == 0
 
-    def test_what_cannot_be_an_id_is_refused(self, memory):
+    def test_invalid_session_ids_are_rejected(self, memory):
         for session_id in ("", "a\0b", "x" * 501, [], 1.5):
             with pytest.raises(InvalidInput, match="cannot be the id of a session"):
                 memory.session(session_id)
@@ -144,18 +144,18 @@ class TestRoleRounds:
                 session.fail_round(each.id)
         return session
 
-    async def test_posts_are_those_the_role_sent_or_received(self, talk, do):
+    async def test_role_rounds_contain_posts_of_the_role(self, talk, do):
         assert said(await do(talk, "get_role_rounds", "Planner")) == [["UP0", "PW0", "WP0"], ["UP2", "PW2", "WP2"]]
         assert said(await do(talk, "get_role_rounds", "Worker")) == [["PW0", "WP0"], ["PW2", "WP2"]]
         rounds = await do(talk, "get_role_rounds", "Nobody")
         assert [(each.user_query, each.post_list) for each in rounds] == [("q0", ()), ("q2", ())]
 
-    async def test_failed_rounds_come_when_asked_for(self, talk, do):
+    async def test_failed_rounds_are_included_on_request(self, talk, do):
         rounds = await do(talk, "get_role_rounds", "User", include_failure_rounds=True)
         assert [each.state for each in rounds] == ["finished", "failed", "created"]
         assert [each.id for each in rounds] == [each.id for each in talk.rounds]
 
-    async def test_temporal_text_shows_in_the_last_round_that_did_not_fail_only(self, session, do):
+    async def test_temporal_text_appears_only_in_last_successful_round(self, session, do):
         for number in range(2):
             each = session.create_round("q")
             text = f"keep{temporal(f' this{chr(10)}once')} and {temporal('that')}end{number}"
@@ -165,7 +165,7 @@ class TestRoleRounds:
         assert said(await do(session, "get_role_rounds", "Planner")) == shown
         assert temporal("that") in session.rounds[0].post_list[0].message
 
-    async def test_what_a_user_writes_is_never_cut(self, session, do):
+    async def test_temporal_marks_of_users_are_kept(self, session, do):
         for _ in range(2):
             each = session.create_round("q")
             session.add_post(each.id, send_from="User", send_to="Planner", message=temporal("mine"))
@@ -175,8 +175,8 @@ class TestRoleRounds:
         assert said(rounds)[0][1].endswith(" x")
 
 
-class TestSharedEntries:
-    def test_each_sender_has_one_in_the_order_in_which_they_were_said(self, session):
+class TestSharedMemoryEntries:
+    def test_latest_entry_per_sender_in_order(self, session):
         each = session.create_round("q")
         share(session, each.id, "Planner", "conversation", "a")
         share(session, each.id, "Worker", "round", "b")
@@ -184,14 +184,14 @@ class TestSharedEntries:
         share(session, each.id, "Planner", "conversation", "c")
         assert shared(session) == ["b", "c"]
 
-    def test_an_entry_for_the_conversation_comes_back_after_one_for_the_round(self, session):
+    def test_conversation_entry_returns_after_round_entry(self, session):
         share(session, session.create_round("one").id, "Planner", "conversation", "lasting")
         share(session, session.create_round("two").id, "Planner", "round", "passing")
         assert shared(session) == ["passing"]
         session.create_round("three")
         assert shared(session) == ["lasting"]
 
-    async def test_they_are_found_by_type_in_failed_rounds_too(self, session, do):
+    async def test_entries_of_failed_rounds_are_found(self, session, do):
         each = session.create_round("one")
         share(session, each.id, "Planner", "conversation", "a")
         session.fail_round(each.id)
@@ -200,8 +200,8 @@ class TestSharedEntries:
             assert await do(session, "get_shared_memory_entries", other) == []
 
 
-class TestTwoViewsOfOneLog:
-    async def test_a_post_is_a_message_with_its_senders_name(self, memory, session, do):
+class TestConversationView:
+    async def test_posts_appear_as_named_messages(self, memory, session, do):
         each = session.create_round("q")
         for sender, recipient in (("User", "Planner"), ("Planner", "User")):
             await do(session, "add_post", each.id, Post.create("hi", sender, recipient, id=sender))
@@ -210,7 +210,7 @@ class TestTwoViewsOfOneLog:
             AIMessage("hi", name="Planner", id="Planner"),
         ]
 
-    async def test_a_plain_message_is_a_post_between_user_and_assistant(self, memory, session, do):
+    async def test_plain_messages_appear_as_posts(self, memory, session, do):
         chat = memory.conversation("task", description="Be kind.")
         messages = [AIMessage("Hi!"), HumanMessage("one"), AIMessage("two"), HumanMessage("three", name="ada")]
         chat.add_messages(messages)
@@ -222,7 +222,7 @@ class TestTwoViewsOfOneLog:
         ]  # fmt: skip
         assert session.rounds == rounds
 
-    async def test_rounds_and_plain_messages_mix_in_the_order_they_were_said(self, memory, session, do):
+    async def test_rounds_and_messages_keep_their_order(self, memory, session, do):
         chat = memory.conversation("task")
         chat.add_user_message("plain one")
         each = session.create_round("asked")
@@ -232,7 +232,7 @@ class TestTwoViewsOfOneLog:
         assert said(await do(session, "rounds")) == [["plain one"], ["asked", "late"], ["plain two"]]
         assert [each.text for each in await do(chat, "messages")] == ["plain one", "asked", "plain two", "late"]
 
-    async def test_a_round_is_no_message(self, memory, session, do):
+    async def test_rounds_are_not_messages(self, memory, session, do):
         each = session.create_round("q")
         chat = memory.conversation("task")
         assert await do(chat, "messages") == []
@@ -243,7 +243,7 @@ class TestTwoViewsOfOneLog:
                 await do(chat, name, each.id)
         assert session.rounds == [each]
 
-    def test_an_edited_post_keeps_what_stands_beside_it(self, memory, session):
+    def test_edited_post_keeps_its_attachments(self, memory, session):
         each = session.create_round("q")
         post = Post.create("old", "Planner", "User", [Attachment.create("plan", "x")])
         session.add_post(each.id, post)
@@ -289,13 +289,13 @@ class TestFiles:
             session.finish_round(each.id)
         return session
 
-    def test_yaml_brings_everything_back_under_the_same_ids(self, memory, talk, tmp_path: Path):
+    def test_yaml_round_trip_keeps_rounds_and_ids(self, memory, talk, tmp_path: Path):
         path, before = tmp_path / "session.yaml", talk.to_conversation()
         path.write_text(before.to_yaml(), encoding="utf-8")
         memory.import_from("taskweaver", path, namespace=("other",))
         assert memory.session("task", namespace=("other",)).to_conversation() == before
 
-    def test_a_dump_of_the_original_is_read(self, memory, tmp_path: Path):
+    def test_original_taskweaver_dump_is_imported(self, memory, tmp_path: Path):
         path = tmp_path / "old.yaml"
         path.write_text(LEGACY, encoding="utf-8")
         memory.import_from("taskweaver", path)

@@ -1,4 +1,4 @@
-"""Processes that use one memory at the same time, and report what they were told is kept.
+"""Processes that use one memory concurrently, and report their acknowledged writes.
 
     python -m tests.distributed.clients URL NAME
 
@@ -40,7 +40,7 @@ class State(TypedDict):
 
 @dataclasses.dataclass
 class Report:
-    """What a client did.
+    """A report of a client.
 
     Attributes:
         name: Of the client.
@@ -203,7 +203,7 @@ def run_clients(url: str, count: int = 3, seconds: float = 6.0) -> list[Report]:
 
 
 def missing(memory: AgentMemory, reports: Sequence[Report]) -> list[str]:
-    """What a memory does not hold exactly as the clients reported it."""
+    """Return the reported writes that a memory does not contain exactly."""
     shared = [message.text for message in memory.conversation(SHARED, CHAT).messages]
     run, problems = graph(memory), []
     for each in reports:

@@ -29,7 +29,7 @@ PATIENCE = 60.0
 """Seconds to wait for what comes about sooner or later."""
 IN_MEMORY = Path("/dev/shm")
 DEBIAN = Path("/usr/lib/postgresql")
-"""Where Debian keeps the programs of each version of PostgreSQL: outside of PATH."""
+"""Debian's folder for the programs of each version of PostgreSQL, outside of PATH."""
 SETTINGS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
@@ -40,7 +40,7 @@ SETTINGS = {
     "max_wal_size": "128MB",
     "logging_collector": "off",
 }
-"""What a server is given that need not survive a power cut."""
+"""The settings of a server that need not survive a power cut."""
 
 
 def free_port() -> int:
@@ -59,7 +59,7 @@ def until(holds: Callable[[], bool], what: str, patience: float = PATIENCE) -> N
 
 
 def takes_clients(url: str) -> bool:
-    """Whether somebody can connect."""
+    """Return whether a server accepts clients."""
     try:
         psycopg.connect(url, connect_timeout=2).close()
     except psycopg.OperationalError:
@@ -68,7 +68,7 @@ def takes_clients(url: str) -> bool:
 
 
 def _account() -> pwd.struct_passwd | None:
-    """Who the servers run as where we are root, which they refuse to be."""
+    """Return the account of the servers if this process is root, which they refuse."""
     if os.geteuid():
         return None
     accounts = {each.pw_name: each for each in pwd.getpwall()}
@@ -129,7 +129,7 @@ def run(*command: str | Path) -> str:
 
 
 def _runs(pid: str) -> bool:
-    """Whether a process still holds anything, such as memory that it shares: not so one that waits to be buried."""
+    """Return whether a process runs, which a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except OSError:
@@ -158,12 +158,12 @@ class Server:
         raise NotImplementedError
 
     def answers(self) -> bool:
-        """Whether it can be used."""
+        """Return whether it is usable."""
         raise NotImplementedError
 
     @property
     def log(self) -> str:
-        """What it has said."""
+        """The log of the server."""
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
 
     def url(self, database: str = "postgres") -> str:

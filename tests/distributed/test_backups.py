@@ -1,4 +1,4 @@
-"""PostgreSQL's own backups bring a memory back, whole, as the documentation says."""
+"""PostgreSQL's own backups restore a memory, as the documentation says."""
 
 from langchain_agentmem import AgentMemory
 
@@ -17,7 +17,7 @@ def said(url):
         return [each.content for each in memory.conversation("c").messages]
 
 
-def test_a_dump_is_restored(server, database):
+def test_pg_dump_is_restored(server, database):
     say(server.url(database), "an apple")
     other = server.create()
     with folder() as place:
@@ -30,7 +30,7 @@ def test_a_dump_is_restored(server, database):
     assert said(server.url(other)) == ["an apple", "a red apple"]
 
 
-def test_any_moment_is_restored():
+def test_backup_is_restored_to_a_point_in_time():
     with folder() as archive, folder() as place:
         with postgres(archive_mode="on", archive_command=f"cp %p {archive}/%f") as server:
             say(server.url(), "an apple")

@@ -1,4 +1,4 @@
-"""The memory in a schema that Citus has moved to another node as a whole, against the same on SQLite."""
+"""A memory in a distributed schema on Citus, compared with one on SQLite."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def numbers(url):
 
 
 class TestStatements:
-    def test_none_is_refused(self, url):
+    def test_citus_accepts_every_statement(self, url):
         refused = {}
         with psycopg.connect(url, autocommit=True, options="-c search_path=agentmem") as connection:
             server = connection.pgconn
@@ -118,8 +118,8 @@ class TestStatements:
         assert refused == {}
 
 
-class TestTheSameAsOnSqlite:
-    def test_conversations(self, same):
+class TestParityWithSqlite:
+    def test_conversations_equal_those_on_sqlite(self, same):
         def work(memory):
             chat = memory.conversation("c", ("a", "b"), description="herons")
             talk(chat, 30)
@@ -138,7 +138,7 @@ class TestTheSameAsOnSqlite:
 
 
 class TestThreads:
-    def test_graphs_of_every_sort_are_rewound_copied_and_deleted(self, memory):
+    def test_graphs_are_rewound_copied_pruned_and_deleted(self, memory):
         saver = memory.checkpointer
         filled.fill(saver)
         before = filled.seen(saver)
@@ -153,15 +153,15 @@ class TestThreads:
         assert list(saver.list(None)) == []
         assert memory.admin.verify().problems == ()
 
-    def test_memory_follows_them(self, memory):
+    def test_memory_follows_its_threads(self, memory):
         remembered.fill_threads(memory, ("scope",))
         shown = remembered.shown(memory, namespace=("scope",))
         assert len({str(each) for each in shown.values()}) > 3
         assert memory.admin.verify().problems == ()
 
 
-class TestCare:
-    def test_everything_that_is_kept_is_counted_numbered_in_its_order_and_erased(self, memories, url):
+class TestMaintenance:
+    def test_stored_objects_are_counted_and_erased(self, memories, url):
         counts = []
         for memory in memories:
             everything.fill(memory)
@@ -176,7 +176,7 @@ class TestCare:
         assert memory.admin.verify().problems == ()
         assert not memory.search("herons", everything=True)
 
-    def test_vectors_are_compared(self, url):
+    def test_vector_search_finds_messages(self, url):
         with AgentMemory(url, index={"embed": WordEmbeddings(DIMS), "dims": DIMS}) as memory:
             talk(memory.conversation("c"), 10)
             assert memory.search("herons")[0].why.signals["vectors"] > 0

@@ -1,4 +1,4 @@
-"""A server that stands still, or a lock that others hold, is waited for as long as was said, and no longer."""
+"""Timeouts on frozen servers, frozen connections and locks."""
 
 import signal
 import threading
@@ -59,10 +59,10 @@ def locked(server, database, table="entry"):
         other.rollback()
 
 
-class TestAServerThatStandsStill:
+class TestFrozenServer:
     @pytest.mark.parametrize("name", CALLS)
     @pytest.mark.parametrize("connected", [True, False])
-    def test_every_call_ends(self, server, memory, name, connected):
+    def test_every_call_times_out(self, server, memory, name, connected):
         with server.frozen():
             if not connected:
                 with pytest.raises(DatabaseTimeout):
@@ -70,30 +70,30 @@ class TestAServerThatStandsStill:
             with pytest.raises(DatabaseTimeout, match="did not answer in time"):
                 CALLS[name](memory)
 
-    async def test_so_do_those_that_are_awaited_and_afterwards_all_is_as_it_was(self, server, memory):
+    async def test_awaited_call_times_out_and_memory_stays_usable(self, server, memory):
         with server.frozen(), pytest.raises(DatabaseTimeout):
             await memory.asearch("apple")
         assert [each.text for each in memory.search("apple")] == ["an apple"]
 
-    def test_opening_ends(self, server, database):
+    def test_opening_times_out(self, server, database):
         with server.frozen(), pytest.raises(DatabaseTimeout):
             opened(server.url(database))
 
-    def test_a_copy_to_it_ends(self, server, database, tmp_path):
+    def test_copy_to_a_frozen_server_times_out(self, server, database, tmp_path):
         with opened(tmp_path / "memory.db") as memory:
             say(memory)
             with server.frozen(), pytest.raises(DatabaseTimeout):
                 memory.admin.copy(server.url(database))
 
     @pytest.mark.parametrize("embedded", [False, True])
-    def test_closing_ends(self, server, database, embedded):
+    def test_closing_returns(self, server, database, embedded):
         index = {"dims": 3, "embed": lambda texts: [[1.0, 2.0, 3.0]] * len(texts)} if embedded else None
         memory = opened(server.url(database), index=index)
         say(memory)
         with server.frozen():
             memory.close()
 
-    def test_closing_ends_beside_a_call(self, server, database):
+    def test_closing_ends_a_running_call(self, server, database):
         memory = opened(server.url(database))
         say(memory)
         with server.frozen(), ThreadPoolExecutor(1) as executor:
@@ -102,7 +102,7 @@ class TestAServerThatStandsStill:
             memory.close()
             assert isinstance(answer.exception(10), StorageError)
 
-    def test_who_interrupts_a_call_is_not_kept(self, server, database):
+    def test_call_on_a_frozen_server_can_be_interrupted(self, server, database):
         with opened(server.url(database), timeout=60.0) as memory:
             say(memory)
             with server.frozen():
@@ -112,8 +112,8 @@ class TestAServerThatStandsStill:
                     memory.search("apple")
 
 
-class TestAConnectionThatStandsStill:
-    def test_what_it_was_asked_ends(self, server, memory):
+class TestFrozenConnection:
+    def test_query_times_out_and_connection_is_replaced(self, server, memory):
         [(pid,)] = server.run_sql(
             "select pid from pg_stat_activity where query like '%commit%' and pid <> pg_backend_pid()"
         )
@@ -122,30 +122,30 @@ class TestAConnectionThatStandsStill:
         assert memory.search("apple")
 
 
-class TestALockThatOthersHold:
+class TestLocks:
     @pytest.mark.parametrize("name", ["search", "write"])
-    def test_is_told(self, server, database, memory, name):
+    def test_locked_table_raises_database_busy(self, server, database, memory, name):
         with locked(server, database), pytest.raises(DatabaseBusy):
             CALLS[name](memory)
 
-    def test_by_what_looks_at_every_table_too(self, server, database, memory):
+    def test_verify_reports_a_locked_table(self, server, database, memory):
         with locked(server, database):
             assert any("lock" in each for each in memory.admin.verify().problems)
 
-    def test_when_erased_rows_are_to_leave_the_files(self, server, database, memory):
+    def test_scrub_of_a_locked_table_raises_database_busy(self, server, database, memory):
         with psycopg.connect(server.url(database)) as other:
             other.execute("lock table agentmem.item in access share mode")
             with pytest.raises(DatabaseBusy):
                 memory.database.engine.scrub()
 
-    def test_while_another_makes_the_tables(self, server, database):
+    def test_opening_during_a_migration_raises_database_busy(self, server, database):
         with psycopg.connect(server.url(database)) as other:
             other.execute("select pg_advisory_xact_lock(%s)", [postgres._ADVISORY_LOCK])
             with pytest.raises(DatabaseBusy):
                 opened(server.url(database))
 
 
-def test_what_takes_long_is_waited_for(server, memory):
+def test_slow_query_does_not_time_out(server, memory):
     with memory.database.engine.connection() as connection:
         began = time.monotonic()
         assert connection.execute("select 1 as n from pg_sleep(3)").fetchall() == [{"n": 1}]

@@ -1,4 +1,4 @@
-"""Who uses a memory while its server goes away loses nothing, has nothing twice, and sees no error.
+"""Clients survive server failures: no lost write, no duplicate, no error.
 
 Each process says, searches, puts and runs graphs, five things at once, and never handles an error. With `-s` it is
 printed how long they waited.
@@ -18,7 +18,7 @@ from tests.distributed.clients import Process, missing
 from tests.distributed.servers import Postgres, pair, postgres
 
 PROCESSES, SECONDS = 3, 5.0
-"""How many use a memory, and how long each works."""
+"""The number of processes, and the seconds that each works."""
 CONNECTIONS = "400"
 FROZEN, CUTS, FEW = 1.5, 10, 9
 """For how many seconds a server stands still, how often connections are cut, and how many it takes at least."""
@@ -117,5 +117,5 @@ QUICK, DEEP = (failover, crash, restart), (freeze, cut, crowd)
 
 
 @pytest.mark.parametrize("event", [*QUICK, *(pytest.param(each, marks=pytest.mark.deep) for each in DEEP)])
-def test_processes_go_on_by_themselves(event):
+def test_clients_survive_server_failures_without_losing_data(event):
     event()

@@ -1,4 +1,4 @@
-"""The suites that a memory passes on PostgreSQL it passes on Citus, unchanged."""
+"""The suites of PostgreSQL pass on Citus, unchanged."""
 
 import contextlib
 
@@ -18,11 +18,11 @@ LONG = {"checkpointer"}
     "arguments",
     [pytest.param(each, id=name, marks=[pytest.mark.deep] * (name in LONG)) for name, each in SUITES.items()],
 )
-def test_they_pass(coordinator, arguments):
+def test_postgres_suites_pass_on_citus(coordinator, arguments):
     assert run(coordinator, arguments) == 0
 
 
-def test_all_their_tables_are_on_a_node(coordinator):
+def test_every_table_is_distributed(coordinator):
     with contextlib.closing(PostgresDatabases(coordinator)) as databases, psycopg.connect(databases.migrated(0)) as one:
         tables = one.execute("select count(*) from pg_tables where schemaname = 'agentmem'").fetchone()
         placed = one.execute("select count(*) from citus_shards where citus_table_type = 'schema'").fetchone()

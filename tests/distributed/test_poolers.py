@@ -1,4 +1,4 @@
-"""A memory behind a pooler is the same memory, and whoever shares the pooler does not notice it."""
+"""Memories behind connection poolers, and other clients of the poolers."""
 
 import contextlib
 import time
@@ -36,7 +36,7 @@ def assert_all_is_kept(url, reports):
 
 
 def left_behind(url):
-    """What the connections to the server have that a new one has not, as each of a few other clients sees it."""
+    """Return the session state on the server's connections that a new connection does not have."""
     problems = []
     with contextlib.ExitStack() as stack:
         others = [stack.enter_context(psycopg.connect(url, prepare_threshold=None)) for _ in range(POOL)]
@@ -62,27 +62,27 @@ class TestTransactionMode:
         with pgbouncer(server, default_pool_size=POOL) as pooler:
             yield pooler
 
-    def test_several_clients_lose_nothing(self, server, pooler, database):
+    def test_concurrent_clients_lose_nothing(self, server, pooler, database):
         assert_all_is_kept(server.url(database), run_clients(pooler.url(database)))
 
-    def test_nor_do_they_where_connections_to_the_server_are_replaced_all_the_time(self, server, pooler, database):
+    def test_replaced_server_connections_lose_nothing(self, server, pooler, database):
         with pooler.reconnecting(0.5):
             reports = run_clients(pooler.url(database))
         assert_all_is_kept(server.url(database), reports)
 
-    def test_nor_do_they_where_it_forgets_a_session_after_each_transaction(self, server, database):
+    def test_session_reset_after_each_transaction_loses_nothing(self, server, database):
         forgetting = {"server_reset_query": "discard all", "server_reset_query_always": "1"}
         with pgbouncer(server, default_pool_size=POOL, **forgetting) as pooler:
             assert_all_is_kept(server.url(database), run_clients(pooler.url(database)))
 
-    def test_others_find_nothing_left_while_it_is_open_and_when_it_is_closed(self, pooler, database):
+    def test_no_session_state_is_left_for_other_clients(self, pooler, database):
         with Process(pooler.url(database), "one") as memory:
             memory.use()
             assert left_behind(pooler.url(database)) == []
             memory.use()
         assert left_behind(pooler.url(database)) == []
 
-    def test_what_others_left_does_not_matter(self, server, pooler, database):
+    def test_session_state_of_other_clients_is_ignored(self, server, pooler, database):
         others = "create schema other; create table other.entry (n int); create table other.item (n int)"
         server.run_sql(others, database)
         with Process(pooler.url(database), "one") as memory, contextlib.ExitStack() as stack:
@@ -94,13 +94,13 @@ class TestTransactionMode:
                 other.commit()
             memory.use()
 
-    def test_a_connection_of_the_server_that_dies_is_replaced(self, server, pooler, database):
+    def test_terminated_server_connection_is_replaced(self, server, pooler, database):
         with Process(pooler.url(database), "one") as memory:
             memory.use()
             server.run_sql(f"select pg_terminate_backend(pid, 9000) from pg_stat_activity where datname = '{database}'")
             memory.use()
 
-    def test_the_pooler_may_be_started_again(self, pooler, database):
+    def test_pooler_can_be_restarted(self, pooler, database):
         with Process(pooler.url(database), "one") as memory:
             memory.use()
             pooler.stop()
@@ -108,7 +108,7 @@ class TestTransactionMode:
             memory.use()
 
     @pytest.mark.parametrize("encoding", ["utf8", "UTF-8"])
-    def test_a_pool_in_front_of_it_is_used_however_utf_8_is_spelt(self, pooler, database, encoding):
+    def test_client_pool_accepts_any_spelling_of_utf_8(self, pooler, database, encoding):
         kept = {"prepare_threshold": None, "client_encoding": encoding}
         with (
             psycopg_pool.ConnectionPool(pooler.url(database), min_size=1, open=True, kwargs=kept) as pool,
@@ -126,7 +126,7 @@ class TestOtherModes:
         assert_all_is_kept(server.url(database), reports)
 
     @pytest.mark.parametrize("filled", [False, True])
-    def test_statement_mode_is_refused_at_once(self, server, database, filled):
+    def test_statement_mode_is_refused(self, server, database, filled):
         if filled:
             AgentMemory(server.url(database)).close()
         with pgbouncer(server, pool_mode="statement") as pooler:
@@ -139,7 +139,7 @@ class TestOtherModes:
 
 @pytest.mark.usefixtures("needs_pgpool")
 @pytest.mark.parametrize("load_balance", [False, True])
-def test_behind_pgpool_nothing_is_lost(load_balance):
+def test_pgpool_clients_lose_nothing(load_balance):
     with pair(synchronous=True, synchronous_commit="remote_apply") as both:
         database = both.primary.create()
         both.catch_up()

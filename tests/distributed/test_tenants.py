@@ -1,4 +1,4 @@
-"""`Tenants` on Citus: 200 tenants in 16 distributed schemas on two workers, and a rebalance while they write."""
+"""`Tenants` on Citus: 200 tenants in 16 distributed schemas on two workers, and a rebalance during writes."""
 
 import contextlib
 import threading
@@ -44,7 +44,7 @@ def schema_of(tenant):
     return SCHEMAS[crc32(tenant.encode()) % len(SCHEMAS)]
 
 
-def test_nothing_is_lost_while_schemas_move(url):
+def test_rebalancing_schemas_loses_no_writes(url):
     stored = {name: [] for name in NAMES}
     moved = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Runs the tests through PgBouncer: what they open lies behind it, and what they do behind its back goes to the server.
+"""Runs the tests through PgBouncer: memories are opened through it, and raw access goes to the server.
 
     python -m tests.distributed.through_pgbouncer [--pool-mode transaction] [--pool-size 50] [arguments of pytest]
 

@@ -1,4 +1,4 @@
-"""A folder of experiences, a memory without a server, and models that say what a test wants."""
+"""A folder of experiences, an in-memory database and models with scripted answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXTS = yaml.safe_load(Path(__file__).with_name("texts.yaml").read_text("utf-8")
 PLOT, LOAD, WEATHER = "Draw a chart or plot of the sales.", "Do a file operation: load sales.csv", "How do bees sleep?"
 
 
-class Shelf:
+class ExperienceFiles:
     """A folder, and the files that a test puts into it."""
 
     def __init__(self, path: Path) -> None:
@@ -53,7 +53,7 @@ def ids_in(messages: Any) -> list[str]:
     return re.findall(r"--- Experience \d+ \(ID: (.*)\) ---", messages[0].text)
 
 
-class Picky(ScriptedModel):
+class SelectingModel(ScriptedModel):
     """A model that selects by a table from id to answer, or says what it is told to."""
 
     answers: Any = None
@@ -76,13 +76,13 @@ class Picky(ScriptedModel):
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def shelf(tmp_path: Path) -> ExperienceFiles:
     """An empty folder."""
-    return Shelf(tmp_path / "experience")
+    return ExperienceFiles(tmp_path / "experience")
 
 
 @pytest.fixture
-def filled(shelf: Shelf) -> Shelf:
+def filled(shelf: ExperienceFiles) -> ExperienceFiles:
     """A folder with three experiences."""
     shelf.write(FILES, CHARTS, REFUNDS)
     return shelf
@@ -95,13 +95,13 @@ def events() -> list[Any]:
 
 
 @pytest.fixture
-def quick(events: list[Any]) -> Iterator[AgentMemory]:
+def in_memory(events: list[Any]) -> Iterator[AgentMemory]:
     """A memory in memory, for what has nothing to do with engines."""
     with AgentMemory(":memory:", hooks=[events.append]) as memory:
         yield memory
 
 
 @pytest.fixture
-def library(quick: AgentMemory, filled: Shelf) -> ExperienceLibrary:
+def library(in_memory: AgentMemory, filled: ExperienceFiles) -> ExperienceLibrary:
     """The three experiences, with a memory in memory."""
-    return quick.experiences(filled.path)
+    return in_memory.experiences(filled.path)

@@ -1,4 +1,4 @@
-"""What a model answers is read as it was meant, and what it denies is never chosen."""
+"""A model's answer is parsed to the ids that it selects; a denied id is never selected."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def chosen(answer, ids=IDS):
 
 
 class TestJson:
-    def test_in_every_shape(self):
+    def test_json_answers_of_every_shape_are_parsed(self):
         for answer in CASES["json_that_chooses"]:
             assert chosen(answer) == ONE_AND_THREE, answer
         for answer in CASES["chooses_nothing"]:
@@ -27,24 +27,24 @@ class TestJson:
         for answer in (*CASES["not_understood"], None, 7):
             assert read_selection(answer, IDS) is None, answer
 
-    def test_numbers_stand_for_ids_that_are_numbers(self):
+    def test_numbers_match_numeric_ids(self):
         ids = ["1", "2", "17"]
         assert chosen("[1, 17]", ids) == ("1", "17")
         assert chosen('{"1": true, "2": false, "17": "true"}', ids) == ("1", "17")
         assert chosen("{1: true, 2: false, 17: true}", ids) == ("1", "17")
         assert chosen('[{"exp_id": 1, "relevant": true}, {"exp_id": 2, "relevant": false}]', ids) == ("1",)
 
-    def test_case_and_blanks_count_where_they_tell_two_apart(self):
+    def test_case_and_blanks_distinguish_ids(self):
         assert chosen('{"A": true}', ["a", "A"]) == ("A",)
         assert chosen('{" a": true}', ["a", "A"]) is None
         assert chosen('{" a ": true, "B": true}', ["a", "b"]) == ("a", "b")
         assert chosen('{"STRASSE": true}', ["straße"]) == ("straße",)
 
-    def test_the_order_is_that_of_the_candidates_and_each_comes_once(self):
+    def test_result_keeps_candidate_order_without_duplicates(self):
         assert chosen('["c", "a", "c", "b", "a"]', ["b", "c", "a", "b"]) == ("b", "c", "a")
 
 
-def test_words_choose_what_they_name_and_deny_what_they_deny():
+def test_prose_selects_named_and_rejects_denied_ids():
     for answer in CASES["words_that_choose"]:
         assert chosen(answer) == ONE_AND_THREE, answer
     for answer in CASES["words_that_deny"]:
@@ -56,26 +56,26 @@ class TestHostileIds:
         "true", "false", "none", "relevant", "1", "a", "a.b*", 'say "hi"', "two words", "経験", "(x", "id", "selected",
     )  # fmt: skip
 
-    def test_json_is_read_by_its_keys(self):
+    def test_json_keys_are_matched_literally(self):
         answer = json.dumps({name: at % 2 == 0 for at, name in enumerate(self.IDS)}, ensure_ascii=False)
         assert chosen(answer, self.IDS) == self.IDS[::2]
         assert chosen(json.dumps(list(self.IDS)), self.IDS) == self.IDS
 
-    def test_wrappers_and_keys_that_are_ids_are_told_apart(self):
+    def test_wrapper_keys_are_distinguished_from_ids(self):
         assert chosen('{"a": {"relevant": true}}', self.IDS) == ("a",)
         assert chosen('{"selected": ["a"]}', self.IDS) == ("a",)
         assert chosen('{"true": ["a"], "false": ["1"]}', self.IDS) == ("a",)
         assert chosen('{"selected": true, "a": false}', self.IDS) == ("selected",)
         assert chosen('[{"id": "id", "relevant": true}, {"id": "relevant", "relevant": false}]', self.IDS) == ("id",)
 
-    def test_words_of_a_sentence_are_no_ids(self):
+    def test_sentence_words_are_not_ids(self):
         ids = ("1", "a", "a.b*", "two words", "経験")
         assert chosen("two words: true\na.b*: false\n経験: true", ids) == ("two words", "経験")
         assert chosen("two words: true", ("two", *ids)) == ("two words",)
         assert chosen("None of the experiences is relevant.", ids) == ()
         assert chosen("1. It is true that a file is relevant, so two words.", ids) == ("two words",)
 
-    def test_nothing_of_an_id_acts_as_a_pattern(self):
+    def test_ids_are_never_patterns(self):
         assert chosen("axbc", ("a.b*", "(x", ".*", "+")) is None
         assert chosen('{".*": true, "+": false}', ("a.b*", "(x", ".*", "+")) == (".*",)
         assert chosen("anything", ()) is None
@@ -99,17 +99,17 @@ writings = st.sampled_from(
 )
 
 
-class TestAnyAnswer:
+class TestAnswerProperties:
     @given(verdicts, writings)
-    def test_of_verdicts_gives_the_true_ones(self, said, write):
+    def test_true_verdicts_are_selected(self, said, write):
         assert chosen(write(said), list(said)) in {tuple(name for name in said if said[name]), None if not said else 0}
 
     @given(verdicts, st.integers(0, 200))
-    def test_that_is_cut_off_chooses_nothing_that_it_denied(self, said, at):
+    def test_truncated_answer_selects_nothing_denied(self, said, at):
         found = chosen(json.dumps(said)[:at], list(said))
         assert not [name for name in found or () if not said[name]]
 
     @given(st.text() | st.text(alphabet="{}[]\"':,exp-123 \ntruefalsenot"), st.lists(st.text(max_size=5), max_size=4))
-    def test_at_all_raises_nothing_and_names_only_candidates(self, answer, ids):
+    def test_any_answer_yields_only_candidates(self, answer, ids):
         found = chosen(answer, ids)
         assert found is None or (set(found) <= set(ids) and len(set(found)) == len(found))

@@ -1,4 +1,4 @@
-"""A folder of experiences: every selection sees it as it is, and a bad file costs only itself."""
+"""Every selection reads the current folder, and a bad file affects no other file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .conftest import CHARTS, FILES, REFUNDS, TEXTS
 GOOD = "exp_id: good\nwho: [Planner]\nwhen: Use when all is well.\nwhat: Go on.\n"
 
 
-def written(exp_id, what="Go on.", more=""):
+def experience_yaml(exp_id, what="Go on.", more=""):
     return f"exp_id: {exp_id}\nwhen: Use when all is well.\nwhat: {what}\n{more}"
 
 
@@ -34,8 +34,8 @@ def problems(folder):
     return {problem.path: problem.reason for problem in folder.read().problems}
 
 
-class TestAnExperience:
-    def test_its_fields_stand_in_the_order_of_document_000(self):
+class TestExperience:
+    def test_fields_have_the_documented_order(self):
         experience = Experience("a", ["Planner"], "Use when it rains.", "Take a coat.")
         assert experience == Experience(exp_id="a", who=("Planner",), when="Use when it rains.", what="Take a coat.")
         assert hash(experience)
@@ -52,12 +52,12 @@ class TestAnExperience:
             st.text(min_size=1, max_size=60).filter(str.strip),
         )
     )
-    def test_it_comes_back_from_every_form_as_it_was(self, experience):
+    def test_experience_round_trips_in_every_format(self, experience):
         assert Experience.from_dict(experience.to_dict()) == experience
         assert Experience.from_json(experience.to_json()) == experience
         assert Experience.from_yaml(experience.to_yaml()) == experience
 
-    def test_whoever_is_not_named_leaves_it_to_all_and_one_name_is_a_list_of_one(self):
+    def test_missing_who_applies_to_all_roles(self):
         for who in (None, (), [], "", [""], " "):
             experience = Experience.from_dict({"exp_id": "a", "who": who, "when": "b", "what": "c"})
             assert (experience.who, experience.is_for("Planner"), experience.is_for(None)) == ((), True, True), who
@@ -68,13 +68,13 @@ class TestAnExperience:
             assert all(map(experience.is_for, ("Planner", "", " planner ", "PLANNER")))
             assert not experience.is_for("CodeInterpreter")
 
-    def test_the_older_form_stands_for_both_parts(self):
+    def test_legacy_text_fills_when_and_what(self):
         old = Experience.from_dict({"exp_id": 1, "experience_text": "Label the axes.", "raw_experience_path": ["x"]})
         assert (old.exp_id, old.when, old.what) == ("1", "Label the axes.", "Label the axes.")
         both = Experience.from_dict({"exp_id": 1, "experience_text": "old", "when": None, "what": "new"})
         assert (both.when, both.what) == ("old", "new")
 
-    def test_what_is_wrong_is_said(self):
+    def test_invalid_fields_are_rejected_with_reasons(self):
         good = {"exp_id": "a", "when": "b", "what": "c"}
         for fields, said in (
             ({}, "exp_id"), ({"exp_id": ""}, "id"), ({"exp_id": True}, "id"), (good | {"exp_id": "a\nb"}, "control"),
@@ -88,19 +88,19 @@ class TestAnExperience:
                 Experience.from_dict(fields)
 
 
-class TestWhatCounts:
-    def test_every_yaml_file_whatever_its_name_and_no_session_or_other_file(self, shelf):
+class TestFolderContents:
+    def test_every_yaml_file_counts_except_sessions(self, shelf):
         shelf.write(FILES)
         names = ("B.Yml", "exp_legacy.yml", "handcrafted_exp_a.YAML", "refunds.yaml")
         for name in names:
-            shelf.put(name, written(name))
+            shelf.put(name, experience_yaml(name))
         for name in ("raw_exp_session.yaml", "notes.md", ".handcrafted_exp_half.yaml", "handcrafted_exp_a.yaml.bak"):
             shelf.put(name, "{")  # which are none
         look = ExperienceFolder(shelf.path).read()
         assert look.problems == ()
         assert look.files == {**{name: name for name in names}, "files": "handcrafted_exp_files.yaml"}
 
-    def test_a_list_in_a_file_is_several_of_which_a_bad_one_costs_only_itself(self, shelf):
+    def test_bad_list_item_costs_only_itself(self, shelf):
         items = [FILES.to_dict(), {"exp_id": "half"}, "word", {**CHARTS.to_dict(), "role": "x"}, FILES.to_dict()]
         shelf.put("rules.yaml", json.dumps(items))
         look = ExperienceFolder(shelf.path).read()
@@ -108,33 +108,33 @@ class TestWhatCounts:
         assert look.files == {"files": "rules.yaml", "charts": "rules.yaml"}
         assert [(problem.reason[:22], problem.is_loaded) for problem in look.problems] == [
             ("Item 2: 'when' is miss", False),
-            ("Item 3: It holds no ma", False),
-            ("Item 4: It has what no", True),
+            ("Item 3: It is not a ma", False),
+            ("Item 4: Unknown keys: ", True),
             ("The exp_id 'files' is ", False),
         ]
 
-    def test_folders_below_count_if_wanted_and_after_their_own(self, shelf):
+    def test_subfolders_are_read_on_request(self, shelf):
         for name in ("b/handcrafted_exp_1", "a/z/handcrafted_exp_1", "handcrafted_exp_2", "a/handcrafted_exp_2"):
-            shelf.put(f"{name}.yaml", written(name.replace("/", ".")))
+            shelf.put(f"{name}.yaml", experience_yaml(name.replace("/", ".")))
         assert ids(ExperienceFolder(shelf.path)) == ["handcrafted_exp_2"]
         assert ids(ExperienceFolder(shelf.path, subfolders=True)) == [
             "handcrafted_exp_2", "a.handcrafted_exp_2", "b.handcrafted_exp_1", "a.z.handcrafted_exp_1"
         ]  # fmt: skip
 
-    def test_links_to_folders_are_no_way_round_in_circles(self, shelf):
+    def test_folder_links_are_not_followed(self, shelf):
         shelf.write(FILES)
         (shelf.path / "again").symlink_to(shelf.path, target_is_directory=True)
         assert ids(ExperienceFolder(shelf.path, subfolders=True)) == ["files"]
 
-    def test_ids_are_what_is_written(self, shelf):
+    def test_ids_are_read_as_written(self, shelf):
         for text in ("1", "no", "2026-01-02", "1e3", "0x1f", "007"):
-            shelf.put("handcrafted_exp_a.yaml", written(text))
+            shelf.put("handcrafted_exp_a.yaml", experience_yaml(text))
             assert ids(ExperienceFolder(shelf.path)) == [text]
         for value, text in ((1, "1"), (-7, "-7"), (1.5, "1.5"), (" a ", "a")):
             assert Experience(value, (), "b", "c").exp_id == text
 
-    def test_what_nobody_reads_is_reported_and_counts_nevertheless(self, shelf):
-        shelf.put("handcrafted_exp_a.yaml", written("a", more="role: Planner\nwho_: []\n"))
+    def test_unknown_keys_are_reported_but_loaded(self, shelf):
+        shelf.put("handcrafted_exp_a.yaml", experience_yaml("a", more="role: Planner\nwho_: []\n"))
         [problem] = ExperienceFolder(shelf.path).read().problems
         assert problem.is_loaded
         assert "'role', 'who_'" in problem.reason
@@ -163,17 +163,17 @@ BAD: dict[str, str | bytes] = TEXTS["bad_files"] | {
 
 
 class TestBadFiles:
-    def test_the_reason_tells_what_it_is(self, shelf):
+    def test_reason_describes_the_error(self, shelf):
         for name, said in {
-            "tab": r"YAML.*line 2", "twice": "'when' stands twice", "python": "could not determine a constructor",
-            "latin": "UTF-8", "no-when": "'when' is missing", "huge": "300,000 are allowed", "empty-list": "no mapping",
+            "tab": r"YAML.*line 2", "twice": "duplicate key 'when'", "python": "could not determine a constructor",
+            "latin": "UTF-8", "no-when": "'when' is missing", "huge": "300,000 are allowed", "empty-list": "a mapping",
         }.items():  # fmt: skip
             shelf.put("handcrafted_exp_bad.yaml", BAD[name])
             [reason] = problems(ExperienceFolder(shelf.path)).values()
             assert re.search(said, reason), (name, reason)
             assert str(shelf.path) not in reason
 
-    def test_what_is_no_file_is_not_waited_for(self, shelf):
+    def test_non_files_are_reported_without_blocking(self, shelf):
         shelf.write(FILES)
         (shelf.path / "handcrafted_exp_folder.yaml").mkdir()
         os.mkfifo(shelf.path / "handcrafted_exp_pipe.yaml")
@@ -186,7 +186,7 @@ class TestBadFiles:
             f"handcrafted_exp_{name}.yaml" for name in ("folder", "link", "loop", "pipe", "zero")
         ]
 
-    def test_a_file_or_folder_that_may_not_be_read_is_reported_until_it_may(self, shelf, monkeypatch):
+    def test_unreadable_paths_are_reported_until_readable(self, shelf, monkeypatch):
         shelf.write(FILES, CHARTS)
         for experience, below in ((CHARTS, "locked/"), (REFUNDS, "open/")):
             shelf.write(experience, below=below)
@@ -211,7 +211,7 @@ class TestBadFiles:
 
 class TestChanges:
     @pytest.mark.parametrize("coarse", [False, True])
-    def test_an_edit_is_seen_within_the_same_moment_and_at_the_same_size(self, shelf, monkeypatch, coarse):
+    def test_immediate_same_size_edit_is_seen(self, shelf, monkeypatch, coarse):
         stat = type(shelf.path).stat
         noon = time.time_ns()
 
@@ -225,19 +225,22 @@ class TestChanges:
             monkeypatch.setattr(type(shelf.path), "stat", rounded)
         folder = ExperienceFolder(shelf.path)
         for number in range(100, 130):
-            shelf.put("handcrafted_exp_a.yaml", written("a", f"Do {number}."))
+            shelf.put("handcrafted_exp_a.yaml", experience_yaml("a", f"Do {number}."))
             assert [each.what for each in folder.read().experiences] == [f"Do {number}."]
 
-    def test_an_edit_that_keeps_the_time_of_the_file_is_seen(self, shelf):
+    def test_edit_with_unchanged_mtime_is_seen(self, shelf):
         for when in (time.time() - 1_000, time.time() + 100_000):
-            file, folder = shelf.put("handcrafted_exp_a.yaml", written("a", "first")), ExperienceFolder(shelf.path)
+            file, folder = (
+                shelf.put("handcrafted_exp_a.yaml", experience_yaml("a", "first")),
+                ExperienceFolder(shelf.path),
+            )
             os.utime(file, (when, when))
             assert [each.what for each in folder.read().experiences] == ["first"]
-            shelf.put("handcrafted_exp_a.yaml", written("a", "other"))
+            shelf.put("handcrafted_exp_a.yaml", experience_yaml("a", "other"))
             os.utime(file, (when, when))
             assert [each.what for each in folder.read().experiences] == ["other"]
 
-    def test_files_come_go_and_are_renamed(self, shelf):
+    def test_added_removed_and_renamed_files_are_seen(self, shelf):
         folder = ExperienceFolder(shelf.path)
         assert ids(folder) == []
         shelf.write(FILES, CHARTS)
@@ -253,7 +256,7 @@ class TestChanges:
         assert ids(folder) == ["good"]
         assert problems(folder) == {}
 
-    def test_the_folder_may_go_and_come_back(self, shelf):
+    def test_removed_folder_can_return(self, shelf):
         shelf.write(FILES)
         folder = ExperienceFolder(shelf.path)
         folder.read()
@@ -263,9 +266,9 @@ class TestChanges:
         shelf.path.with_name("elsewhere").rename(shelf.path)
         assert ids(folder) == ["files"]
 
-    def test_what_has_not_changed_is_not_parsed_again(self, shelf, monkeypatch):
+    def test_unchanged_files_are_not_parsed_again(self, shelf, monkeypatch):
         for number in range(500):
-            shelf.put(f"handcrafted_exp_{number:03}.yaml", written(number))
+            shelf.put(f"handcrafted_exp_{number:03}.yaml", experience_yaml(number))
         folder = ExperienceFolder(shelf.path)
         assert len(ids(folder)) == 500
         read = []
@@ -273,13 +276,13 @@ class TestChanges:
         monkeypatch.setattr(yaml, "load", lambda text, **options: read.append(text) or real(text, **options))
         assert len(ids(folder)) == 500
         assert read == []
-        shelf.put("handcrafted_exp_007.yaml", written("seven"))
+        shelf.put("handcrafted_exp_007.yaml", experience_yaml("seven"))
         assert "seven" in ids(folder)
-        assert read == [written("seven")]
+        assert read == [experience_yaml("seven")]
 
-    def test_which_of_two_with_one_id_counts_is_no_accident_of_the_file_system(self, shelf, monkeypatch):
+    def test_duplicate_id_resolves_by_file_name(self, shelf, monkeypatch):
         for name in "bac":
-            shelf.put(f"handcrafted_exp_{name}.yaml", written("same", f"From {name}."))
+            shelf.put(f"handcrafted_exp_{name}.yaml", experience_yaml("same", f"From {name}."))
         for order in permutations([each.name for each in shelf.path.iterdir()]):
             monkeypatch.setattr(os, "walk", lambda path, order=order, **_: [(path, [], order)])
             look = ExperienceFolder(shelf.path).read()

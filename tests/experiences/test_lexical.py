@@ -1,4 +1,4 @@
-"""Lexical selection: what a query has in common with a condition, and how often that is right."""
+"""Lexical selection: scores of conditions for a query, and their quality."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def chosen(query, context="", conditions=ALL):
 # What it says
 
 
-def test_what_applies_is_chosen():
+def test_matching_conditions_are_selected():
     for query, expected in {
         "delete the old logs folder and rename that file": [FILES],
         "you billed me twice, I want my money back": [REFUND],
@@ -48,36 +48,36 @@ def test_what_applies_is_chosen():
         assert chosen(query) == expected, query
 
 
-def test_a_condition_with_nothing_in_common_scores_zero_and_gives_no_reason():
+def test_unrelated_condition_scores_zero_without_reasons():
     for each in score_conditions("who painted the night watch?", "User: hello\nExecution: done", ALL):
         assert each == (0.0, {})
 
 
-def test_the_words_by_which_conditions_are_phrased_say_nothing():
+def test_phrasing_words_score_zero():
     assert all(
         each.score == 0 for each in score_conditions("When the user asks for help, use it if they want to.", "", ALL)
     )
 
 
-def test_a_word_that_only_shares_its_stem_with_them_says_something():
+def test_words_sharing_a_phrasing_stem_still_score():
     assert score("my personal things", "A person mentions personal data.") > score(
         "a person", "A person mentions data."
     )
     assert score("important imports", "An import fails.") > THRESHOLD / 2
 
 
-def test_a_common_word_alone_is_not_enough():
+def test_common_word_alone_is_below_threshold():
     assert 0 < score("what day is it in Peru?", "Use for questions about the opening day of the shop.") < THRESHOLD
 
 
-def test_a_word_that_many_conditions_have_tells_less_than_a_rare_one():
+def test_rare_words_score_more_than_common_ones():
     conditions = [f"The customer has a question about {thing}." for thing in ("toasters", "kettles", "lamps", "fans")]
     customer, kettle = score_conditions("customer", "", conditions)[1], score_conditions("kettle", "", conditions)[1]
     assert customer.score < kettle.score
     assert kettle.score >= THRESHOLD
 
 
-def test_the_reasons_are_words_as_they_were_written_and_add_up_to_the_score():
+def test_reasons_are_original_words_summing_to_the_score():
     found = score_conditions("Draw charts, I was billed twice", "", ALL)
     assert set(found[2].terms) >= {"draw", "charts"}
     assert {"billed", "twice"} <= set(found[1].terms)
@@ -85,12 +85,12 @@ def test_the_reasons_are_words_as_they_were_written_and_add_up_to_the_score():
         assert sum(each.terms.values()) == pytest.approx(each.score)
 
 
-def test_one_situation_of_many_is_enough():
+def test_one_situation_of_several_suffices():
     many = "Use when:\n- a kettle leaks\n- the toaster smokes\n- a lamp flickers\n- the oven door sticks"
     assert chosen("my lamp flickers", conditions=(many, REFUND, GIT)) == [many]
 
 
-def test_of_two_with_a_word_in_common_the_one_that_explains_the_query_better_is_chosen():
+def test_better_matching_condition_is_selected():
     package = "A parcel or package was lost on its way."
     python = "A Python package must be installed."
     both = (package, python, *ALL)
@@ -111,7 +111,7 @@ REFUNDS = (
 )
 
 
-def test_however_many_are_related_the_one_that_is_meant_is_chosen():
+def test_best_of_related_conditions_is_selected():
     for many in range(1, len(REFUNDS) + 1):
         related = (*REFUNDS[:many], *ALL)
         assert chosen("I want a refund", conditions=related) == [REFUNDS[0]], many
@@ -122,16 +122,16 @@ def test_however_many_are_related_the_one_that_is_meant_is_chosen():
 # How words are spelled
 
 
-def test_spellings_of_the_same_thing_meet():
+def test_spelling_variants_match():
     for query, condition in TEXTS["spellings"]:
         assert score(query, condition, others=(REFUND, GIT)) >= UNSURE_RANGE[0], query
 
 
-def test_the_name_of_an_error_says_more_than_the_words_it_is_made_of():
+def test_error_name_scores_more_than_its_words():
     assert score("FileNotFoundError", FILES) > score("the file", FILES)
 
 
-def test_other_languages_are_found_by_their_words():
+def test_other_languages_match_by_words():
     for query, condition in TEXTS["languages"]:
         first, *others = score_conditions(query, "", (condition, *ALL))
         assert first.score > 0.3, query
@@ -142,7 +142,7 @@ def test_other_languages_are_found_by_their_words():
 # What speaks against
 
 
-def test_what_a_condition_is_not_for_speaks_against_it():
+def test_exclusions_lower_the_score():
     for denial in TEXTS["denials"]:
         condition, plain = f"Use when tests fail. {denial}", "Use when tests fail."
         assert score("my tests fail", condition) >= THRESHOLD, denial
@@ -150,7 +150,7 @@ def test_what_a_condition_is_not_for_speaks_against_it():
     assert score("our surveys", "Use when tests fail. Not for surveys.") == 0
 
 
-def test_a_denial_ends_with_its_sentence_or_its_list_and_is_none_in_a_situation():
+def test_exclusion_ends_with_its_sentence_or_list():
     for query, condition in (
         ("sort the kettles", "Not for lamps. Use for kettles."),
         ("sort the kettles", "Not for:\n- lamps\n\nUse for kettles."),
@@ -163,13 +163,13 @@ def test_a_denial_ends_with_its_sentence_or_its_list_and_is_none_in_a_situation(
 # What went before
 
 
-def test_the_name_of_an_error_is_found_at_the_end_of_a_long_traceback():
+def test_error_name_after_long_traceback_is_found():
     frames = "\n".join(f'  File "/srv/step{number}.py", line {number}, in run' for number in range(2_000))
     context = f"User: go\nError: Traceback (most recent call last):\n{frames}\nFileNotFoundError: gone"
     assert FILES in chosen("and now?", context)
 
 
-def test_of_what_went_before_counts_what_the_query_goes_on_with():
+def test_context_counts_when_the_query_continues_it():
     drawn, failed = "User: draw a chart\nExecution: done", f"User: draw a chart\n{ERROR}"
     for query, context, expected in (
         ("thank you, that worked", f"User: read it\n{ERROR}\nUser: never mind\nExecution: ok", []),
@@ -187,13 +187,13 @@ def test_of_what_went_before_counts_what_the_query_goes_on_with():
 # Whatever is asked
 
 
-def test_no_conditions_give_no_scores_and_empty_texts_score_zero():
+def test_empty_input_scores_zero():
     assert score_conditions("draw a chart", "", []) == []
     assert [each.score for each in score_conditions("", "", ["", " ", CHART])] == [0, 0, 0]
     assert [each.score for each in score_conditions("chart", "", ["", "\n", CHART])][:2] == [0, 0]
 
 
-def test_no_text_is_too_long_or_too_strange():
+def test_long_and_unusual_texts_are_scored():
     for text in (
         "a", " ", "\n- a", "file error chart ", "aB", "FooBar", "_a", "e.g.", "(", "not when ", "User: a\nError: b\n",
         "删除文件", "😀\0\ud800", "{}%s\\1(?P<",

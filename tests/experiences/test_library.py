@@ -1,4 +1,4 @@
-"""`ExperienceLibrary`: what a folder holds, and the order of what is selected."""
+"""`ExperienceLibrary`: loading, validating and adding experiences."""
 
 from itertools import product
 
@@ -13,19 +13,19 @@ from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER
 pytestmark = pytest.mark.sqlite_suffices
 
 
-class TestWhatItHolds:
-    async def test_it_loads_what_the_folder_holds(self, library):
+class TestLibrary:
+    async def test_load_returns_the_folder_contents(self, library):
         assert library.load() == await library.aload() == [CHARTS, FILES, REFUNDS]
         assert library.validate() == await library.avalidate()
         assert library.validate().ok
 
-    def test_it_opens_a_database_of_its_own(self, filled, url):
+    def test_library_opens_its_own_database(self, filled, url):
         library = ExperienceLibrary(url, str(filled.path))
         assert library.load() == [CHARTS, FILES, REFUNDS]
         assert library.directory == filled.path
         assert str(filled.path) in repr(library)
 
-    def test_a_check_tells_bad_files_from_strange_ones(self, library, filled):
+    def test_validate_separates_errors_from_warnings(self, library, filled):
         filled.put("handcrafted_exp_typo.yaml", REFUNDS.to_yaml().replace("refunds", "typo") + "whom: all\n")
         check = library.validate()
         assert check.ok
@@ -36,9 +36,7 @@ class TestWhatItHolds:
         assert not check.ok
         assert [problem.path for problem in check.problems] == ["handcrafted_exp_bad.yaml", "handcrafted_exp_typo.yaml"]
 
-    async def test_a_file_that_cannot_be_used_is_logged_once_however_experiences_are_loaded(
-        self, library, filled, caplog
-    ):
+    async def test_unusable_file_is_logged_once(self, library, filled, caplog):
         bad = "exp_id: bad\nwhen: Use when asked to: refund\nwhat: Open a ticket.\n"
         filled.put("bad.yaml", bad)
         filled.put("mine/worse.yml", "{")
@@ -52,13 +50,13 @@ class TestWhatItHolds:
             ExperienceLibrary(library.database, filled.path).load()
         [told] = caplog.messages
         assert str(filled.path) in told
-        assert "bad.yaml: It is not YAML" in told
+        assert "bad.yaml: It is not valid YAML" in told
         library.load("mine")
         filled.put("bad.yaml", bad.replace("exp_id: bad\n", ""))
         library.load()
         assert ["worse.yml" in told for told in caplog.messages] == [False, True, False]
 
-    def test_a_path_that_leaves_it_or_is_not_there_is_refused(self, library, filled):
+    def test_invalid_path_is_rejected(self, library, filled):
         (filled.path / "mine").mkdir()
         (filled.path / "link").symlink_to(filled.path.parent, target_is_directory=True)
         (filled.path / "file").write_text("")
@@ -67,12 +65,12 @@ class TestWhatItHolds:
             with pytest.raises(InvalidInput):
                 look(path)
 
-    def test_wrong_arguments_are_refused(self, quick, tmp_path):
+    def test_wrong_arguments_are_refused(self, in_memory, tmp_path):
         for directory in (tmp_path / "nowhere", "", 3, None, "x" * 5_000):
             with pytest.raises(InvalidInput):
-                quick.experiences(directory)
+                in_memory.experiences(directory)
         with pytest.raises(InvalidInput):
-            quick.experiences(tmp_path, subfolders=1)
+            in_memory.experiences(tmp_path, subfolders=1)
 
     def test_an_experience_can_be_added(self, library):
         new = Experience("a: b/../c ä", ["Planner"], "Use when:\n- it rains", "{Take} a 'coat'\t\n")
@@ -81,7 +79,7 @@ class TestWhatItHolds:
         assert new in library.load()
         assert library.validate().problems == ()
 
-    async def test_one_that_is_there_is_not_overwritten(self, library, filled):
+    async def test_existing_experience_is_not_overwritten(self, library, filled):
         before = {path: path.read_bytes() for path in filled.path.iterdir()}
         with pytest.raises(InvalidInput, match=r"'files'.*handcrafted_exp_files\.yaml"):
             library.add(FILES)
@@ -93,14 +91,14 @@ class TestWhatItHolds:
         assert path.name == "handcrafted_exp_other-2.yaml"
         assert (filled.path / "handcrafted_exp_other.yaml").read_text() == "{"
 
-    def test_an_id_names_no_file_elsewhere(self, library, filled):
+    def test_ids_never_name_files_elsewhere(self, library, filled):
         for exp_id in ("../../x", ".", "..", "/", "con", "ä" * 200, "\u202e", "a\\b", "*", "~"):
             path = library.add(Experience(exp_id, (), "b", "c"))
             assert path.resolve().parent == path.parent.resolve() == filled.path.resolve()
             assert exp_id in {each.exp_id for each in library.load()}
 
 
-def test_a_database_that_is_closed_costs_no_selection(filled):
+def test_closed_database_does_not_prevent_selection(filled):
     memory = AgentMemory(":memory:")
     selector = memory.experiences(filled.path).selector()
     memory.close()

@@ -1,4 +1,4 @@
-"""How experiences are selected: by words, by a model, by both; from a session's situation; what is logged of it."""
+"""Selection strategies (lexical, model, auto), the context of a session, and prompt logs."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.support.graphs import at, line
 from tests.support.models import calling
 from tests.support.waiting import cancelled
 
-from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, Picky
+from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, SelectingModel
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -38,8 +38,8 @@ def unsure(monkeypatch):
     )
 
 
-class TestByWords:
-    def test_only_what_applies_is_chosen_and_the_reason_told(self, library):
+class TestLexicalStrategy:
+    def test_matching_experience_is_selected_with_reason(self, library):
         selection = library.selector().select(PLOT)
         assert selection.experiences == (CHARTS,)
         assert (selection.query, selection.strategy, selection.candidates) == (PLOT, "lexical", ALL)
@@ -48,22 +48,22 @@ class TestByWords:
         assert "chart" in selection.reasons["charts"]
         assert selection.scores["charts"] > selection.scores["refunds"] == 0
 
-    def test_it_needs_no_namespace(self, library):
+    def test_selection_needs_no_namespace(self, library):
         with AgentMemory(":memory:", namespace=("users", "{user_id}")) as memory:
             assert memory.experiences(library.directory).selector().select(PLOT).ids == ("charts",)
 
-    def test_nothing_is_chosen_for_nothing(self, library):
+    def test_empty_query_selects_nothing(self, library):
         for query in ("", " \n", []):
-            picky = Picky(ALL)
+            picky = SelectingModel(ALL)
             selection = library.selector(model=picky).select(query)
             assert (selection.ids, selection.candidates, picky.asked) == ((), ALL, [])
 
-    def test_the_best_are_kept(self, library):
+    def test_max_selected_keeps_the_best(self, library):
         both = library.selector().select(f"{PLOT} {LOAD}")
         assert set(both.ids) == {"charts", "files"}
         assert library.selector(max_selected=1).select(f"{PLOT} {LOAD}").ids == both.ids[:1]
 
-    def test_an_error_of_the_context_counts(self, library):
+    def test_context_error_affects_selection(self, library):
         selector = library.selector()
         assert selector.select("Go on.", context=f"User: Load it.\nExecution: FAILURE\nError: {NO_FILE}").ids == (
             "files",
@@ -71,9 +71,9 @@ class TestByWords:
         assert selector.select("Go on.", context="").ids == ()
 
 
-class TestByAModel:
-    def test_it_sees_the_conditions_only_as_the_original_has_it(self, library):
-        picky = Picky(["files"])
+class TestModelStrategy:
+    def test_model_sees_only_conditions_and_context(self, library):
+        picky = SelectingModel(["files"])
         selection = library.selector(model=picky).select(LOAD, context="User: Load it.\nExecution: SUCCESS")
         assert selection.ids == ("files",)
         assert (selection.strategy, selection.asked) == ("model", ALL)
@@ -86,7 +86,7 @@ class TestByAModel:
             assert each.what not in system.text
         assert "\n\nConversation Context:\nUser: Load it.\nExecution: SUCCESS" in system.text
 
-    async def test_models_of_every_kind_can_be_asked(self, library, do):
+    async def test_every_kind_of_model_is_accepted(self, library, do):
         async def awaited(messages):
             await asyncio.sleep(0)
             return AIMessage('{"files": true}')
@@ -102,8 +102,8 @@ class TestByAModel:
             selection = await do(selector, "select", LOAD)
             assert (selection.ids, selection.fell_back) == (("files",), "")
 
-    def test_the_template_is_ones_own(self, library):
-        picky = Picky([])
+    def test_template_can_be_replaced(self, library):
+        picky = SelectingModel([])
         template = "{{literal}} {experiences} | {user_query} | {context}{context}"
         library.selector(model=picky, template=template).select("a {b} {{c}}", context="{d}")
         text = picky.asked[0][0].text
@@ -112,26 +112,26 @@ class TestByAModel:
         library.selector(model=picky, template=SelectionTemplate("{experiences}")).select("x")
         assert picky.asked[1][0].text.startswith("--- Experience 1")
 
-    def test_no_role_is_given_what_is_meant_for_another(self, library):
+    def test_role_never_gets_experiences_of_others(self, library):
         for answer in ('["charts", "files", "nobody"]', "charts, files", RuntimeError("down"), None):
-            model = None if answer is None else Picky(lambda messages, answer=answer: answer)
+            model = None if answer is None else SelectingModel(lambda messages, answer=answer: answer)
             selection = library.selector(role="Planner", model=model).select(f"{PLOT} {LOAD}")
             assert (selection.ids, selection.candidates) == (("charts",), ("charts", "refunds")), answer
 
-    def test_at_most_so_many_are_chosen_the_best_by_words_first(self, library):
-        assert library.selector(model=Picky(ALL), max_selected=1).select(LOAD).ids == ("files",)
+    def test_max_selected_keeps_best_lexical_scores(self, library):
+        assert library.selector(model=SelectingModel(ALL), max_selected=1).select(LOAD).ids == ("files",)
 
 
-class TestWhatIsRemembered:
-    def test_the_same_question_is_asked_once(self, library):
-        picky = Picky(["files"])
+class TestCache:
+    def test_repeated_question_is_answered_from_cache(self, library):
+        picky = SelectingModel(["files"])
         selector = library.selector(model=picky)
         assert {selector.select(LOAD).ids for _ in range(3)} == {("files",)}
         assert asyncio.run(selector.aselect(LOAD)).ids == ("files",)
         assert len(picky.asked) == 1
 
-    def test_another_query_situation_or_condition_asks_anew(self, library, filled):
-        picky = Picky(["files"])
+    def test_changed_query_context_or_condition_asks_again(self, library, filled):
+        picky = SelectingModel(["files"])
         selector = library.selector(model=picky)
         selector.select(LOAD)
         selector.select(PLOT)
@@ -146,22 +146,22 @@ class TestWhatIsRemembered:
         selector.select(LOAD)
         assert len(picky.asked) == 6
 
-    def test_an_edited_instruction_asks_nobody_and_is_injected_as_it_is_now(self, library, filled):
-        picky = Picky(["files"])
+    def test_edited_instruction_is_used_without_asking(self, library, filled):
+        picky = SelectingModel(["files"])
         selector = library.selector(model=picky)
         selector.select(LOAD)
         filled.write(Experience("files", FILES.who, FILES.when, "Something else."))
         assert [each.what for each in selector.select(LOAD).experiences] == ["Something else."]
         assert len(picky.asked) == 1
 
-    def test_a_failure_is_not_remembered(self, library):
+    def test_failure_is_not_cached(self, library):
         answers = iter([RuntimeError("down"), "What?", '["refunds"]'])
-        selector = library.selector(model=Picky(lambda messages: next(answers)))
+        selector = library.selector(model=SelectingModel(lambda messages: next(answers)))
         assert [selector.select(LOAD).ids for _ in range(4)] == [("files",), ("files",), ("refunds",), ("refunds",)]
 
-    def test_it_is_no_leak(self, library, monkeypatch):
+    def test_cache_size_is_limited(self, library, monkeypatch):
         monkeypatch.setattr("langchain_agentmem.experiences.experience_library._CACHE_SIZE", 5)
-        picky = Picky([])
+        picky = SelectingModel([])
         selector = library.selector(model=picky)
         for number in range(6):
             selector.select(f"{number}")
@@ -171,50 +171,50 @@ class TestWhatIsRemembered:
         assert len(picky.asked) == 7
 
 
-class TestAuto:
-    def test_where_all_is_clear_nobody_is_asked(self, library, unsure):
+class TestAutoStrategy:
+    def test_clear_scores_skip_the_model(self, library, unsure):
         unsure(0.001, 0.002)
-        picky = Picky(["refunds"])
+        picky = SelectingModel(["refunds"])
         selection = library.selector(model=picky, strategy="auto").select(PLOT)
         assert (selection.ids, selection.asked, picky.asked) == (("charts",), (), [])
 
-    def test_only_what_is_unsure_is_asked_about(self, library, unsure):
+    def test_only_unsure_candidates_are_asked_about(self, library, unsure):
         both = f"A chart. {LOAD}"
         score = library.selector().select(both).scores["charts"]
         unsure(score, score + 1e-9)
         for said, chosen in ((["charts"], {"charts", "files"}), ([], {"files"}), (["files", "refunds"], {"files"})):
-            picky = Picky(said)
+            picky = SelectingModel(said)
             selection = library.selector(model=picky, strategy="auto").select(both)
             assert set(selection.ids) == chosen
             assert (selection.asked, picky.shown) == (("charts",), ["charts"])
 
-    def test_one_that_fits_well_beside_a_better_one_is_asked_about(self, shelf, quick):
+    def test_good_match_beside_better_one_is_asked_about(self, shelf, in_memory):
         """Of related ones the words choose the best; whether others are meant as well, a model knows better."""
         vases = Experience("vases", [], "For a damaged vase.", "Ask for a picture.")
         murano = Experience("murano", [], "For a damaged vase from Murano with a crack.", "Ask for the certificate.")
         shelf.write(vases, murano)
-        library = quick.experiences(shelf.path)
+        library = in_memory.experiences(shelf.path)
         query = "My vase from Murano is damaged, it has a crack."
         words = library.selector().select(query)
         assert words.ids == ("murano",)
         assert words.scores["vases"] > UNSURE_RANGE[1]
-        picky = Picky(["vases"])
+        picky = SelectingModel(["vases"])
         selection = library.selector(model=picky, strategy="auto").select(query)
         assert (selection.ids, picky.shown) == (("murano", "vases"), ["vases"])
 
 
 NO_ANSWERS = (
     (ValueError("secret"), "The model failed: ValueError."),
-    *((said, "understood") for said in ("", "I am sorry, I cannot help with that.", "<html>502 Bad Gateway</html>")),
-    *((said, "no candidate") for said in ('{"nobody": true}', '["exp_99"]', "[1]")),  # of which nobody knows the ids
+    *((said, "parsed") for said in ("", "I am sorry, I cannot help with that.", "<html>502 Bad Gateway</html>")),
+    *((said, "unknown ids") for said in ('{"nobody": true}', '["exp_99"]', "[1]")),  # of which nobody knows the ids
 )
 
 
-class TestFallingBack:
-    async def test_the_words_decide_and_an_event_says_so(self, library, events, do):
+class TestFallback:
+    async def test_failed_model_falls_back_with_an_event(self, library, events, do):
         for answer, reason in NO_ANSWERS:
             events.clear()
-            picky = Picky(lambda messages, answer=answer: answer)
+            picky = SelectingModel(lambda messages, answer=answer: answer)
             selection = await do(library.selector(role="Planner", model=picky), "select", PLOT)
             assert selection.ids == ("charts",)
             assert reason in selection.fell_back
@@ -222,10 +222,10 @@ class TestFallingBack:
             assert (event.role, event.query, event.reason) == ("Planner", PLOT, selection.fell_back)
             assert event.error is (answer if isinstance(answer, ValueError) else None)
             assert "secret" not in event.reason
-            assert len(picky.asked) == 1 or reason != "no candidate"
+            assert len(picky.asked) == 1 or reason != "unknown ids"
 
     @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_a_model_that_hangs_is_left_in_time(self, library, events, asynchronous):
+    async def test_hanging_model_times_out(self, library, events, asynchronous):
         released = threading.Event()
 
         async def hang(messages):
@@ -240,7 +240,7 @@ class TestFallingBack:
         assert selection.ids == ("charts",)
         assert isinstance(fell_back(events)[0].error, TimeoutError)
 
-    def test_one_who_goes_away_is_not_taken_for_a_failure(self, library, events):
+    def test_cancellation_is_not_a_failure(self, library, events):
         async def given_up():
             begun = asyncio.Event()
 
@@ -255,8 +255,8 @@ class TestFallingBack:
         asyncio.run(given_up())
         assert fell_back(events) == []
 
-    def test_an_answer_that_is_cut_off_is_none(self, library, events):
-        picky = Picky(lambda messages: '{"files": true, "charts": fa')
+    def test_truncated_answer_falls_back(self, library, events):
+        picky = SelectingModel(lambda messages: '{"files": true, "charts": fa')
         assert library.selector(model=picky).select(PLOT).ids == ("charts",)
         assert len(fell_back(events)) == 1
 
@@ -269,21 +269,21 @@ WRONG = {
 
 
 class TestOptions:
-    def test_wrong_ones_are_refused_when_built(self, library):
+    def test_invalid_options_are_rejected_when_built(self, library):
         for name, value in ((name, value) for name, values in WRONG.items() for value in values):
             with pytest.raises(InvalidInput):
                 ExperienceSelector(library, **{"role": "Planner", name: value})
 
-    def test_the_strategy_follows_the_model_that_need_not_be_asked(self, library):
+    def test_strategy_defaults_by_model_presence(self, library):
         assert library.selector().strategy == "lexical"
-        assert library.selector(model=Picky()).strategy == "model"
-        picky = Picky(["refunds"])
+        assert library.selector(model=SelectingModel()).strategy == "model"
+        picky = SelectingModel(["refunds"])
         selector = library.selector(model=picky, strategy="lexical")
         assert (selector.strategy, selector.select(PLOT).ids, picky.asked) == ("lexical", ("charts",), [])
 
     @pytest.mark.parametrize("on", [True, False])
-    async def test_a_role_may_go_without(self, library, on):
-        picky = Picky(["charts"])
+    async def test_selector_can_be_disabled(self, library, on):
+        picky = SelectingModel(["charts"])
         selector = library.selector(role="Planner", model=picky, enabled=on)
         assert (selector.invoke(PLOT) != PLOT) is on
         assert (await selector.ainvoke(PLOT) != PLOT) is on
@@ -291,8 +291,8 @@ class TestOptions:
         assert bool(picky.asked) is on
 
 
-class TestTheConfigurationOfTheOriginal:
-    def test_its_four_keys_count(self, library, tmp_path):
+class TestOriginalConfig:
+    def test_four_original_keys_are_applied(self, library, tmp_path):
         (tmp_path / "prompt.yaml").write_text("content: 'MINE {experiences} {user_query} {context}'\n")
         config = {
             "planner.use_experience": True,
@@ -300,7 +300,7 @@ class TestTheConfigurationOfTheOriginal:
             "experience.selection_prompt_path": str(tmp_path / "prompt.yaml"),
             "experience.llm_alias": "fast",
         }
-        fast = Picky(["charts"])
+        fast = SelectingModel(["charts"])
         planner = ExperienceSelector.from_config(config, library, role="Planner", models={"fast": fast})
         assert planner.select(PLOT).ids == ("charts",)
         assert fast.asked[0][0].text.startswith("MINE --- Experience 1 (ID: charts) ---")
@@ -309,18 +309,18 @@ class TestTheConfigurationOfTheOriginal:
             assert not selector.enabled
             assert selector.role == role
 
-    def test_the_interpreter_goes_by_the_name_of_the_generator(self, library):
+    def test_code_interpreter_uses_code_generator_keys(self, library):
         for role in ("CodeInterpreter", "CodeGenerator", "code_generator", "Code Interpreter", "Web"):
             own = ("web" if role == "Web" else "code_generator") + ".use_experience"
             for key in ("code_generator.use_experience", "web.use_experience", "nothing"):
                 selector = ExperienceSelector.from_config({key: True}, library, role=role)
                 assert selector.enabled is (key == own), (role, key)
 
-    def test_what_is_wrong_is_refused_when_built(self, library):
+    def test_invalid_config_is_rejected_when_built(self, library):
         fast = {"experience.llm_alias": "fast"}
         for config, options in (
             ([], {}), ({"planner.use_experience": "yes"}, {}), (fast, {}), ({"experience.llm_alias": 3}, {}),
-            (fast, {"models": {"slow": Picky()}}), (fast, {"models": {"fast": 3}}), ({}, {"models": [3]}),
+            (fast, {"models": {"slow": SelectingModel()}}), (fast, {"models": {"fast": 3}}), ({}, {"models": [3]}),
             ({"experience.selection_prompt_path": "/nowhere/prompt.yaml"}, {}), ({}, {"role": ""}), ({},
             {"role": None}),
             ({"experience.selection_prompt_path": 3}, {}), ({}, {"nonsense": 1}),
@@ -329,7 +329,7 @@ class TestTheConfigurationOfTheOriginal:
                 ExperienceSelector.from_config(config, library, **{"role": "Planner", **options})
 
 
-def told(session, *rounds, state="finished"):
+def add_rounds(session, *rounds, state="finished"):
     """Write rounds: a query, to whom it went, and attachments."""
     for query, role, *attachments in rounds:
         made = session.create_round(query)
@@ -356,7 +356,7 @@ def sub_path(path, scope="conversation"):
     )
 
 
-class TestTheSituationOfASession:
+class TestSessionContext:
     @pytest.fixture
     def session(self, memory):
         return memory.session("s")
@@ -365,17 +365,19 @@ class TestTheSituationOfASession:
     def library(self, memory, filled):
         return memory.experiences(filled.path)
 
-    async def test_the_last_three_rounds_are_told_as_the_role_saw_them(self, library, session):
-        told(session, ("one", "CodeInterpreter", status("SUCCESS")), ("two", "CodeInterpreter", status("SUCCESS")))
-        told(session, ("dead", "CodeInterpreter", error("boom")), state="failed")
-        told(session, ("three", "Planner", error("hidden")))
-        told(session, ("four", "CodeInterpreter", status("FAILURE"), error("line 1\n  FileNotFoundError: x")))
+    async def test_context_has_last_three_rounds_of_role(self, library, session):
+        add_rounds(
+            session, ("one", "CodeInterpreter", status("SUCCESS")), ("two", "CodeInterpreter", status("SUCCESS"))
+        )
+        add_rounds(session, ("dead", "CodeInterpreter", error("boom")), state="failed")
+        add_rounds(session, ("three", "Planner", error("hidden")))
+        add_rounds(session, ("four", "CodeInterpreter", status("FAILURE"), error("line 1\n  FileNotFoundError: x")))
         context = (
             "User: two\nExecution: SUCCESS\nUser: three\nUser: four\n"
             "Execution: FAILURE\nError: line 1 FileNotFoundError: x"
         )
         for given in (session, lambda config: session):
-            picky = Picky([])
+            picky = SelectingModel([])
             selector = library.selector(role="CodeInterpreter", model=picky, session=given)
             selector.select(PLOT)
             await selector.aselect(f"{PLOT} again")
@@ -383,25 +385,25 @@ class TestTheSituationOfASession:
                 assert system.text.count("Conversation Context:") == 1
                 assert f"Conversation Context:\n{context}" in system.text
 
-    def test_its_last_question_is_the_query_where_there_is_none(self, library, session):
-        told(session, (PLOT, "Planner"))
+    def test_last_question_replaces_an_empty_query(self, library, session):
+        add_rounds(session, (PLOT, "Planner"))
         selector = library.selector(session=session)
         assert selector.select("").query == PLOT
         assert selector.invoke({"style": "a", "tone": "b"})["experiences"] == selector.select(PLOT).section != ""
 
-    def test_an_entry_of_a_round_is_over_with_it(self, library, session, filled):
+    def test_round_scoped_entry_ends_with_its_round(self, library, session, filled):
         filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
         selector = library.selector(session=session)
-        told(session, ("dig", "Planner", sub_path(" mine\n", "round")))
+        add_rounds(session, ("dig", "Planner", sub_path(" mine\n", "round")))
         assert selector.select(PLOT).candidates == ("deep",)
-        told(session, ("hello", "Planner"))
+        add_rounds(session, ("hello", "Planner"))
         assert selector.select(PLOT).candidates == ALL
 
-    async def test_an_entry_that_leaves_the_library_is_refused(self, library, session, filled):
+    async def test_sub_path_outside_the_library_is_rejected(self, library, session, filled):
         filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
         selector = library.selector(session=session)
         for path in ("..", "../experience/..", "/etc", "nowhere", "mine/../../x"):
-            told(session, ("dig", "Planner", sub_path(path)))
+            add_rounds(session, ("dig", "Planner", sub_path(path)))
             with pytest.raises(InvalidInput, match="older"):
                 selector.select(PLOT)
             with pytest.raises(InvalidInput, match="older"):
@@ -409,14 +411,14 @@ class TestTheSituationOfASession:
         with pytest.raises(InvalidInput, match="SessionMemory"):
             library.selector(session=lambda config: "s").select(PLOT)
 
-    async def test_a_thread_has_its_own(self, memory, library, filled, do):
+    async def test_each_thread_has_its_own_context(self, memory, library, filled, do):
         filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
         selector = library.selector(role="CodeInterpreter", session=memory.session)
         seen = []
 
         def work(state, config):
             attachments = [sub_path("mine")] if "dig" in state["messages"][-1].text else [error(NO_FILE)]
-            told(memory.session(config), (state["messages"][-1].text, "CodeInterpreter", *attachments))
+            add_rounds(memory.session(config), (state["messages"][-1].text, "CodeInterpreter", *attachments))
 
         async def select(state, config):
             seen.append(await do(selector, "select", "Go on: chart or plot", config=config))
@@ -428,14 +430,14 @@ class TestTheSituationOfASession:
         assert seen[0].ids == ("files",)
 
 
-class TestTheSituationOfMessages:
-    def test_failures_of_tools_are_told_and_what_went_well_is_not(self, library):
+class TestMessageContext:
+    def test_only_tool_failures_enter_the_context(self, library):
         history = [
             *(HumanMessage("zero"), HumanMessage("one"), AIMessage("answer"), HumanMessage("two")),
             *(calling("load", "c"), ToolMessage("went well", tool_call_id="c"), HumanMessage("Go on.")),
             *(calling("load", "d"), ToolMessage(NO_FILE, tool_call_id="d", status="error")),
         ]
-        picky = Picky(["files"])
+        picky = SelectingModel(["files"])
         assert library.selector(model=picky).select(history).query == "Go on."
         told = f"User: one\nUser: two\nUser: Go on.\nExecution: FAILURE\nError: {NO_FILE}"
         assert f"Conversation Context:\n{told}" in picky.asked[0][0].text
@@ -443,11 +445,11 @@ class TestTheSituationOfMessages:
         assert library.selector().select(history[:-2]).ids == ()
 
 
-class TestLogs:
-    def test_it_stands_beside_the_main_prompts(self, library, tmp_path):
+class TestPromptLogs:
+    def test_selection_prompt_log_keeps_main_log(self, library, tmp_path):
         main = tmp_path / "planner_prompt_log_0_1.json"
         main.write_text("mine")
-        picky = Picky([])
+        picky = SelectingModel([])
         query = "half \ud83d a { } \x00"
         library.selector(role="Planner", model=picky).select(query, prompt_log_path=main)
         logged = json.loads((tmp_path / "planner_experience_selection_log_0_1.json").read_text())
@@ -458,12 +460,12 @@ class TestLogs:
             library.selector(model=picky).select("x", prompt_log_path=tmp_path / "other.json")
 
     @pytest.mark.parametrize("where", ["file/logs", "file"])
-    async def test_one_that_cannot_be_written_does_not_fail_the_selection(self, library, tmp_path, caplog, where):
+    async def test_unwritable_log_does_not_fail_selection(self, library, tmp_path, caplog, where):
         (tmp_path / "file").write_text("")
-        selector = library.selector(model=Picky(["files"]))
+        selector = library.selector(model=SelectingModel(["files"]))
         log = tmp_path / where / "prompt_log.json"
         assert selector.select(PLOT, prompt_log_path=log).ids == ("files",)
         assert (await selector.aselect(LOAD, prompt_log_path=log)).ids == ("files",)
         assert [record.message for record in caplog.records] == [
-            "What a model is asked cannot be logged. This is logged once."
+            "The prompt of a selection cannot be logged. This is logged once."
         ]

@@ -1,4 +1,4 @@
-"""A selection prompt is checked when it is built, and what is filled in is only ever text."""
+"""A selection template is validated when built, and filled values are never formatted."""
 
 import pytest
 from hypothesis import given
@@ -15,10 +15,10 @@ def filled(text, experiences="E", user_query="Q", context="C"):
 
 
 class TestFilling:
-    def test_puts_each_value_in_its_places(self):
+    def test_fill_puts_values_in_their_places(self):
         assert filled("{context}|{experiences}|{user_query}|{experiences}") == "C|E|Q|E"
 
-    def test_doubled_braces_are_single_ones(self):
+    def test_doubled_braces_become_single(self):
         for text, meant in {
             '{{"a": true}} {experiences}': '{"a": true} E', "{{{experiences}}}": "{E}",
             "{{{{}}}}{experiences}": "{{}}E",
@@ -27,26 +27,26 @@ class TestFilling:
             assert filled(text) == meant
 
     @given(st.text(), st.text(alphabet="{}user_qycontxpi.[]!:0"), st.text(alphabet="{}%$\\n"))
-    def test_what_is_filled_in_is_never_formatted_again(self, experiences, query, context):
+    def test_filled_values_are_not_formatted_again(self, experiences, query, context):
         text = filled("<{experiences}|{user_query}|{context}>", experiences, query, context)
         assert text == f"<{experiences}|{query}|{context}>"
 
 
-class TestChecking:
-    def test_refuses_what_it_cannot_fill_and_says_what_to_do(self):
+class TestValidation:
+    def test_invalid_template_is_rejected_with_advice(self):
         for text, named in TEXTS["templates_refused"]:
             with pytest.raises(InvalidInput, match=named) as raised:
                 SelectionTemplate(text)
             assert "{experiences}, {user_query} and {context}" in str(raised.value)
         for text in (None, 7, b"{experiences}", ["{experiences}"]):
-            with pytest.raises(InvalidInput, match="is a text, not"):
+            with pytest.raises(InvalidInput, match="must be text, got"):
                 SelectionTemplate(text)
 
     @given(
         st.permutations(["{experiences}", "{user_query}", "{context}"]),
         st.lists(st.sampled_from(["", "", "", "{{", "}}", "E {", "}", "!r", ":0", "[0]"]), min_size=3, max_size=3),
     )
-    def test_any_text_is_taken_or_refused(self, places, between):
+    def test_any_text_is_accepted_or_rejected(self, places, between):
         text = "".join(map("".join, zip(places, between, strict=True)))
         try:
             template = SelectionTemplate(text)
@@ -56,7 +56,7 @@ class TestChecking:
 
 
 class TestFiles:
-    def test_yaml_holds_the_text_under_a_key_and_any_other_file_is_the_text(self, tmp_path):
+    def test_yaml_and_text_files_are_read(self, tmp_path):
         for name in ("prompt.yaml", "prompt.YML"):
             path = tmp_path / name
             path.write_text("version: 0.1\ncontent: |-\n  Größe: {experiences}\n  {{}}\n", encoding="utf-8")
@@ -66,14 +66,14 @@ class TestFiles:
             path.write_bytes("\ufeffcontent: {experiences}\n".encode())
             assert SelectionTemplate.from_file(str(path)).text == "content: {experiences}\n"
 
-    def test_a_file_that_will_not_do_is_named(self, tmp_path):
+    def test_unusable_file_is_named(self, tmp_path):
         for name, data, said in (
-            ("a.yaml", b"content: {experiences", "not YAML"), ("a.yaml", b"text: '{experiences}'",
-            "is a text, not NoneType"),
-            ("a.yaml", b"content: 7", "is a text, not int"), ("a.yaml", b"- '{experiences}'",
-            "is a text, not NoneType"),
-            ("a.yaml", b"", "is a text, not NoneType"), ("a.yaml", b"content: 'no place'", "needs {experiences}"),
-            ("a.yaml", b"content: !!python/object/apply:os.getcwd []", "not YAML"), ("a.txt", b"{experiences} {x}",
+            ("a.yaml", b"content: {experiences", "Invalid YAML"), ("a.yaml", b"text: '{experiences}'",
+            "must be text, got NoneType"),
+            ("a.yaml", b"content: 7", "must be text, got int"), ("a.yaml", b"- '{experiences}'",
+            "must be text, got NoneType"),
+            ("a.yaml", b"", "must be text, got NoneType"), ("a.yaml", b"content: 'no place'", "needs {experiences}"),
+            ("a.yaml", b"content: !!python/object/apply:os.getcwd []", "Invalid YAML"), ("a.txt", b"{experiences} {x}",
             "cannot be filled"),
             ("a.txt", b"\xff{experiences}", "cannot be used"), ("b/a.txt", None, "cannot be used"),
             ("", None, "cannot be used"), ("a\0.txt", None, "cannot be used"),
@@ -88,8 +88,8 @@ class TestFiles:
             SelectionTemplate.from_file(7)
 
 
-class TestTheOneThatIsUsedByDefault:
-    def test_shows_everything_and_asks_for_an_object_of_booleans(self):
+class TestDefaultTemplate:
+    def test_default_template_asks_for_a_boolean_object(self):
         text = DEFAULT_TEMPLATE.fill(experiences="<<E>>", user_query="<<Q>>", context="<<C>>")
         assert all(text.count(each) == 1 for each in ("<<E>>", "<<Q>>", "<<C>>"))
         assert '{"first-id": true, "second-id": false}' in text

@@ -1,4 +1,4 @@
-"""What facts mean, once more, as simply as can be: a branch is a list of operations, and every answer replays it.
+"""A reference model of facts: a branch is a list of operations, and every query replays it.
 
 It knows nothing of events, rows or look-ups, and was written from what the docstrings promise. What was known at some
 time is what the operations up to then made; then what was removed later is taken out of it, and names are understood
@@ -21,7 +21,7 @@ Source = tuple[str | None, str | None]
 
 
 class Shown(NamedTuple):
-    """A fact, as somebody sees it."""
+    """A fact as queries return it."""
 
     id: str
     role: str
@@ -43,7 +43,7 @@ class Shown(NamedTuple):
 
 
 class Happening(NamedTuple):
-    """Something that happened to a fact: it was told of, or corrected."""
+    """A statement or correction of a fact."""
 
     number: int
     at: datetime
@@ -53,7 +53,7 @@ class Happening(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """All that happened to a fact, and when which of it happened or was taken back last."""
+    """The events of a fact, and when each happened or was undone last."""
 
     names: tuple[str, str, str]
     role: str
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a fact says by itself."""
+    """The content of a fact without other facts."""
 
     subject: str
     predicate: str
@@ -92,7 +92,7 @@ def same_name(name: str) -> str:
 
 @dataclass
 class World:
-    """What a branch holds at one moment."""
+    """The state of a branch at one moment."""
 
     facts: dict[str, Entry] = field(default_factory=dict)
     messages: dict[str, datetime] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class World:
                 known, names = key, (said["subject"], said["predicate"], said["obj"])
                 self.facts[key] = Entry(names, said["role"])
                 self._happens(key, at, "told", telling)
-            elif says_more(self.content(known), telling):
+            elif adds_information(self.content(known), telling):
                 self._happens(known, at, "told", telling)
 
     def undo(self, at: datetime, key: str) -> None:
@@ -136,10 +136,10 @@ class World:
         self.messages[key] = said_at
 
     def reword(self, at: datetime, key: str) -> None:
-        self._forsake(key)
+        self._drop_source(key)
 
     def forget(self, at: datetime, key: str) -> None:
-        self._forsake(key)
+        self._drop_source(key)
         self.messages.pop(key, None)
 
     def merge(self, at: datetime, name: str, into: str) -> None:
@@ -162,7 +162,7 @@ class World:
         return key
 
     def content(self, key: str) -> Content | None:
-        """What a fact says by itself; None if it is not known, or everything that told of it was taken back."""
+        """The content of a fact; None if it is unknown or all its statements were undone."""
         entry = self.facts[key]
         counting = [each for each in entry.happenings if each.counts]
         told = [each for each in counting if each.kind == "told"]
@@ -220,7 +220,7 @@ class World:
     def telling(
         self, at: datetime, source: Source, *, start: datetime | None, end: datetime | None, **said: Any
     ) -> dict[str, Any]:
-        """What somebody says, with the time since when it holds if they did not say."""
+        """A statement, with a default start time."""
         message, conversation = source
         begins = start
         if begins is None:
@@ -231,7 +231,7 @@ class World:
                 "message": message, "conversation": conversation}  # fmt: skip
 
     def same(self, telling: Mapping[str, Any]) -> str | None:
-        """The fact that is told of again."""
+        """The existing fact that a statement repeats."""
         known = self.contents()
         ends = self.ends(known)
         found = [
@@ -240,8 +240,8 @@ class World:
             if self._thing(content) == (self.canonical(telling["subject"]), same_name(telling["predicate"]))
             and self.canonical(content.object) == self.canonical(telling["obj"])
             and (
-                _meet((content.start, ends[key][0]), (telling["start"], telling["end"]))
-                or (telling["message"] is not None and not telling["given"] and not says_more(content, telling))
+                _overlap((content.start, ends[key][0]), (telling["start"], telling["end"]))
+                or (telling["message"] is not None and not telling["given"] and not adds_information(content, telling))
             )
         ]
         return min(found)[1] if found else None
@@ -254,7 +254,7 @@ class World:
         happenings = (*entry.happenings, Happening(self.count, at, kind, what))
         self.facts[key] = entry._replace(happenings=happenings, touched=(*entry.touched, (at, self.count)))
 
-    def _forsake(self, message: str) -> None:
+    def _drop_source(self, message: str) -> None:
         for key, entry in list(self.facts.items()):
             lost = {
                 each.number
@@ -276,7 +276,7 @@ class World:
         return differ and thing == self._thing(other) and thing[1] in self.single
 
     def _ends(self, later: Content, earlier: Content) -> bool:
-        """Whether a value is one that would end another that nobody gave an end."""
+        """Whether a later value ends an earlier one without an explicit end."""
         if not self._rivals(later, earlier) or not later.lasting:
             return False
         if later.start == earlier.start:
@@ -295,7 +295,7 @@ class World:
 
 
 class Branch:
-    """The operations of a branch, with those before it was forked; times are those at which they were learned."""
+    """The operations of a branch and of its parent before the fork, with their recording times."""
 
     def __init__(self, operations: Iterable[Operation] = ()) -> None:
         self.operations: list[Operation] = []
@@ -318,7 +318,7 @@ class Branch:
         return self._worlds[-1]
 
     def known(self, recorded: datetime | None = None) -> World:
-        """What was known at a time, without what was removed since, and with names as they are understood now."""
+        """The state at a recording time, without later removals and with the current aliases."""
         count = sum(recorded is None or operation.at <= recorded for operation in self.operations)
         world = self._worlds[count].copy()
         for operation in self.operations[count:]:
@@ -328,7 +328,7 @@ class Branch:
         return world
 
     def as_of(self, valid: datetime | None, recorded: datetime | None = None, **names: str) -> list[Shown]:
-        """What held at a time, or ever, as was known at another; of a subject, a predicate, and an obj."""
+        """The facts valid at a time, or ever, as recorded at another; filtered by names."""
         world = self.known(recorded)
         found = [
             fact
@@ -342,7 +342,7 @@ class Branch:
         return next((fact for fact in self.now.shown() if fact.id == key), None)
 
     def times(self) -> Iterator[datetime]:
-        """Every time that matters: when something was learned, and when something began or ended."""
+        """All recording, start and end times."""
         for operation in self.operations:
             yield operation.at
         for fact in self.now.shown():
@@ -351,8 +351,8 @@ class Branch:
                 yield fact.valid_to
 
 
-def says_more(content: Content | None, telling: Mapping[str, Any]) -> bool:
-    """Whether somebody says something that they had not said yet."""
+def adds_information(content: Content | None, telling: Mapping[str, Any]) -> bool:
+    """Whether a statement adds something new."""
     assert content is not None
     names = ("message", "conversation", "role", "end")
     return not any(
@@ -371,5 +371,5 @@ def _corrected(content: Content, changes: Mapping[str, Any]) -> Content:
     return content._replace(**changes)
 
 
-def _meet(one: tuple[datetime, datetime | None], other: tuple[datetime, datetime | None]) -> bool:
+def _overlap(one: tuple[datetime, datetime | None], other: tuple[datetime, datetime | None]) -> bool:
     return (one[1] is None or other[0] < one[1]) and (other[1] is None or one[0] < other[1])

@@ -1,4 +1,4 @@
-"""What the tests of facts share."""
+"""Fixtures for the tests of facts."""
 
 import pytest
 
@@ -8,26 +8,26 @@ from langchain_agentmem.storage.background import Task
 
 @pytest.fixture
 def memory(memory):
-    """An open memory, which is whole after each test, too."""
+    """An open memory that is verified after each test."""
     yield memory
     assert memory.admin.verify().problems == ()
 
 
 @pytest.fixture
 def here():
-    """A memory, where the engine makes no difference."""
+    """An in-memory database, for tests that do not depend on the engine."""
     with AgentMemory(":memory:") as memory:
         yield memory
 
 
 @pytest.fixture
 def light(clock, new_id):
-    """The same, with a clock and ids that are known."""
+    """An in-memory database with a fixed clock and ids."""
     with AgentMemory(clock=clock, new_id=new_id) as memory:
         yield memory
 
 
 @pytest.fixture
 def alone(monkeypatch):
-    """Nothing is done in the background, so that it can be counted who asks what."""
+    """Disable the background task, so that model calls can be counted."""
     monkeypatch.setattr(Task, "wake", lambda self: None)

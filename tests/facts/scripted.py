@@ -1,4 +1,4 @@
-"""Models that answer by a script: what a message tells is written in it, so each message has its facts whoever asks.
+"""Scripted models: each message contains its facts in a simple notation.
 
     Maya Ortiz | lives in | Lisbon | 2024-03-01
     Maya Ortiz | likes | tea
@@ -40,7 +40,7 @@ def shown(messages: Sequence[BaseMessage]) -> list[Shown]:
 
 
 def facts_in(text: str, **more: Any) -> list[dict[str, Any]]:
-    """The facts that a text tells."""
+    """The facts stated in a text."""
     found = []
     for subject, predicate, obj, start, end in [*_FACT.findall(text), *_SENTENCE.findall(text)]:
         fact = {**more, "subject": subject, "predicate": predicate, "object": obj}
@@ -49,7 +49,7 @@ def facts_in(text: str, **more: Any) -> list[dict[str, Any]]:
 
 
 def told(some: Sequence[Shown]) -> dict[str, Any]:
-    """The right answer."""
+    """The correct answer for messages."""
     return {"facts": [fact for each in some for fact in facts_in(each.text, message=each.number)]}
 
 
@@ -69,7 +69,7 @@ STYLES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 class Scripted:
-    """A function from messages to an answer; it knows what it was shown. `ScriptedModel(Scripted())` is a model.
+    """A function from messages to an answer, which records its calls; `ScriptedModel(Scripted())` is a model.
 
     Args:
         style: How its answer looks.
@@ -93,5 +93,5 @@ class Scripted:
 
     @property
     def texts(self) -> list[list[str]]:
-        """What it was shown, call for call."""
+        """The message texts of each call."""
         return [[each.text for each in some] for some in self.calls]

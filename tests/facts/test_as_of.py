@@ -1,4 +1,4 @@
-"""Random histories of facts, compared at many times with a model that replays them: `brute.py`.
+"""Random histories of facts, compared at many times with the reference model in `brute.py`.
 
 A history is drawn from a seed. All of an engine share one database, each on branches of its own.
 `AGENTMEM_EXAMPLES=5000 pytest -o timeout=0` runs so many seeds per engine. A seed that fails is named in the error.
@@ -22,30 +22,30 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from .brute import TICK, Branch, Shown
 
 EXAMPLES = {"sqlite": 100, "postgres": 6}
-QUICK = 20
+QUICK_EXAMPLES = 20
 """Seeds of the quick ring."""
 
 PEOPLE = ("Maya", "maya", "Ben", "M. Ortiz", "Benny")
 PLACES = ("Lisbon", "Porto", "Faro", "LISBON", "Lisboa", "Acme")
 PREDICATES = ("lives in", "lives in", "lives_in", "works at", "likes")
 ALIASES = (("M. Ortiz", "Maya"), ("Benny", "Ben"), ("Lisboa", "Lisbon"), ("Acme", "Porto"), ("Ben", "Maya"))
-PLAIN = ("note-1", "note-2", "note-3")
+UNSTORED_MESSAGE_IDS = ("note-1", "note-2", "note-3")
 """Ids of messages that are kept nowhere."""
 ACTIONS = {"tell": 9, "again": 4, "undo": 4, "undo_last": 2, "correct": 3, "keep": 2, "reword": 0.3, "fork": 0.7}
-RASH = {"remove": 1, "forget": 1, "merge": 1, "unmerge": 0.6, "declare": 0.8}
+RETROACTIVE_ACTIONS = {"remove": 1, "forget": 1, "merge": 1, "unmerge": 0.6, "declare": 0.8}
 """What changes the past as well."""
 PAUSES = (0, 0, 5, 3600, 86_400, 10 * 86_400)
 
 
 class Said(NamedTuple):
-    """What a branch said of the present, when that was."""
+    """The facts that a branch returned at a time."""
 
     at: datetime
     facts: list[Any]
 
 
 class Telling(NamedTuple):
-    """One branch, twice: as the package has it, and as brute force has it."""
+    """A branch in the package and in the reference model."""
 
     facts: Any
     brute: Branch
@@ -54,12 +54,12 @@ class Telling(NamedTuple):
 
 
 class History:
-    """A random history, and what is checked of it."""
+    """A random history and its checks."""
 
     def __init__(self, memory: AgentMemory, clock: Any, seed: int) -> None:
         self.rng, self.clock, self.name = Random(seed), clock, f"history {seed}"
         self.branches = [Telling(memory.facts(self.name), Branch(), [])]
-        self.actions = dict(ACTIONS) if self.rng.random() < 0.4 else ACTIONS | RASH
+        self.actions = dict(ACTIONS) if self.rng.random() < 0.4 else ACTIONS | RETROACTIVE_ACTIONS
         self.first = clock.now
         self.last: tuple[Telling, str] | None = None
         self.told: list[dict[str, Any]] = []
@@ -70,7 +70,7 @@ class History:
             branch = self.rng.choice(self.branches)
             action = self.rng.choices(list(self.actions), list(self.actions.values()))[0]
             getattr(self, action)(branch)
-            if action in RASH or action == "reword":
+            if action in RETROACTIVE_ACTIONS or action == "reword":
                 branch.said.clear()
             if self.rng.random() < 0.4:
                 branch.said.append(Said(self.clock.now + timedelta(seconds=1), branch.facts.as_of()))
@@ -116,7 +116,9 @@ class History:
     def sources(self, branch: Telling) -> list[tuple[str, str | None]]:
         rng = self.rng
         kept = [(key, None) for key in branch.brute.now.messages]
-        plain = [(key, rng.choice((None, None, "talk"))) for key in rng.sample(PLAIN, rng.choice((1, 1, 2)))]
+        plain = [
+            (key, rng.choice((None, None, "talk"))) for key in rng.sample(UNSTORED_MESSAGE_IDS, rng.choice((1, 1, 2)))
+        ]
         return rng.choice(([], [], plain, [rng.choice(kept)] if kept else plain))
 
     def undo(self, branch: Telling) -> None:
@@ -199,7 +201,7 @@ class History:
             self.branches.append(Telling(facts, branch.brute.fork(), list(branch.said)))
 
     def some_time(self, branch: Telling) -> datetime:
-        """Days around those in which the history plays, and times at which something happened."""
+        """A day around the history, or the time of one of its operations."""
         if self.rng.random() < 0.2 and branch.brute.operations:
             return self.rng.choice(branch.brute.operations).at
         return self.first + timedelta(days=self.rng.randrange(-8, 16))
@@ -258,7 +260,7 @@ class History:
 
 
 def shown(facts: list[Any]) -> list[Shown]:
-    """Facts as brute force has them."""
+    """Facts in the form of the reference model."""
 
     def told(fact: Any) -> tuple[Any, ...]:
         return tuple((each.message_id, each.conversation_id, each.role, each.recorded_at) for each in fact.mentions)
@@ -267,14 +269,14 @@ def shown(facts: list[Any]) -> list[Shown]:
     return [Shown(*(told(fact) if name == "told" else getattr(fact, name) for name in names)) for fact in facts]
 
 
-def scattered() -> Callable[[], str]:
-    """Makes ids whose order says nothing."""
+def unordered_ids() -> Callable[[], str]:
+    """Make ids in no meaningful order."""
     numbers = count(1)
     return lambda: f"id-{next(numbers) * 7_919 % 100_003:05}"
 
 
 @contextmanager
-def named(seed: int) -> Iterator[None]:
+def note_seed(seed: int) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
@@ -282,10 +284,10 @@ def named(seed: int) -> Iterator[None]:
         raise
 
 
-def test_every_answer_at_any_time_is_that_of_brute_force(url, clock, pytestconfig):
+def test_facts_at_any_time_match_brute_force(url, clock, pytestconfig):
     kind = "postgres" if url.startswith("postgresql:") else "sqlite"
-    most = EXAMPLES[kind] if pytestconfig.option.full else QUICK
-    with AgentMemory(url, clock=clock, new_id=scattered()) as memory:
+    most = EXAMPLES[kind] if pytestconfig.option.full else QUICK_EXAMPLES
+    with AgentMemory(url, clock=clock, new_id=unordered_ids()) as memory:
         for seed in range(int(os.environ.get("AGENTMEM_EXAMPLES", most))):
-            with named(seed):
+            with note_seed(seed):
                 History(memory, clock, seed).run()

@@ -1,4 +1,4 @@
-"""Facts as MARSYS documents them: added, retrieved, changed and saved like any other memory."""
+"""The MARSYS interface of facts: adding, retrieving, updating and saving."""
 
 import json
 import threading
@@ -40,14 +40,14 @@ ORDER = ["one", "Fact (user): Maya likes tea.", "two", "Fact (assistant): Maya l
 
 
 @pytest.mark.sqlite_suffices
-class TestMaking:
-    def test_only_with_what_it_takes(self, here):
+class TestCreation:
+    def test_unsupported_creation_options_are_rejected(self, here):
         with pytest.raises(InvalidInput, match="'kg' memory"):
             here.create("kg", threshold=3)
         with pytest.raises(InvalidInput):
             here.create("kg", description=7)
 
-    def test_a_description_comes_first_and_is_written_with_the_first_change(self, memory):
+    def test_description_comes_first_and_is_stored_lazily(self, memory):
         facts = memory.facts("b", description=DESCRIPTION["content"])
         assert facts.retrieve_all() == [DESCRIPTION]
         assert memory.facts("b").retrieve_all() == []
@@ -59,7 +59,7 @@ class TestMaking:
 
 @pytest.mark.sqlite_suffices
 class TestAdding:
-    def test_gives_the_id_under_which_it_is_found(self, memory):
+    def test_add_returns_the_id_for_retrieval(self, memory):
         facts, hello = memory.facts("b"), {"role": "user", "content": "hello"}
         given = (hello, Message(**hello, message_id="mine"), HumanMessage("hello", id="theirs"), hello)
         ids = [facts.add(each) for each in given]
@@ -70,7 +70,7 @@ class TestAdding:
             assert facts.retrieve_by_id(each, include_ids=True)["message_id"] == each
         assert facts.retrieve_by_id("nobody") is None
 
-    def test_everything_of_a_message_comes_back(self, here):
+    def test_all_message_fields_are_retrieved(self, here):
         facts, chat = here.facts("b"), here.conversation("c")
         call = {"id": "1", "call_id": "c1", "type": "function", "name": "look", "arguments": "{}"}
         said = {"role": "assistant", "content": {"thought": "hm"}, "name": "Ann", "tool_calls": [call]}
@@ -84,7 +84,7 @@ class TestAdding:
 
 
 class TestRetrieving:
-    def test_oldest_first(self, memory):
+    def test_retrieve_returns_the_oldest_first(self, memory):
         facts = filled(memory, description=DESCRIPTION["content"])
         assert contents(facts.retrieve_all()) == [DESCRIPTION["content"], *ORDER]
         assert facts.get_messages() == facts.retrieve_all()
@@ -92,7 +92,7 @@ class TestRetrieving:
             assert contents(facts.retrieve_recent(n)) == ORDER[-n:]
         assert contents(facts.retrieve_recent()) == ORDER[-1:]
 
-    def test_by_role(self, memory):
+    def test_retrieve_by_role_filters_and_limits(self, memory):
         facts = filled(memory)
         assert contents(facts.retrieve_by_role("user")) == ORDER[:2]
         assert contents(facts.retrieve_by_role("assistant")) == ORDER[2:]
@@ -104,7 +104,7 @@ class TestRetrieving:
             with pytest.raises(InvalidInput, match="cannot be a role"):
                 facts.retrieve_by_role(role)
 
-    def test_a_fact_that_has_ended_says_so(self, memory):
+    def test_ended_fact_shows_its_end_date(self, memory):
         facts = memory.facts("b")
         facts.add_fact("user", "Maya", "lives_in", "Oslo", valid_from=day(1))
         facts.add_fact("user", "Maya", "lives in", "Rome", valid_from=day(3))
@@ -115,8 +115,8 @@ class TestRetrieving:
 
 
 @pytest.mark.sqlite_suffices
-class TestChanging:
-    def test_a_message_by_its_id(self, memory):
+class TestUpdates:
+    def test_message_is_updated_by_id(self, memory):
         facts = filled(memory)
         facts.update("m1", content="uno", name="Maya")
         assert facts.retrieve_all()[0] == {"role": "user", "content": "uno", "name": "Maya"}
@@ -124,7 +124,7 @@ class TestChanging:
         assert [each.id for each in facts.search("uno")] == ["m1"]
         assert facts.search("one") == []
 
-    def test_a_fact_by_its_id_or_what_stands_at_an_index(self, memory):
+    def test_fact_is_updated_by_id_or_index(self, memory):
         facts = filled(memory, description="Hello")
         facts.replace_memory(1, content="uno")
         facts.replace_memory(-1, obj="snow")
@@ -136,9 +136,9 @@ class TestChanging:
         assert contents(facts.retrieve_all()) == ["Hello", "uno", "Fact (assistant): Maya likes coffee."]
         assert facts.get(fact.id).confidence == 0.5
 
-    def test_what_does_not_fit_changes_nothing_and_the_description_stays(self, memory):
+    def test_invalid_updates_are_rejected_without_changes(self, memory):
         facts = filled(memory, description="Hello")
-        for idx, told in ((5, "nothing at the index"), (-6, "nothing at the index"), (0, "the desc"), (-5, "the desc")):
+        for idx, told in ((5, "No item has"), (-6, "No item has"), (0, "The desc"), (-5, "The desc")):
             for change in (lambda idx=idx: facts.replace_memory(idx, content="x"), partial(facts.delete_memory, idx)):
                 with pytest.raises(MessageError, match=told):
                     change()
@@ -154,8 +154,8 @@ class TestChanging:
         assert contents(facts.retrieve_all()) == ["Hello", *ORDER]
 
 
-class TestResetting:
-    def test_keeps_the_description_and_what_is_declared(self, memory):
+class TestReset:
+    def test_reset_keeps_description_and_declarations(self, memory):
         facts = filled(memory, description="Hello", model=Scripted())
         facts.declare("likes")
         facts.merge("M.", "Maya")
@@ -168,7 +168,7 @@ class TestResetting:
         facts.add_fact("user", "Maya", "likes", "rain")
         assert [fact.object for fact in facts.as_of(subject="Maya")] == ["rain"]
 
-    def test_is_told_on_the_event_bus(self, here, clock):
+    def test_reset_emits_an_event(self, here, clock):
         heard = []
         facts = filled(here)
         facts.set_event_context("Researcher", heard.append, "run 1")
@@ -180,8 +180,8 @@ class TestResetting:
         assert event.agent_name == "Researcher"
 
 
-def busy(memory):
-    """A memory in which much has happened."""
+def changed_facts(memory):
+    """Facts with updates, undone facts and pending messages."""
     facts = memory.facts("b", model=Scripted(), description="Hello \ud800 \x00 ✓")
     lines = "Maya | lives in | Oslo | 2024-01-01\nMaya | likes | tea"
     facts.add({"role": "user", "content": lines, "message_id": "m0", "name": "Maya"})
@@ -198,8 +198,8 @@ def busy(memory):
     return plain, undone
 
 
-def looks(facts):
-    """All that one can see."""
+def snapshot(facts):
+    """All visible state of a fact memory."""
     now = datetime(2030, 1, 1, tzinfo=UTC)
     return {
         "shown": facts.retrieve_all(include_ids=True),
@@ -215,20 +215,20 @@ def looks(facts):
 
 @pytest.mark.sqlite_suffices
 class TestFiles:
-    def test_hold_all_of_it(self, memory, alone, tmp_path):
-        facts, undone = busy(memory)
+    def test_file_round_trip_keeps_all_state(self, memory, alone, tmp_path):
+        facts, undone = changed_facts(memory)
         facts.save_to_file(tmp_path / "kg.json", {"plan": [1, "two"]})
         other = memory.facts("c", namespace=("elsewhere",))
         other.add(role="user", content="what was here before")
         assert other.load_from_file(tmp_path / "kg.json") == {"plan": [1, "two"]}
-        assert looks(other) == looks(facts)
+        assert snapshot(other) == snapshot(facts)
         learned = memory.facts("c", ("elsewhere",), Scripted())
         assert learned.drain() == 1  # what waited waits there
         assert [fact.object for fact in learned.history("Maya", "owns")] == ["a dog"]
         learned.undo(undone)  # and what was taken back can be had again
         assert [fact.object for fact in learned.history("Tom", "owns")] == ["a boat"]
 
-    def test_what_waits_in_a_file_is_extracted_in_the_background(self, here, tmp_path):
+    def test_loaded_pending_messages_are_extracted_in_background(self, here, tmp_path):
         plain = here.facts("b")
         plain.add(role="user", content=PARIS)
         plain.save_to_file(tmp_path / "kg.json")
@@ -237,12 +237,12 @@ class TestFiles:
         facts.load_from_file(tmp_path / "kg.json")
         assert learned.wait(60)
 
-    def test_that_are_damaged_are_refused_and_change_nothing(self, memory, alone, tmp_path):
-        facts, _ = busy(memory)
+    def test_damaged_files_are_rejected_without_changes(self, memory, alone, tmp_path):
+        facts, _ = changed_facts(memory)
         path = tmp_path / "kg.json"
         facts.save_to_file(path)
         whole = json.loads(path.read_text())
-        before = looks(facts)
+        before = snapshot(facts)
 
         def damaged(change):
             document = json.loads(json.dumps(whole))
@@ -270,7 +270,7 @@ class TestFiles:
             path.write_text(document if isinstance(document, str) else json.dumps(document))
             with pytest.raises(InvalidInput):
                 facts.load_from_file(path)
-            assert looks(facts) == before
+            assert snapshot(facts) == before
         with pytest.raises(InvalidInput):
             facts.load_from_file(tmp_path / "missing.json")
-        assert looks(facts) == before
+        assert snapshot(facts) == before

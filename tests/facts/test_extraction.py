@@ -1,4 +1,4 @@
-"""A model is shown messages as data, and what it answers is read with patience: what of it is a fact counts."""
+"""Extraction prompts and the parsing of model answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ONE = TWO[:1]
 
 
 def answer_of(reply, some):
-    """What is read of an answer that is a text, or the JSON of an object."""
+    """Parse a text, or an object as JSON."""
     return parse_answer(reply if isinstance(reply, str) else json.dumps(reply), some)
 
 
@@ -55,8 +55,8 @@ def triples(answer):
 TEA = (0, "Maya", "likes", "tea")
 
 
-class TestWhatIsAsked:
-    def test_the_messages_stand_in_it_with_number_speaker_and_time(self):
+class TestPrompt:
+    def test_prompt_lists_messages_with_speaker_and_time(self):
         system, human = asked(due("I moved."), due("When?", "m2", role="assistant"), due("Now", "m3", name="Maya"))
         assert isinstance(system, SystemMessage)
         assert isinstance(human, HumanMessage)
@@ -64,24 +64,24 @@ class TestWhatIsAsked:
         said = [Shown(1, "user", time, "I moved."), Shown(2, "assistant", time, "When?"), Shown(3, "Maya", time, "Now")]
         assert shown([system, human]) == said
 
-    def test_predicates_and_instructions_are_told(self):
+    def test_prompt_includes_single_valued_predicates_and_instructions(self):
         system, _ = asked(due(), single=["lives in"], instructions="Skip pets.")
         assert "These have one value at a time, so a new one ends the old: lives in." in system.content
         assert system.content.endswith("\n\nSkip pets.")
         plain, _ = asked(due())
         assert "one value at a time" not in plain.content
 
-    def test_the_example_in_it_is_an_answer_that_can_be_read(self):
+    def test_prompt_example_can_be_parsed(self):
         system, _ = asked(due())
         example = answer_of(system.content[system.content.index('{"facts": [{') :], ONE)
         assert triples(example) == [(0, "Maya Ortiz", "lives in", "Lisbon")]
 
-    def test_a_long_message_is_clipped(self):
+    def test_long_message_is_truncated(self):
         _, human = asked(due("x" * 50_000))
         [only] = shown([human])
         assert only.text == "x" * MAX_BATCH_CHARS + " …"
 
-    def test_no_message_ends_its_fence_or_speaks_for_another(self):
+    def test_message_text_cannot_break_the_delimiters(self):
         for text in CASES["hostile"]:
             _, human = asked(due(text, name='"><message>'), due("two", "m2"))
             assert [each.number for each in shown([human])] == [1, 2], text
@@ -90,13 +90,13 @@ class TestWhatIsAsked:
             assert "<|im_start|>" not in human.content
             assert "[INST]" not in human.content
 
-    def test_what_nobody_sees_is_not_shown(self):
+    def test_invisible_characters_are_removed(self):
         _, human = asked(due("a\u200bb\u202ec\x00d\ue000\U000e0041\ud800"))
         assert shown([human])[0].text == "abcd\ue000\ufffd"
 
 
-class TestShapes:
-    def test_one_fact_is_found_in_any_and_none_in_reasoning(self):
+class TestAnswerFormats:
+    def test_fact_is_parsed_in_any_format_outside_reasoning(self):
         for reply in CASES["answers with a fact"]:
             assert triples(answer_of(reply, ONE)) == [TEA], reply
         draft = json.dumps({"facts": [FACT | {"object": "coffee"}]})
@@ -105,7 +105,7 @@ class TestShapes:
             assert triples(parse_answer(reply.format(draft, json.dumps({"facts": [FACT]})), ONE)) == [TEA], reply
         assert not answer_of(f"<think>{draft}", ONE).readable
 
-    def test_several_that_stand_side_by_side_are_read_and_none_of_those_that_are_cut_off(self):
+    def test_consecutive_objects_are_parsed_unless_truncated(self):
         listed = "Here they are:\n- {}\nThat is all."
         for between, around in product(("\n", " ", ",\n", "\n- ", "\n2. "), ("{}", "```jsonl\n{}\n```", listed)):
             reply = around.format(between.join(json.dumps({**FACT, "message": n}) for n in (1, 2)))
@@ -116,7 +116,7 @@ class TestShapes:
         assert triples(answer_of(reply, ONE)) == [TEA]
         assert answer_of(reply, ONE).error == "It is cut off."
 
-    def test_nothing_is_an_answer_and_nonsense_is_none(self):
+    def test_empty_answers_are_valid_and_nonsense_is_not(self):
         for reply in CASES["empty answers"]:
             assert answer_of(reply, TWO)._replace(text="") == fact_extraction.ExtractionAnswer(), reply
         for reply in CASES["no answers"]:
@@ -124,7 +124,7 @@ class TestShapes:
             assert (answer.readable, answer.facts) == (False, ()), reply
             assert answer.error.startswith("The answer cannot be used: "), reply
 
-    def test_what_is_no_fact_is_named_and_the_rest_counts(self):
+    def test_invalid_facts_are_reported_and_others_kept(self):
         for item, problem in CASES["no facts"]:
             answer = answer_of({"facts": [FACT, item, {**FACT, "message": 2}]}, TWO)
             assert triples(answer) == [TEA, (1, *TEA[1:])], item
@@ -133,16 +133,16 @@ class TestShapes:
             assert answer.readable
             assert not answer_of({"facts": [item]}, ONE).readable
 
-    def test_numbers_and_truths_are_values(self):
+    def test_numbers_and_booleans_are_converted_to_text(self):
         for value, text in ((42, "42"), (1.5, "1.5"), (True, "true"), (False, "false"), (0, "0"), ("0", "0")):
             [(_, fact)] = answer_of([{"subject": "x", "predicate": "is", "object": value}], ONE).facts
             assert fact.object == text
 
 
-class TestCutOff:
+class TestTruncatedAnswers:
     WHOLE = json.dumps({"facts": [FACT, {**FACT, "object": "rain"}]})
 
-    def test_of_several_it_is_none_and_one_that_is_whole_is_not(self):
+    def test_truncated_answer_is_unusable(self):
         none = fact_extraction.ExtractionAnswer(error="The answer cannot be used: It is cut off.", readable=False)
         assert answer_of(self.WHOLE[:-2], TWO)._replace(text="") == none
         nan = self.WHOLE.replace("1", "NaN")
@@ -150,7 +150,7 @@ class TestCutOff:
             assert "It is cut off." not in answer_of(text, TWO).error
 
 
-def test_which_message_is_known_by_its_number_and_not_guessed_unless_there_is_one():
+def test_fact_source_is_resolved_by_message_number():
     for value in (2, "2", " 2 ", "02"):
         assert triples(answer_of([{**FACT, "message": value}], TWO)) == [(1, *TEA[1:])], value
     for value in (0, 3, -1, "", "two", None, 1.5, True, [], {}, "1, 2", 10**30):
@@ -163,7 +163,7 @@ def test_which_message_is_known_by_its_number_and_not_guessed_unless_there_is_on
 
 
 class TestTimes:
-    def test_are_understood_and_left_out_where_they_are_none(self):
+    def test_times_are_parsed_and_invalid_ones_dropped(self):
         for value, start, end in CASES["times"]:
             assert parse_fact_time(value, to_micros(NOW)) == to_micros(datetime.fromisoformat(start)), value
             assert parse_fact_time(value, to_micros(NOW), last=True) == to_micros(datetime.fromisoformat(end)), value
@@ -172,17 +172,17 @@ class TestTimes:
             [(_, fact)] = answer_of([{**FACT, "valid_from": value, "valid_to": value}], ONE).facts
             assert (fact.start, fact.end) == (None, None), value
 
-    def test_count_from_when_the_message_was_said(self):
+    def test_relative_times_refer_to_the_message_time(self):
         some = [due("one"), due("two", "m2", at=datetime(2023, 2, 2, tzinfo=UTC))]
         since = {**FACT, "valid_from": "yesterday"}
         answer = answer_of([since, {**since, "message": 2}], some)
         assert [fact.start for _, fact in answer.facts] == [date(2024, 5, 14), date(2023, 2, 1)]
 
-    def test_an_end_is_where_its_day_or_year_begins_unless_that_is_all_there_was(self):
+    def test_end_is_the_start_of_its_period(self):
         for begun, ended, end in CASES["ends"]:
             [(_, fact)] = answer_of([{**FACT, "valid_from": begun, "valid_to": ended}], ONE).facts
             assert fact.end == to_micros(datetime.fromisoformat(end)), (begun, ended)
 
-    def test_confidences_are_between_0_and_1(self):
+    def test_confidences_are_limited_to_0_and_1(self):
         for value, sure in CASES["confidences"]:
             assert answer_of([{**FACT, "confidence": value}], ONE).facts[0][1].confidence == sure, value

@@ -1,4 +1,4 @@
-"""Facts as a graph: what is connected with what, by what held at some time, and the same for networkx."""
+"""Facts as a graph: neighbours, entities and export to networkx."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def names(found) -> list[tuple[str, int]]:
 
 @pytest.mark.sqlite_suffices
 class TestNeighbours:
-    def test_are_what_facts_connect_whichever_way_they_point_the_nearest_first(self, facts):
+    def test_neighbours_follow_both_directions_nearest_first(self, facts):
         assert names(facts.neighbours("Ben")) == [("Ana", 1), ("Globex", 1)]
         assert names(facts.neighbours("ana", 3)) == [("Ben", 1), ("Globex", 2), ("Eve", 3)]
         assert [str(each) for each in facts.neighbours("Globex")] == ["Ben", "Eve"]
         assert facts.neighbours("Ana", 2)[1].fact.text == "Ben works at Globex"
 
-    def test_are_those_of_the_time_that_is_asked_for(self, facts):
+    def test_neighbours_at_a_past_time(self, facts):
         assert names(facts.neighbours("Ana", 2, valid=JANUARY)) == [("Ben", 1), ("Acme", 2)]
         assert facts.neighbours("Ana", valid=datetime(2023, 1, 1, tzinfo=UTC)) == []
         assert facts.neighbours("Ana", recorded=datetime(2000, 1, 1, tzinfo=UTC)) == []
 
-    def test_are_reached_by_some_predicates_only_if_wanted(self, facts):
+    def test_neighbours_are_filtered_by_predicates(self, facts):
         assert names(facts.neighbours("Ana", 9, predicates=["KNOWS"])) == [("Ben", 1)]
         assert names(facts.neighbours("Ben", predicates="works at")) == [("Globex", 1)]
         assert facts.neighbours("Ana", predicates=[]) == []
 
-    def test_of_merged_names_are_those_of_both(self, facts):
+    def test_merged_names_share_their_neighbours(self, facts):
         facts.merge("Benjamin", "Ben")
         facts.add_fact("user", "Benjamin", "likes", "coffee")
         assert names(facts.neighbours("Benjamin")) == [("Ana", 1), ("Globex", 1), ("coffee", 1)]
@@ -56,7 +56,7 @@ class TestNeighbours:
 
 
 @pytest.mark.sqlite_suffices
-def test_walks_go_no_further_than_is_documented(here, monkeypatch):
+def test_graph_depth_is_limited(here, monkeypatch):
     monkeypatch.setattr(fact_reader, "MAX_DEPTH", 5)
     facts = here.facts("chain")
     for number in range(9):
@@ -67,13 +67,13 @@ def test_walks_go_no_further_than_is_documented(here, monkeypatch):
 
 
 class TestEntities:
-    def test_are_found_by_how_their_names_begin(self, facts):
+    def test_entities_are_found_by_prefix(self, facts):
         assert [(each.name, each.facts) for each in facts.entities("g")] == [("Globex", 2)]
         assert [each.name for each in facts.entities()] == ["Acme", "Ana", "Ben", "Eve", "Globex", "tea", "Zoe"]
         assert [each.name for each in facts.entities(limit=2)] == ["Acme", "Ana"]
         assert facts.entities("nobody") == []
 
-    def test_are_found_by_other_names_of_theirs(self, facts):
+    def test_entities_are_found_by_alias(self, facts):
         facts.add_fact("user", "Benjamin", "likes", "coffee")
         facts.merge("Benjamin", "Ben")
         [found] = facts.entities("benj")
@@ -84,19 +84,19 @@ class TestEntities:
 
 @pytest.mark.sqlite_suffices
 class TestNetworkx:
-    def test_has_entities_as_nodes_and_facts_as_edges(self, facts):
+    def test_graph_has_entity_nodes_and_fact_edges(self, facts):
         graph = facts.to_networkx()
         assert isinstance(graph, nx.MultiDiGraph)
         assert sorted(graph) == ["Ana", "Ben", "Eve", "Globex", "Zoe", "tea"]
         [knows] = [told for _, _, told in graph.edges(data=True) if told["predicate"] == "knows"]
         assert (knows["subject"], knows["object"], knows["valid_from"]) == ("Ana", "Ben", JANUARY.isoformat())
 
-    def test_show_what_held_at_a_time_around_something(self, facts):
+    def test_graph_around_an_entity_at_a_time(self, facts):
         assert sorted(facts.to_networkx("Ana", 1)) == ["Ana", "Ben"]
         assert sorted(facts.to_networkx("Ana", 2, valid=JANUARY)) == ["Acme", "Ana", "Ben"]
         assert list(facts.to_networkx("nobody")) == []
 
-    def test_without_networkx_it_is_said_what_to_install(self, here, monkeypatch):
+    def test_missing_networkx_error_names_the_extra(self, here, monkeypatch):
         monkeypatch.setitem(sys.modules, "networkx", None)
         with pytest.raises(MissingExtra, match="graph"):
             here.facts().to_networkx()

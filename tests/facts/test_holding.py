@@ -1,4 +1,4 @@
-"""When facts held, rule by rule: ends, ties, contradictions, late news, undoing, sources, corrections, names."""
+"""Validity periods of facts: ends, ties, contradictions, undo, corrections and aliases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def facts(memory):
 
 @pytest.fixture
 def lives(facts):
-    """States where Maya lives, and gives the id of the fact."""
+    """Add where Maya lives; return the id of the fact."""
 
     def state(place, start=None, end=None, **more):
         return facts.add_fact("user", "Maya", "lives in", place, valid_from=start, valid_to=end, **more)
@@ -53,13 +53,13 @@ RULES: dict[str, tuple[list[str], list[str], list[str]]] = CASES["rules"]
 
 
 def span(text: str) -> list[datetime | None]:
-    """The days from and to which something held: "1-5", or "1" for what goes on."""
+    """The first and last day of a period: "1-5", or "1" without an end."""
     start, _, end = text.partition("-")
     return [day(int(start)), day(int(end)) if end else None]
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_was_told_holds_by_these_rules(facts, lives, rule):
+def test_validity_rules_give_expected_periods(facts, lives, rule):
     steps, held, clashes = RULES[rule]
     ids: dict[str, str] = {}
     for number, step in enumerate(steps):
@@ -80,7 +80,7 @@ def test_what_was_told_holds_by_these_rules(facts, lives, rule):
 
 
 class TestEnds:
-    def test_a_message_that_is_kept_says_it_of_the_time_at_which_it_was_said(self, facts, lives, clock):
+    def test_fact_starts_at_the_time_of_its_source(self, facts, lives, clock):
         said = facts.add(role="user", content="I have moved to Lisbon.")
         said_at = clock.now
         clock.pass_time(days=40)
@@ -88,11 +88,11 @@ class TestEnds:
         assert fact.valid_from == said_at
         assert fact.recorded_at > said_at + timedelta(days=40)
 
-    def test_of_what_ended_at_some_time_before_only_the_last_moment_is_known(self, facts, lives):
+    def test_past_end_without_start_gives_minimal_period(self, facts, lives):
         lives("Lisbon", end=day(1))
         assert periods(facts) == [("Lisbon", day(1) - timedelta(microseconds=1), day(1))]
 
-    def test_an_end_before_all_time_or_the_start_is_refused_and_spoils_nothing(self, facts, lives):
+    def test_end_before_start_is_rejected(self, facts, lives):
         with pytest.raises(InvalidInput, match="valid_to must come after"):
             lives("Eden", end=datetime.min)
         rome = lives("Rome", end=datetime.min + timedelta(days=1))
@@ -103,7 +103,7 @@ class TestEnds:
 
 
 class TestTies:
-    def test_of_two_that_began_when_they_were_said_the_later_one_counts(self, facts, lives):
+    def test_later_of_two_simultaneous_facts_wins(self, facts, lives):
         said = facts.add(role="user", content="I live in Lisbon. No, wait: in Porto.")
         lisbon, porto = lives("Lisbon", source=said), lives("Porto", source=said)
         assert facts.get(lisbon).valid_from == facts.get(lisbon).valid_to == facts.get(porto).valid_from
@@ -111,7 +111,7 @@ class TestTies:
         assert places(facts.history("Maya")) == ["Lisbon", "Porto"]
         assert facts.contradictions() == []
 
-    def test_of_two_that_were_learned_at_once_the_one_that_was_said_last_counts(self, memory):
+    def test_last_fact_of_one_extraction_wins(self, memory):
         told = {"message": 1, "subject": "Maya", "predicate": "lives in"}
         answer = json.dumps({"facts": [{**told, "object": each} for each in ("Porto", "Faro")]})
         facts = memory.facts(model=lambda messages: answer)
@@ -122,18 +122,18 @@ class TestTies:
         assert places(facts.as_of()) == ["Porto"]
 
 
-def test_what_was_taken_back_cannot_be_corrected(facts, lives):
+def test_undone_fact_cannot_be_updated(facts, lives):
     key = lives("Lisbon")
     facts.undo(key)
-    with pytest.raises(MessageError, match="was taken back"):
+    with pytest.raises(MessageError, match="was undone"):
         facts.update(key, obj="Porto")
     facts.undo(key)
     assert facts.get(key).object == "Lisbon"
 
 
-def test_names_cannot_be_merged_both_ways(facts):
+def test_circular_merge_is_rejected(facts):
     facts.merge("Bob", "Robert")
-    with pytest.raises(InvalidInput, match="Take that back"):
+    with pytest.raises(InvalidInput, match="already merged into"):
         facts.merge("Robert", "Bob")
     facts.merge("Bob", "Robert")
     assert [(alias.name, alias.into) for alias in facts.aliases()] == [("Bob", "Robert")]

@@ -1,4 +1,4 @@
-"""What was learned last: pages of it, of everything or of one entity, as it is known now or was known then."""
+"""Pages of the latest facts, of all or of one entity, now or at a past time."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ def texts(facts):
 
 
 def pages(facts, size, **filters):
-    """All pages, the last learned first."""
+    """All pages, the latest facts first."""
     found, before = [], None
     while page := facts.latest(size, before=before, **filters):
         found.append(texts(page))
@@ -23,7 +23,7 @@ def pages(facts, size, **filters):
     return found
 
 
-def test_of_an_entity_it_is_what_names_it_by_any_of_its_names(memory):
+def test_latest_of_an_entity_includes_its_aliases(memory):
     facts = memory.facts("main")
     facts.add_fact("user", "Ana", "lives in", "Lisbon")
     facts.add_fact("user", "Ben", "knows", "Ana")
@@ -36,8 +36,8 @@ def test_of_an_entity_it_is_what_names_it_by_any_of_its_names(memory):
     assert texts(facts.latest(predicate="likes")) == ["Ben likes tea", "Ana likes tea"]
 
 
-def test_pages_of_what_held_at_a_time_are_all_that_did(memory):
-    """However few of what was learned held then, and whatever a page's size is."""
+def test_pages_at_a_time_are_complete(memory):
+    """Even if few facts were valid then, and for any page size."""
     facts = memory.facts("main", NS)
     past, later = datetime(2020, 6, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC)
     for number in range(9):
@@ -56,7 +56,7 @@ def test_pages_of_what_held_at_a_time_are_all_that_did(memory):
             assert all(len(page) == size for page in found[:-1])
 
 
-def test_contradictions_of_several_are_found_together(memory):
+def test_contradictions_of_several_entities(memory):
     facts = memory.facts("main")
     day = datetime(2024, 1, 1, tzinfo=UTC)
     for name in ("Ana", "Ben", "Cleo"):
@@ -68,7 +68,7 @@ def test_contradictions_of_several_are_found_together(memory):
     assert len(facts.contradictions()) == 3
 
 
-def test_what_makes_no_sense_is_refused(here):
+def test_invalid_arguments_are_rejected(here):
     for told, values in {
         "no fact 'no-such'": [("before", "no-such")], "limit": [("limit", -1), ("limit", True)],
         "entity": [("entity", 1)], "predicate": [("predicate", b"x")],
@@ -79,7 +79,7 @@ def test_what_makes_no_sense_is_refused(here):
                 here.facts("main").latest(**dict([value]))
 
 
-def test_what_was_known_of_a_name_is_looked_up_by_it(memory, monkeypatch):
+def test_past_facts_are_looked_up_by_name(memory, monkeypatch):
     facts = memory.facts("main")
     moved = facts.add_fact("user", "Ana", "lives in", "Lisbon")
     then = facts.get(moved).recorded_at

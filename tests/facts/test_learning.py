@@ -1,4 +1,4 @@
-"""What is added waits in the database until a model was asked about it: nobody waits for that, and nothing is lost."""
+"""Extraction of facts from pending messages: batches, failures, changes and branches."""
 
 import asyncio
 import json
@@ -20,10 +20,10 @@ from .scripted import CASES, STYLES, Scripted, told
 
 pytestmark = pytest.mark.sqlite_suffices
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
-def awaited(script):
+def async_model(script):
     async def answer(messages):
         return script(messages)
 
@@ -32,16 +32,16 @@ def awaited(script):
 
 MODELS = {
     "a function": lambda script: script,
-    "an awaited function": awaited,
+    "an async function": async_model,
     "a runnable": RunnableLambda,
     "a chat model": ScriptedModel,
 }
 
 
-def in_background(memory, model):
-    """Facts of a branch, once a model was asked about what waits, in the background."""
+def extracted_in_background(memory, model):
+    """The facts of a branch after background extraction."""
     facts = memory.facts("b", model=model)
-    assert facts._task.wait(PATIENCE)
+    assert facts._task.wait(TIMEOUT)
     return facts
 
 
@@ -52,12 +52,12 @@ def said(facts, *texts, first=0):
 
 
 def known(facts, subject="Maya"):
-    """What is known of somebody: the values, each with its sources."""
+    """The facts of a subject, each with its sources."""
     return {(fact.predicate, fact.object): fact.sources for fact in facts.history(subject)}
 
 
 def learned(memory, model, *texts, **settings):
-    """Facts of a branch, once a model has learned from all that was said."""
+    """The facts of a branch after extraction from all texts."""
     said(memory.facts("b"), *texts)
     facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
     assert facts.drain() == len(texts)
@@ -70,9 +70,9 @@ def likes(*things):
 
 
 @pytest.mark.usefixtures("alone")
-class TestAnyModel:
+class TestModels:
     @pytest.mark.parametrize("kind", MODELS)
-    async def test_is_asked_once_for_all_or_awaited(self, here, kind):
+    async def test_model_is_called_once_per_batch(self, here, kind):
         facts = learned(here, MODELS[kind](Scripted()), *likes("tea", "rain"), "Tom | likes | tea")
         assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         assert known(facts, "Tom") == {("likes", "tea"): ("m2",)}
@@ -85,7 +85,7 @@ class TestAnyModel:
         assert await facts.apending_count() == 0
         assert [fact.object for fact in await facts.ahistory("Maya")] == ["tea", "rain", "figs", "snow"]
 
-    def test_may_answer_in_any_style(self):
+    def test_model_answers_in_any_format_are_parsed(self):
         for style in STYLES:
             with AgentMemory(":memory:") as here:
                 model, plain = Scripted(STYLES[style]), here.facts("b")
@@ -98,8 +98,8 @@ class TestAnyModel:
                 assert len(model.calls) == {"unnumbered": 4, "cut off": 5}.get(style, 1), style
                 assert facts.pending_count() == (1 if style == "cut off" else 0), style
 
-    def test_whose_answer_is_cut_off_is_shown_one_at_a_time(self, here):
-        """Else what it had no room for would never be known."""
+    def test_truncated_answer_is_retried_message_by_message(self, here):
+        """Otherwise the truncated facts would be lost."""
         model = Scripted(meanwhile=lambda _, some: json.dumps(told(some))[:250])
         facts = learned(here, model, *likes(*"abcdef"))
         assert list(map(len, model.calls)) == [6, 1, 1, 1, 1, 1, 1]
@@ -107,13 +107,13 @@ class TestAnyModel:
         [failure] = facts.failures()
         assert failure.error == "The answer cannot be used: It is cut off."
 
-    def test_that_is_none_leaves_everything_waiting_and_findable(self, memory):
+    def test_without_model_messages_stay_pending_and_searchable(self, memory):
         facts = memory.facts("b")
         said(facts, "Maya lives in Lisbon.")
         assert (facts.drain(), facts.pending_count()) == (0, 1)
         [found] = facts.search("Lisbon")
         assert (found.raw, found.text, found.id) == (True, "Maya lives in Lisbon.", "m0")
-        with pytest.raises(InvalidInput, match="a model is needed"):
+        with pytest.raises(InvalidInput, match="pass a model"):
             facts.extract_and_update_from_text("Maya likes tea.")
         assert facts.pending_count() == 1
         for model in (7, object(), ["gpt"]):
@@ -122,18 +122,18 @@ class TestAnyModel:
 
 
 class TestAdding:
-    def test_never_waits_for_the_model(self, url):
-        """It hangs, and everything can be added, read and closed meanwhile."""
+    def test_add_does_not_block_on_the_model(self, url):
+        """While the model hangs, messages can be added and read and the memory closed."""
         hangs, go_on = threading.Event(), threading.Event()
 
         def hang(before, some):
             hangs.set()
-            assert go_on.wait(PATIENCE)
+            assert go_on.wait(TIMEOUT)
 
         with AgentMemory(url) as memory:
             facts = memory.facts("b", model=Scripted(meanwhile=hang))
             said(facts, *likes("tea"))
-            assert hangs.wait(PATIENCE)
+            assert hangs.wait(TIMEOUT)
             said(facts, *likes(*"abcdef"), first=1)
             facts.add_fact("user", "Maya", "owns", "a boat")
             assert facts.pending_count() == 7
@@ -145,28 +145,28 @@ class TestAdding:
             facts.drain()
             assert len(known(facts)) == 8
 
-    async def test_a_loop_goes_on_while_a_function_is_asked(self, here):
-        """A model that only waits holds up nobody else in the loop."""
+    async def test_event_loop_is_not_blocked_by_model(self, here):
+        """A blocking model does not stop other tasks."""
         asked, go_on = threading.Event(), threading.Event()
 
         def wait(before, some):
             asked.set()
-            assert go_on.wait(PATIENCE)
+            assert go_on.wait(TIMEOUT)
 
         facts = here.facts("b", model=Scripted(meanwhile=wait))
         learning = asyncio.create_task(facts.aextract_and_update_from_text("Maya | likes | tea"))
-        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        assert await asyncio.to_thread(asked.wait, TIMEOUT)
         go_on.set()
         assert [fact.object for fact in await learning] == ["tea"]
 
-    def test_without_a_model_is_extracted_when_one_comes(self, url):
+    def test_pending_messages_are_extracted_once_model_exists(self, url):
         with AgentMemory(url) as memory:
             said(memory.facts("b"), *likes("tea"))
         with AgentMemory(url) as memory:
-            facts = in_background(memory, Scripted())
+            facts = extracted_in_background(memory, Scripted())
             assert known(facts) == {("likes", "tea"): ("m0",)}
 
-    def test_the_same_message_again_is_one(self, memory):
+    def test_repeated_message_is_added_once(self, memory):
         model = Scripted()
         facts = memory.facts("b", model=model)
         for _ in range(3):
@@ -174,7 +174,7 @@ class TestAdding:
             facts.drain()
         assert len(model.calls) == 1
         assert known(facts) == {("likes", "tea"): ("m0",)}
-        with pytest.raises(MessageError, match="another message 'm0'"):
+        with pytest.raises(MessageError, match="Another message has the id 'm0'"):
             said(facts, *likes("rain"))
         for content in ("", "  \n", None):  # which says nothing
             facts.add(role="user", content=content)
@@ -183,7 +183,7 @@ class TestAdding:
 
 @pytest.mark.usefixtures("alone")
 class TestBatches:
-    def test_are_of_eight_messages_and_not_too_long(self, here, monkeypatch):
+    def test_batches_are_limited_by_count_and_size(self, here, monkeypatch):
         learned(here, model := Scripted(), *likes(*map(str, range(20))))
         assert list(map(len, model.calls)) == [8, 8, 4]
         assert [text for texts in model.texts for text in texts] == likes(*map(str, range(20)))
@@ -193,7 +193,7 @@ class TestBatches:
             learned(other, model := Scripted(), *texts)
         assert model.texts == [texts[:2], texts[2:]]
 
-    def test_settings_that_cannot_work_are_refused(self):
+    def test_invalid_settings_are_rejected(self):
         for settings in CASES["wrong settings"]:
             with pytest.raises(InvalidInput):
                 FactsConfig(**settings)
@@ -203,13 +203,13 @@ NONSENSE = {
     "It is empty.": ["", None, AIMessage("")],
     "It holds no JSON object with facts.": ["Maya seems to like tea.", 42, "I cannot help with that."],
     "It is cut off.": ["```json\n{", "{" * 2_000, '{"facts": [{"subject": "Maya", "pred'],
-    "Fact 1: The subject of a fact is text": [{}, {"facts": "none"}],
+    "Fact 1: The subject of a fact must be text": [{}, {"facts": "none"}],
     "Fact 1: it is no object": ['[["Maya", "likes"]]'],
 }
 
 
 def failing(memory, model, *texts, **settings):
-    """Facts of a branch, once a model has failed at all that was said."""
+    """The facts of a branch after failed extraction from all texts."""
     said(memory.facts("b"), *texts)
     facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
     assert facts.drain() == 0
@@ -218,8 +218,8 @@ def failing(memory, model, *texts, **settings):
 
 
 @pytest.mark.usefixtures("alone")
-class TestFailing:
-    def test_what_cannot_be_used_is_told_as_what_it_is_and_the_message_parked(self):
+class TestFailures:
+    def test_unusable_answers_are_recorded_and_messages_parked(self):
         for what, answer in ((what, each) for what, answers in NONSENSE.items() for each in answers):
             model = Scripted(lambda _, answer=answer: answer)
             with AgentMemory(":memory:") as memory:
@@ -230,7 +230,7 @@ class TestFailing:
             assert all(each.error.startswith(f"The answer cannot be used: {what}") for each in failures), answer
             assert not isinstance(answer, str) or failures[0].answer == answer[:MAX_ANSWER_CHARS], answer
 
-    def test_a_model_that_raises_is_recorded(self):
+    def test_model_exceptions_are_recorded(self):
         for error in (ConnectionError("no route"), KeyError("x"), RecursionError(), MemoryError()):
             with AgentMemory(":memory:") as memory:
                 facts = failing(memory, ScriptedModel(error).reply, *likes("tea"))
@@ -240,18 +240,18 @@ class TestFailing:
                 assert known(facts) == {}
                 assert facts.retrieve_by_id("m0") is not None
 
-    @pytest.mark.parametrize("kind", ["a function", "an awaited function"])
-    def test_a_model_that_hangs_is_left_when_time_is_up(self, here, kind):
+    @pytest.mark.parametrize("kind", ["a function", "an async function"])
+    def test_hanging_model_times_out(self, here, kind):
         over = threading.Event()
-        script = Scripted(meanwhile=lambda *_: over.wait(PATIENCE) and None)
+        script = Scripted(meanwhile=lambda *_: over.wait(TIMEOUT) and None)
         try:
             facts = failing(here, MODELS[kind](script), *likes("tea"), timeout=0.02)
         finally:
             over.set()
         assert all("TimeoutError" in failure.error for failure in facts.failures())
 
-    def test_what_failed_is_learned_before_what_was_said_after_it(self, here, monkeypatch):
-        """Else who moved away and came back would not have come back."""
+    def test_failed_messages_are_retried_before_later_ones(self, here, monkeypatch):
+        """Otherwise a value that changed and came back would be lost."""
         monkeypatch.setattr(fact_extraction, "MAX_BATCH_MESSAGES", 1)
         towns = ["Oslo", "Rome", "Oslo"]
         said(here.facts("b"), *(f"Maya | lives in | {town} | 2024-0{n}-01" for n, town in enumerate(towns, 1)))
@@ -261,7 +261,7 @@ class TestFailing:
         assert [fact.object for fact in facts.history("Maya")] == towns
         assert [fact.sources for fact in facts.as_of(subject="Maya")] == [("m2",)]
 
-    def test_the_last_failures_are_kept(self, here, monkeypatch):
+    def test_only_the_latest_failures_are_kept(self, here, monkeypatch):
         monkeypatch.setattr(fact_extraction, "MAX_BATCH_MESSAGES", 1)
         monkeypatch.setattr(fact_extraction, "MAX_FAILURES", 10)
         facts = failing(here, Scripted(lambda _: "no"), *likes(*"abcdefgh"), max_attempts=2)
@@ -270,7 +270,7 @@ class TestFailing:
         assert facts.failures(2) == failures[-2:]
         assert facts.failures(0) == []
 
-    def test_what_is_parked_is_asked_about_again_when_somebody_wants_it(self, here):
+    def test_drain_retries_parked_messages(self, here):
         model = Scripted(lambda _: "no")
         facts = failing(here, model, *likes("tea"), max_attempts=1)
         assert len(model.calls) == 1
@@ -279,7 +279,7 @@ class TestFailing:
         assert known(facts) == {("likes", "tea"): ("m0",)}
 
 
-def test_what_fails_in_the_background_is_tried_again(here, monkeypatch):
+def test_background_extraction_is_retried_after_failure(here, monkeypatch):
     monkeypatch.setattr(background, "backoff", lambda *_: 0.01)
     said(here.facts("b"), *likes("tea"))
 
@@ -287,15 +287,15 @@ def test_what_fails_in_the_background_is_tried_again(here, monkeypatch):
         if before < 2:
             raise ConnectionError("busy")
 
-    facts = in_background(here, Scripted(meanwhile=fail_at_first))
+    facts = extracted_in_background(here, Scripted(meanwhile=fail_at_first))
     assert known(facts)
     assert len(facts.failures()) == 2
 
 
 @pytest.mark.usefixtures("alone")
-class TestWhatChanges:
+class TestChangedMessages:
     @pytest.mark.parametrize("change", ["removed", "changed"])
-    def test_a_message_that_changes_while_a_model_thinks_tells_what_it_says_now(self, memory, change):
+    def test_message_changed_during_extraction_uses_new_text(self, memory, change):
         plain = memory.facts("b")
         said(plain, *likes("tea", "rain"))
 
@@ -310,7 +310,7 @@ class TestWhatChanges:
         assert known(facts) == {("likes", "rain"): ("m1",)} | more
         assert model.texts[1:] == [likes("opera")] * len(more)
 
-    def test_a_message_that_is_updated_has_its_facts_extracted_anew(self, memory):
+    def test_updated_message_is_extracted_again(self, memory):
         facts = memory.facts("b", model=Scripted())
         said(facts, *likes("tea", "tea"), "Maya | lives in | Oslo | 2024-01-01", "Maya | lives in | Rome | 2024-02-01")
         facts.drain()
@@ -326,7 +326,7 @@ class TestWhatChanges:
 
 @pytest.mark.usefixtures("alone")
 class TestBranches:
-    def test_two_models_never_see_each_others_messages(self, memory):
+    def test_models_see_only_their_own_branch(self, memory):
         one, two = Scripted(), Scripted()
         for branch, namespace, model in (("b", None, one), ("c", None, two), ("b", ("them",), two)):
             facts, text = memory.facts(branch, namespace, model), f"{branch} of {namespace}"
@@ -336,7 +336,7 @@ class TestBranches:
         assert one.texts == [["Maya | likes | b of None"]]
         assert two.texts == [["Maya | likes | c of None"], ["Maya | likes | b of ('them',)"]]
 
-    def test_what_waits_at_a_fork_is_extracted_on_both_sides_once(self, memory):
+    def test_pending_messages_are_extracted_on_both_forks(self, memory):
         plain = memory.facts("b")
         said(plain, *likes("tea"))
         fork = plain.fork("f")
@@ -350,14 +350,14 @@ class TestBranches:
 
 
 @pytest.mark.usefixtures("alone")
-def test_secrets_stay_out_of_facts(here):
+def test_secrets_are_redacted_from_facts(here):
     facts = learned(here, Scripted(), "Maya | has the key | sk-abcdefghijklmnopqrstuvwxyz123456")
     [fact] = facts.history("Maya")
     assert "sk-" not in fact.object
 
 
-def test_a_text_that_is_extracted_at_once_is_asked_about_once(here):
-    """The background leaves it alone, so that a model answers in its turn, and is paid once."""
+def test_immediate_extraction_calls_the_model_once(here):
+    """The background task skips such texts."""
     model = Scripted()
     facts = here.facts("b", model=model)
     for number in range(20):

@@ -1,4 +1,4 @@
-"""`memory.remember_facts(model)` in graphs: each message is read once, and what it tells follows the thread."""
+"""`memory.remember_facts(model)` in graphs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.support.models import calling
 from .scripted import Scripted
 
 
-def reader(*answers: Any) -> Scripted:
-    """A model that knows "Maya lives in Porto" when it reads it; first it gives or raises these answers instead."""
+def scripted_reader(*answers: Any) -> Scripted:
+    """A scripted model that first returns or raises the given answers."""
     left = [*answers]
 
     def answer(*_: Any) -> Any:
@@ -37,7 +37,7 @@ def reader(*answers: Any) -> Scripted:
 
 
 def chat(memory, *nodes, answer="I see.", **options):
-    """A graph that answers, and then has its nodes work: by default one that remembers facts."""
+    """A graph that answers and then runs the nodes."""
 
     def answering(_):
         return {"messages": [AIMessage(answer)]}
@@ -50,14 +50,14 @@ def says(text, **more):
 
 
 def known(facts, **asked):
-    """What is known, as sentences, what began first before the rest."""
+    """The valid facts as sentences, the oldest first."""
     return [fact.text for fact in facts.as_of(**asked)]
 
 
 @pytest.mark.sqlite_suffices
 class TestTurns:
-    async def test_each_message_is_read_once_and_told_of_as_its_source(self, memory, do):
-        model = reader()
+    async def test_each_message_is_extracted_once_as_source(self, memory, do):
+        model = scripted_reader()
         graph = chat(memory, memory.remember_facts(model))
         said = ("Maya lives in Porto", "Tom likes tea", "Maya lives in Lisbon", "Bye")
         for number, text in enumerate(said):
@@ -75,21 +75,21 @@ class TestTurns:
         assert facts.pending_count() == 0
         assert memory.facts(at("u")).history("Maya") == []
 
-    def test_the_state_and_the_stream_are_left_alone(self, light):
+    def test_node_does_not_change_state_or_stream(self, light):
         graph = chat(light, light.remember_facts(FakeListChatModel(responses=['{"facts": []}'])))
         parts = list(graph.stream(says("Hi", id="m"), at(), stream_mode=["updates", "messages"]))
         updates = [part for mode, part in parts if mode == "updates"]
         assert [*updates[1].values()] == [None]
         assert {message.content for mode, (message, *_) in [p for p in parts if p[0] == "messages"]} == {"I see."}
 
-    def test_whose_messages_count_can_be_said(self, light):
-        graph = line(light.checkpointer, light.remember_facts(model := reader(), roles=["user"]))
+    def test_roles_option_limits_extracted_messages(self, light):
+        graph = line(light.checkpointer, light.remember_facts(model := scripted_reader(), roles=["user"]))
         graph.invoke({"messages": [HumanMessage("Maya likes tea"), AIMessage("Maya likes rain")]}, at())
         assert model.texts == [["Maya likes tea"]]
         assert known(light.facts(at())) == ["Maya likes tea"]
 
-    def test_only_what_was_said_is_read(self, light):
-        model = reader()
+    def test_system_summary_and_tool_messages_are_skipped(self, light):
+        model = scripted_reader()
         graph = chat(light, light.remember_facts(model), answer="")
         given = [
             SystemMessage("Maya likes systems"),
@@ -104,10 +104,10 @@ class TestTurns:
         assert known(light.facts(at())) == ["Maya likes tea"]
 
 
-class TestFailing:
+class TestFailures:
     @pytest.mark.parametrize("answer", [ConnectionError("no line"), "What a nice day!", "", '{"facts": [{"subject": 1'])
-    async def test_the_turn_goes_on_and_the_messages_are_tried_again_in_the_next(self, light, answer, do):
-        model = reader(answer)
+    async def test_failed_extraction_is_retried_in_next_turn(self, light, answer, do):
+        model = scripted_reader(answer)
         graph = chat(light, light.remember_facts(model))
         for number, text in enumerate(("Maya lives in Porto", "Tom likes tea")):
             given = says(text, id=f"m{number}")
@@ -122,9 +122,9 @@ class TestFailing:
         assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
         assert (facts.pending_count(), len(facts.failures())) == (0, 1)
 
-    def test_who_asks_during_a_pause_does_not_make_it_longer(self, alone):
+    def test_calls_during_a_pause_do_not_extend_it(self, alone):
         with AgentMemory(clock=lambda: datetime(2026, 1, 1, tzinfo=UTC)) as memory:
-            facts = memory.facts("b", model=reader(*[RuntimeError("down")] * 40))
+            facts = memory.facts("b", model=scripted_reader(*[RuntimeError("down")] * 40))
             for number in range(5):
                 with contextlib.suppress(RuntimeError):
                     facts.extract_and_update_from_text(f"Tom likes tea {number}", role="user")
@@ -137,8 +137,8 @@ class TestFailing:
 
 @pytest.mark.sqlite_suffices
 class TestRewinding:
-    async def test_a_message_that_is_changed_in_the_past_takes_its_facts_with_it(self, memory, do):
-        model = reader()
+    async def test_editing_a_past_message_removes_its_facts(self, memory, do):
+        model = scripted_reader()
         graph = chat(memory, memory.remember_facts(model))
 
         async def run(given, config):
@@ -159,8 +159,8 @@ class TestRewinding:
             "Maya works at Acme", "Maya lives in Porto", "Maya lives in Lisbon", "Maya lives in Rome"
         ]  # fmt: skip
 
-    def test_a_past_checkpoint_shows_what_was_known_and_cannot_be_changed(self, memory):
-        graph = chat(memory, memory.remember_facts(reader()))
+    def test_past_checkpoint_shows_its_facts_read_only(self, memory):
+        graph = chat(memory, memory.remember_facts(scripted_reader()))
         seen = []
         for place in ("Porto", "Lisbon", "Rome"):
             graph.invoke(says(f"Maya lives in {place}"), at())
@@ -179,7 +179,7 @@ class TestRewinding:
                     change()
             assert known(past) == [f"Maya lives in {place}"]
 
-    async def test_a_search_in_a_run_finds_what_the_thread_knows_and_not_what_was_rewound(self, memory):
+    async def test_search_in_run_excludes_rewound_facts(self, memory):
         found = []
 
         async def look(_: Any, config: RunnableConfig) -> None:
@@ -189,7 +189,7 @@ class TestRewinding:
             facts = await memory.facts(config).asearch("where does Maya live")
             assert found[-1] == {hit.text for hit in memory.search(**asked)} == {fact.text for fact in facts}
 
-        graph = chat(memory, memory.remember_facts(reader()), look)
+        graph = chat(memory, memory.remember_facts(scripted_reader()), look)
 
         await graph.ainvoke(says("Maya lives in Porto"), at())
         before = (await graph.aget_state(at())).config
@@ -201,8 +201,8 @@ class TestRewinding:
 
 
 @pytest.mark.sqlite_suffices
-class TestRunsThatFail:
-    async def test_a_model_that_interrupts_the_graph_has_not_failed(self, memory, do):
+class TestInterruptedRuns:
+    async def test_interrupt_in_model_is_not_a_failure(self, memory, do):
         graph = chat(memory, memory.remember_facts(Scripted(meanwhile=lambda *_: interrupt("May I?") and None)))
         asked = []
         for given in (says("Maya lives in Porto"), Command(resume="yes")):
@@ -214,9 +214,9 @@ class TestRunsThatFail:
         assert facts.failures() == []
 
 
-class TestMessagesThatChange:
-    def test_what_leaves_the_state_is_remembered(self, light):
-        graph = chat(light, light.remember_facts(model := reader()))
+class TestChangedMessages:
+    def test_facts_of_messages_removed_from_state_stay(self, light):
+        graph = chat(light, light.remember_facts(model := scripted_reader()))
         graph.invoke(says("Maya lives in Porto", id="m0"), at())
         graph.invoke({"messages": [RemoveMessage("m0"), HumanMessage("Tom likes tea", id="m1")]}, at())
         facts = light.facts(at())
@@ -224,8 +224,8 @@ class TestMessagesThatChange:
         assert [each.text for each in facts.evidence(facts.history("Maya")[0].id)] == ["Maya lives in Porto"]
         assert len(model.texts) == 2
 
-    def test_what_a_message_says_now_takes_the_place_of_what_it_said(self, light):
-        graph = chat(light, light.remember_facts(model := reader()))
+    def test_replaced_message_replaces_its_facts(self, light):
+        graph = chat(light, light.remember_facts(model := scripted_reader()))
         graph.invoke(says("Maya lives in Porto. Tom likes tea", id="m0"), at())
         graph.invoke(says("Tom likes tea", id="m1"), at())
         graph.invoke(says("Maya lives in Rome", id="m0"), at())
@@ -235,10 +235,10 @@ class TestMessagesThatChange:
         assert tea.sources == ("m1",)
         assert model.texts[-1] == ["Maya lives in Rome", "I see."]
 
-    def test_whatever_a_message_is_called_it_is_read_once(self, light):
+    def test_unusual_message_ids_are_extracted_once(self, light):
         said = ("Maya lives in Porto", "Maya lives in Lisbon")
         for number, odd in enumerate(("a" * 5_000, "\x1b[2J", "a\nb", "\x00", " ")):
-            graph = chat(light, light.remember_facts(model := reader(), branch=f"{number}"), answer="")
+            graph = chat(light, light.remember_facts(model := scripted_reader(), branch=f"{number}"), answer="")
             for text in said:
                 graph.invoke({"messages": [HumanMessage(text, id=odd), HumanMessage(said[1], id="m")]}, at(f"{number}"))
             graph.invoke(says("Bye", id="n"), at(f"{number}"))
@@ -246,9 +246,9 @@ class TestMessagesThatChange:
             assert known(light.facts(f"{number}"))[-1] == said[1]
 
 
-class TestElsewhere:
-    def test_on_a_branch_what_was_added_there_and_what_a_thread_said_with_one_id_are_two(self, light):
-        facts, model = light.facts("user-42"), reader()
+class TestSharedBranch:
+    def test_added_and_thread_messages_with_equal_ids_differ(self, light):
+        facts, model = light.facts("user-42"), scripted_reader()
         graph = chat(light, light.remember_facts(model, branch="user-42"), answer="")
         facts.add(HumanMessage("Tom likes tea", id="m0"))
         graph.invoke(says("Tom likes jam", id="m0"), at())
@@ -260,8 +260,8 @@ class TestElsewhere:
         for fact in facts.history("Tom"):
             assert [each.text for each in facts.evidence(fact.id)] == [fact.text]
 
-    def test_erasing_a_thread_takes_what_it_alone_told_a_branch(self, memory):
-        graph = chat(memory, memory.remember_facts(reader(), branch="user-42"), answer="")
+    def test_thread_erasure_removes_facts_only_it_supports(self, memory):
+        graph = chat(memory, memory.remember_facts(scripted_reader(), branch="user-42"), answer="")
         graph.invoke(says("Maya lives in Porto. Tom likes tea", id="t0"), at("t"))
         graph.invoke(says("Maya lives in Lisbon. Tom likes tea", id="u0"), at("u"))
         facts = memory.facts("user-42")
@@ -274,15 +274,15 @@ class TestElsewhere:
         memory.erase(thread_id="t")
         assert facts.history("Maya") == facts.history("Tom") == facts.search("*") == []
 
-    def test_the_namespace_is_that_of_the_run_unless_one_is_given(self, light):
+    def test_namespace_defaults_to_that_of_the_run(self, light):
         for namespace, owner in ((None, ("alice",)), (("bob",), ("bob",))):
-            node = light.remember_facts(reader(), branch="x", namespace=namespace)
+            node = light.remember_facts(scripted_reader(), branch="x", namespace=namespace)
             node.invoke([HumanMessage("Maya lives in Porto")], {"configurable": {"agentmem_namespace": ("alice",)}})
             assert known(light.facts("x", namespace=owner)) == ["Maya lives in Porto"]
         assert known(light.facts("x")) == []
 
-    async def test_in_a_chain_messages_without_ids_are_known_by_what_they_say(self, light, do):
-        model = reader()
+    async def test_messages_without_ids_are_identified_by_content(self, light, do):
+        model = scripted_reader()
         chain = RunnableLambda(lambda messages: messages) | light.remember_facts(model, branch="x")
         history = []
         for text in ("Maya lives in Porto", "Tom likes tea", "Maya lives in Porto"):
@@ -292,13 +292,13 @@ class TestElsewhere:
         assert known(light.facts("x")) == ["Maya lives in Porto", "Tom likes tea"]
         assert all(len(fact.sources) == 1 for fact in light.facts("x").as_of())
 
-    def test_whatever_has_messages_will_do_and_what_has_none_is_refused(self, light):
+    def test_node_accepts_message_inputs_and_rejects_others(self, light):
         said = HumanMessage("Maya likes tea")
         pair, whole = ("user", said.text), {"role": "user", "content": said.text}
         state = type("State", (), {"messages": [said]})()
         for number, given in enumerate(({"messages": [said]}, [said], said, [pair], [whole], state)):
-            light.remember_facts(reader(), branch=f"{number}").invoke(given)
+            light.remember_facts(scripted_reader(), branch=f"{number}").invoke(given)
             assert known(light.facts(f"{number}")) == ["Maya likes tea"]
         for given in ("Maya likes tea", 5, {"text": "a"}, {"messages": "a"}, None):
-            with pytest.raises(InvalidInput, match="no messages in this"):
-                light.remember_facts(reader(), branch="x").invoke(given)
+            with pytest.raises(InvalidInput, match="node needs messages"):
+                light.remember_facts(scripted_reader(), branch="x").invoke(given)

@@ -1,4 +1,4 @@
-"""Facts that several threads of one scope tell of: one fact, as long as one of them tells it."""
+"""Facts that several threads of one scope state."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MAY, JULY = datetime(2025, 5, 1, tzinfo=UTC), datetime(2025, 7, 1, tzinfo=UTC)
 
 @pytest.fixture
 def rewind():
-    """By a thread's name, what takes it back to before it all."""
+    """Functions that rewind each thread to its beginning, by name."""
     return {}
 
 
 @pytest.fixture
 def run(memory, rewind):
-    """Runs a function on the facts of a thread, in its node."""
+    """Run a function on the facts of a thread within a node."""
 
     def run(thread: str, act: Any):
         config = at(thread, namespace=NS)
@@ -38,7 +38,7 @@ def lisbon(facts, **more):
     return facts.add_fact("user", "Ada", "lives in", "Lisbon", **more)
 
 
-def test_told_twice_it_holds_until_both_are_rewound(memory, run, rewind):
+def test_shared_fact_lasts_until_both_threads_rewind(memory, run, rewind):
     run("a", lambda facts: lisbon(facts, source="of a"))
     run("b", lambda facts: lisbon(facts, source="of b"))
     facts = memory.facts(namespace=NS)
@@ -51,7 +51,7 @@ def test_told_twice_it_holds_until_both_are_rewound(memory, run, rewind):
     assert facts.as_of() == []
 
 
-def test_told_by_two_that_do_not_see_each_other_it_is_one(memory, run, rewind):
+def test_concurrent_equal_facts_are_merged(memory, run, rewind):
     def both(facts):
         lisbon(facts, source="of a")
         run("b", lambda facts: lisbon(facts, source="of b", confidence=0.5))
@@ -76,7 +76,7 @@ def test_told_by_two_that_do_not_see_each_other_it_is_one(memory, run, rewind):
     assert facts.as_of() == []
 
 
-def test_what_holds_again_is_told_apart_from_what_held_before(memory, run):
+def test_recurring_value_is_a_separate_period(memory, run):
     facts = memory.facts(namespace=NS)
     for place in ("Lisbon", "Porto", "Lisbon"):
         facts.add_fact("user", "Ada", "lives in", place)
@@ -84,7 +84,7 @@ def test_what_holds_again_is_told_apart_from_what_held_before(memory, run):
     assert [each.object for each in facts.history("Ada", "lives in")] == ["Lisbon", "Porto", "Lisbon", "Faro"]
 
 
-def test_a_single_value_that_two_tell_apart_neither_ends_nor_contradicts_itself(memory, run):
+def test_equal_values_neither_end_nor_contradict_each_other(memory, run):
     def both(facts):
         lisbon(facts, valid_from=MAY)
         run("b", lambda facts: lisbon(facts, valid_from=JULY))

@@ -1,4 +1,4 @@
-"""Facts rest on messages: when a message goes, what nothing else tells of goes with it, wherever it lies."""
+"""Sources of facts: removing a message removes the facts without another source."""
 
 import json
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ def triples(facts, **asked):
 
 
 def homes(facts, subject="Maya"):
-    """Where somebody lived, with the days from and to which they did."""
+    """The homes of a subject with their first and last days."""
     lived = facts.history(subject, "lives in")
     return [(fact.object, fact.valid_from.day, fact.valid_to and fact.valid_to.day) for fact in lived]
 
@@ -45,14 +45,14 @@ def say(memory, conversation, *ids, namespace=None):
 
 
 def moved(facts):
-    """Maya moved from Oslo, as `a` says, to Rome, as `b` and `c` say, and to Lima, as `c` says."""
+    """Add homes of Maya: Oslo (source `a`), Rome (`b` and `c`) and Lima (`c`)."""
     oslo = facts.add_fact(*MAYA, "Oslo", valid_from=day(1), source=("a", "chat"))
     rome = facts.add_fact(*MAYA, "Rome", valid_from=day(5), source=[("b", "chat"), ("c", "chat")])
     lima = facts.add_fact(*MAYA, "Lima", valid_from=day(9), source=("c", "chat"))
     return oslo, rome, lima
 
 
-EVERYTHING = {
+REMOVALS = {
     "clear": lambda memory, chat: chat.clear(),
     "reset": lambda memory, chat: chat.reset_memory(),
     "erase the conversation": lambda memory, chat: memory.erase(conversation_id="chat"),
@@ -62,8 +62,8 @@ EVERYTHING = {
 
 
 @pytest.mark.sqlite_suffices
-class TestRemovingAMessage:
-    def test_takes_what_nothing_else_tells_of_and_what_it_had_ended_goes_on(self, memory):
+class TestMessageRemoval:
+    def test_removal_deletes_unsupported_facts_and_reopens_ended_ones(self, memory):
         for number, (removal, given) in enumerate((("remove_by_id", "c"), ("delete_memory", 2), ("delete_memory", -1))):
             mine = memory.within((f"{number}",))
             chat, facts = say(mine, "chat", "a", "b", "c"), mine.facts("user")
@@ -75,15 +75,15 @@ class TestRemovingAMessage:
             assert facts.get(rome).sources == ("b",)
             assert facts.from_message("c") == facts.contradictions() == facts.search("Lima") == []
 
-    @pytest.mark.parametrize("how", EVERYTHING)
-    def test_a_conversation_that_goes_takes_all_that_rests_on_it(self, memory, how):
+    @pytest.mark.parametrize("how", REMOVALS)
+    def test_conversation_removal_deletes_its_facts(self, memory, how):
         chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
         moved(facts)
         facts.add_fact(*MAYA, "Oslo", valid_from=day(2), source=("a", "another"))
         facts.add_fact("user", "Maya", "likes", "tea")
         for source in (("gone before", "chat"), ("a", "later")):
             facts.add_fact("user", "Maya", "likes", "figs", source=source)
-        EVERYTHING[how](memory, chat)
+        REMOVALS[how](memory, chat)
         if how == "erase the namespace":
             assert triples(facts) == set()
         else:
@@ -92,7 +92,7 @@ class TestRemovingAMessage:
             told = [each.conversation_id for each in facts.history("Maya", "likes")[-1].mentions]
             assert told == (["chat", "later"] if how == "reset" else ["later"])
 
-    def test_takes_it_from_every_branch_in_every_version(self, memory):
+    def test_removal_deletes_the_fact_on_every_branch(self, memory):
         chat, facts = say(memory, "chat", "a", "b"), memory.facts("user")
         key = facts.add_fact(*MAYA, "Oslo", valid_from=day(1), source=("a", "chat"))
         before = facts.fork("before the second source")
@@ -116,8 +116,8 @@ class TestRemovingAMessage:
         kept = memory.admin.stats()
         assert memory.erase(namespace=()).memories == kept["memories"]
 
-    def test_what_a_fork_had_taken_back_does_not_return(self, memory):
-        """On the fork only `a` told of it any more; what the parent has from `b` is hidden there, and stays so."""
+    def test_fact_undone_on_a_fork_stays_undone(self, memory):
+        """On the fork `a` is the only source; `b` of the parent stays hidden there."""
         chat, facts = say(memory, "chat", "a"), memory.facts("user")
         facts.add(message_of("b", "said here"))
         key = facts.add_fact(*MAYA, "Oslo", source=["b", ("a", "chat")])
@@ -132,7 +132,7 @@ class TestRemovingAMessage:
         assert [fact.object for fact in fork.search("Oslo")] == []
         assert facts.get(key).sources == ("b",)
 
-    def test_takes_what_nobody_can_read(self, raw):
+    def test_removal_deletes_damaged_facts(self, raw):
         for there, damage in (
             ('"fields":{', '"fields":7,"x":{'), ('"do":"set"', '"to":"set"'), ('"told":[', '"told":[7,'), ("{", "")
         ):  # fmt: skip
@@ -147,7 +147,7 @@ class TestRemovingAMessage:
                 chat.remove_by_id("a")
                 assert triples(facts) == {("Ben", "likes", "tea")}, damage
 
-    def test_in_another_conversation_takes_nothing(self, memory):
+    def test_removal_in_another_conversation_keeps_facts(self, memory):
         say(memory, "chat", "a")
         other, facts = say(memory, "other", "a"), memory.facts("user")
         facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
@@ -159,8 +159,8 @@ class TestRemovingAMessage:
         memory.erase(conversation_id="other")
         assert triples(facts) == {("Maya", "lives in", "Oslo"), ("Maya", "likes", "tea")}
 
-    def test_of_any_conversation_takes_what_rests_on_an_id_alone(self, memory):
-        """Who names no conversation may mean any: what might have been learned from what is erased must not stay."""
+    def test_removal_deletes_facts_sourced_by_id_only(self, memory):
+        """A source without a conversation may be in any, so its facts are removed as well."""
         other, facts = say(memory, "other", "a"), memory.facts("user")
         facts.add(message_of("a", "text"))
         facts.add_fact(*MAYA, "Oslo", source="a")
@@ -170,7 +170,7 @@ class TestRemovingAMessage:
         facts.remove_by_id("a")
         assert triples(facts) == {("Maya", "likes", "tea")}
 
-    def test_in_another_namespace_takes_nothing(self, memory):
+    def test_removal_in_another_namespace_keeps_facts(self, memory):
         mine, theirs = memory.facts("user", ("ana",)), memory.facts("user", ("ana", "work"))
         for facts in (mine, theirs):
             facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
@@ -180,7 +180,7 @@ class TestRemovingAMessage:
         say(memory, "chat", "a", namespace=("ana",)).remove_by_id("a")
         assert (triples(mine), triples(theirs)) == (set(), {("Maya", "lives in", "Oslo")})
 
-    def test_takes_what_was_corrected_or_taken_back_since(self, memory):
+    def test_removal_deletes_corrected_and_undone_facts(self, memory):
         chat, facts = say(memory, "chat", "a"), memory.facts("user")
         likes = ("user", "Maya", "likes")
         corrected, undone, both = (
@@ -202,7 +202,7 @@ class TestRemovingAMessage:
 
 
 @pytest.mark.sqlite_suffices
-def test_a_message_of_the_memory_of_facts_takes_its_facts_and_what_it_waits_for(memory):
+def test_removal_of_fact_message_deletes_pending_extraction(memory):
     facts = memory.facts("user")
     for key in ("a", "b"):
         facts.add(message_of(key, f"text of {key}"))
@@ -219,7 +219,7 @@ def test_a_message_of_the_memory_of_facts_takes_its_facts_and_what_it_waits_for(
 
 
 @pytest.mark.sqlite_suffices
-def test_editing_a_message_keeps_its_facts_whose_evidence_is_what_it_says_now(memory):
+def test_edited_message_keeps_facts_and_updates_evidence(memory):
     chat, facts = say(memory, "chat", "a"), memory.facts("user")
     key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
     chat.update("a", content="I moved to Oslo.")
@@ -232,7 +232,7 @@ def test_editing_a_message_keeps_its_facts_whose_evidence_is_what_it_says_now(me
 
 
 @pytest.mark.sqlite_suffices
-def test_a_reset_session_takes_what_its_posts_told(memory):
+def test_session_reset_deletes_facts_of_its_posts(memory):
     session, facts = memory.session("s"), memory.facts("user")
     opened = session.create_round("What do we know?")
     post = session.add_post(opened.id, Post(send_from="finder", send_to="user", message="Maya lives in Oslo."))
@@ -245,7 +245,7 @@ def test_a_reset_session_takes_what_its_posts_told(memory):
     assert triples(facts) == {("Maya", "likes", "tea")}
 
 
-def test_retention_takes_no_facts(memory):
+def test_retention_keeps_facts(memory):
     facts = memory.facts("user")
     chat = memory.conversation("chat", retention=Retention(keep_last=2))
     chat.add_messages([HumanMessage(f"message {key}", id=key) for key in "abcd"])
@@ -263,8 +263,8 @@ def test_retention_takes_no_facts(memory):
 # -- threads ---------------------------------------------------------------------------------------------------------
 
 
-def provoked(_, some):
-    """What a model answers that is shown nonsense, or other names."""
+def unusable_answer(_, some):
+    """An unusable answer for nonsense, or an alias proposal."""
     text = " ".join(each.text for each in some)
     if "nonsense" in text:
         return f"I cannot say what to make of {text}"
@@ -273,12 +273,12 @@ def provoked(_, some):
 
 
 def remembering(memory, **options):
-    """A graph that extracts facts from what is said."""
-    return line(memory.checkpointer, memory.remember_facts(Scripted(meanwhile=provoked), **options))
+    """A graph that extracts facts from its messages."""
+    return line(memory.checkpointer, memory.remember_facts(Scripted(meanwhile=unusable_answer), **options))
 
 
 def waiting_graph(memory):
-    """A graph whose left node has finished while its right node still asks."""
+    """A graph whose left node has finished while its right node is interrupted."""
 
     def left(state, config):
         memory.facts(config).add_fact(*MAYA, state["log"][-1], source=(state["log"][-1], "t"))
@@ -290,7 +290,7 @@ def waiting_graph(memory):
 
 
 class TestThreads:
-    def test_a_removed_message_is_taken_out_of_what_past_checkpoints_and_forks_show(self, memory):
+    def test_removed_message_leaves_past_checkpoints_and_forks(self, memory):
         graph = remembering(memory)
         for said in ("Maya lives in Oslo", "Maya lives in Rome", "Ben likes figs indeed"):
             graph.invoke({"messages": [HumanMessage(said, id=said)]}, at())
@@ -306,8 +306,8 @@ class TestThreads:
         assert [objects(memory, point) for point in points] == [each - {"Oslo", "rice"} for each in before]
 
     @pytest.mark.parametrize("thread", ["t", "copy"])
-    def test_what_waits_for_its_checkpoint_is_found_too_also_when_only_a_copy_needs_it(self, memory, raw, thread):
-        """Where the thread is gone, nothing but what its copy knows of finished tasks tells whose it is."""
+    def test_removal_reaches_facts_waiting_for_a_checkpoint(self, memory, raw, thread):
+        """If the thread is deleted, only the finished tasks of its copy identify the owner."""
         graph = waiting_graph(memory)
         graph.invoke({"log": ["Oslo"]}, at(), durability="sync")
         assert memory.admin.stats()["waiting_groups"] == 1
@@ -322,7 +322,7 @@ class TestThreads:
         assert memory.admin.stats()["waiting_groups"] == 0
         assert memory.facts(at(thread)).as_of() == []
 
-    def test_a_group_that_lies_on_two_branches_loses_it_on_both(self, memory):
+    def test_removal_reaches_groups_on_two_branches(self, memory):
         def note(state, config):
             memory.facts(config).add_fact(*MAYA, "Oslo", source=("a", "t"))
             memory.facts(config).add_fact(*MAYA, "Rome", source=("b", "t"))
@@ -336,8 +336,8 @@ class TestThreads:
         say(memory, "t", "a").remove_by_id("a")
         assert [[fact.object for fact in each.history("Maya")] for each in views] == [["Rome"], ["Rome"]]
 
-    def test_erasing_a_thread_takes_what_its_copies_did_not_read_themselves(self, memory):
-        """A copy has the messages too; until it has read them, it knows of them what it knows from the original."""
+    def test_thread_erasure_removes_inherited_facts_of_copies(self, memory):
+        """A copy has the messages too, but inherits their facts until it extracts them."""
         graph = remembering(memory)
         graph.invoke({"messages": [HumanMessage("Maya lives in Oslo", id="a")]}, at())
         for copy in ("read", "unread"):
@@ -362,7 +362,7 @@ TELLING = ("zyxquorvex lives in wubblefrond", "nonsense about plovernook", "quix
 
 
 def tell_secrets(memory):
-    """Facts, texts, corrections, failures and proposals that quote what was said in a thread, and what stays."""
+    """Store facts, corrections, failures and proposals that quote a thread, and others."""
     thread = "threadgrackle"
     shared = remembering(memory, branch="user", settings=FactsConfig(max_attempts=1))
     own = remembering(memory)
@@ -384,7 +384,7 @@ def traces(memory, url):
 
 @pytest.mark.sqlite_suffices
 class TestTraces:
-    def test_nothing_of_an_erased_thread_can_be_read_from_the_storage(self, url, raw):
+    def test_erased_thread_leaves_no_bytes_in_storage(self, url, raw):
         with AgentMemory(url) as memory:
             thread = tell_secrets(memory)
             facts = memory.facts("user")
@@ -399,10 +399,12 @@ class TestTraces:
             assert facts.failures() == []
             assert memory.admin.verify().problems == ()
 
-    def test_nothing_of_an_erased_conversation_can_be_read_from_the_storage(self, url, monkeypatch):
+    def test_erased_conversation_leaves_no_bytes_in_storage(self, url, monkeypatch):
         monkeypatch.setattr(fact_extraction, "MAX_BATCH_MESSAGES", 1)
         with AgentMemory(url) as memory:
-            facts = memory.facts("user", model=Scripted(meanwhile=provoked), settings=FactsConfig(max_attempts=1))
+            facts = memory.facts(
+                "user", model=Scripted(meanwhile=unusable_answer), settings=FactsConfig(max_attempts=1)
+            )
             for number, text in enumerate(TELLING):
                 memory.conversation("chat").add(message_of(f"a{number}", text))
                 facts.add(message_of(f"a{number}", text))
@@ -418,10 +420,10 @@ class TestTraces:
 
 
 @pytest.mark.sqlite_suffices
-class TestWhileAModelIsAsked:
+class TestRemovalDuringExtraction:
     @pytest.mark.parametrize("answer", ["no", "wrong"])
-    def test_nothing_is_kept_of_an_answer_about_what_is_gone_meanwhile(self, url, answer):
-        """Whatever it says may be taken from the message that is gone."""
+    def test_answer_about_a_removed_message_is_discarded(self, url, answer):
+        """The answer may quote the removed message."""
         with AgentMemory(url) as memory:
             chat = memory.conversation("chat")
 

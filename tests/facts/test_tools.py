@@ -1,4 +1,4 @@
-"""An agent keeps facts, finds them and looks up how they changed; whatever it does wrong comes back as a message."""
+"""Fact tools for agents: adding, searching, history and error messages."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -8,8 +8,8 @@ from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory, InvalidInput, KGMemory, fact_tools
-from langchain_agentmem.facts.fact_tools import MAX_QUOTE_CHARS, MAX_RESULTS, MAX_SOURCES, OPERATIONS
-from langchain_agentmem.language_models.tool_factory import MAX_LIST_LENGTH
+from langchain_agentmem.facts.fact_tools import MAX_QUOTE_CHARS, MAX_SOURCES, OPERATIONS
+from langchain_agentmem.language_models.tool_factory import MAX_LIST_LENGTH, MAX_RESULTS
 from tests.conftest import SteppingClock
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling
@@ -28,7 +28,7 @@ def day(text):
 
 
 def on(text):
-    """The beginning of a day as a model is told of it."""
+    """The beginning of a day in ISO format."""
     return day(text).isoformat()
 
 
@@ -50,27 +50,27 @@ def add(tools):
     return keep
 
 
-class TestOffered:
-    def test_each_has_a_schema_that_a_provider_takes(self, tools):
+class TestToolCreation:
+    def test_tool_schemas_are_valid_for_providers(self, tools):
         assert list(tools) == ["fact_add", "fact_search", "fact_history"]
         check_schemas(tools.values())
         assert all(operation.description.endswith(".") for operation in OPERATIONS)
 
-    def test_the_facade_hands_them_out_to_who_asks_for_them(self, light):
+    def test_memory_tools_include_fact_tools_on_request(self, light):
         assert [tool.name for tool in light.tools(include=["fact_*"])] == ["fact_add", "fact_search", "fact_history"]
         assert not [tool for tool in light.tools() if tool.name.startswith("fact_")]
         [adding] = light.tools("user-42", include=["fact_add"])
         adding.invoke({"subject": "Maya", "predicate": "likes", "object": "tea"})
         assert [fact.text for fact in light.facts("user-42").as_of()] == ["Maya likes tea"]
 
-    def test_what_cannot_be_is_refused_when_they_are_made(self, light):
+    def test_invalid_tool_arguments_are_rejected(self, light):
         for arguments in ((5,), ("",), (None, "ns"), ("x", ("",))):
             with pytest.raises(InvalidInput):
                 fact_tools(light, *arguments)
-        with pytest.raises(InvalidInput, match="A KGMemory is somebody's already"):
+        with pytest.raises(InvalidInput, match="A KGMemory already has a branch"):
             fact_tools(KGMemory(light, "x"), "y")
 
-    async def test_an_agent_keeps_facts_of_its_thread_and_no_other(self, memory):
+    async def test_agent_facts_belong_to_its_thread(self, memory):
         porto, lisbon = (
             calling("fact_add", subject="Maya", predicate="lives in", object=place, valid_from=since)
             for place, since in (("Porto", "2024-01-01"), ("Lisbon", "2024-03-01"))
@@ -89,14 +89,14 @@ class TestOffered:
 
 
 class TestAdding:
-    def test_a_fact_is_kept_as_the_assistants_with_no_source(self, add, facts):
+    def test_added_fact_has_assistant_role_without_source(self, add, facts):
         said = add("Maya", "lives in", "Lisbon")
         [fact] = facts.as_of()
         assert (fact.text, fact.role, fact.sources, fact.valid_to) == ("Maya lives in Lisbon", "assistant", (), None)
         told = f"with the id {fact.id}; it is now known: 'Maya lives in Lisbon', since 2026-01-01."
         assert said == f"The fact is kept, {told}"
 
-    def test_what_it_ends_and_what_it_contradicts_is_told(self, add):
+    def test_fact_add_reports_ended_and_contradicted_facts(self, add):
         add("Maya", "lives in", "Porto", valid_from="2024-01-01")
         said = add("Maya", "lives in", "Lisbon", valid_from="2024-03-01")
         assert "; it ended: 'Maya lives in Porto', from 2024-01-01 until 2024-03-01." in said
@@ -107,7 +107,7 @@ class TestAdding:
         lisbon, rome = (f"'{each}', from 2024-03-01 until 2024-04-01" for each in MARCH)
         assert said.endswith(f"; it ended: {lisbon}, {rome}.")
 
-    def test_times_are_iso_or_words(self):
+    def test_fact_add_accepts_iso_and_relative_times(self):
         for given, start, end in CASES["times of tools"]:
             with AgentMemory(clock=SteppingClock()) as memory:
                 [adding, *_] = fact_tools(memory, "x")
@@ -116,8 +116,8 @@ class TestAdding:
             assert (fact.valid_from, fact.valid_to) == (day(start), None if end is None else day(end)), given
 
 
-class TestSearching:
-    def test_facts_are_found_with_their_times_and_what_was_said_as_it_was(self, tools, add, facts):
+class TestSearch:
+    def test_search_returns_facts_with_times_and_messages(self, tools, add, facts):
         add("Maya", "lives in", "Porto", valid_from="2024-01-01")
         add("Maya", "lives in", "Lisbon", valid_from="2024-03-01")
         message = facts.add(role="user", content="Maya is happy in Lisbon.")
@@ -131,7 +131,7 @@ class TestSearching:
         assert (said["id"], said["said_by"], said["time"][:10]) == (message, "user", "2026-01-01")
         assert len(json.loads(tools["fact_search"].invoke({"query": "Maya", "k": "1"}))["found"]) == 1
 
-    def test_a_star_finds_the_newest(self, tools, add, facts):
+    def test_star_query_returns_the_newest(self, tools, add, facts):
         add("Maya", "likes", "tea")
         facts.add(role="user", content="It rains.")
         add("Maya", "likes", "rain")
@@ -141,7 +141,7 @@ class TestSearching:
         then = facts.search("Maya tea", 1)[0].valid_from
         assert [fact.text for fact in facts.search("*", 2, valid=then)] == ["It rains.", "Maya likes tea"]
 
-    def test_what_was_taken_back_or_only_read_takes_the_place_of_none_of_the_newest(self, light, facts):
+    def test_undone_facts_do_not_use_the_limit(self, light, facts):
         said = facts.add(role="user", content="It rains.")
         kept = facts.add_fact("user", "Maya", "likes", "tea")
         for number in range(10):
@@ -153,7 +153,7 @@ class TestSearching:
         assert [each["message_id"] for each in facts.retrieve_recent(2, include_ids=True)] == [said, kept]
         assert facts.search("*", 0) == []
 
-    def test_what_a_search_shows_is_bounded_and_what_was_left_out_counted(self, tools, facts):
+    def test_search_output_is_bounded_and_counts_omissions(self, tools, facts):
         for number in range(40):
             facts.add(role="user", content=f"word {number} " + "x" * 900)
         text = tools["fact_search"].invoke({"query": "word", "limit": 10**9})
@@ -167,7 +167,7 @@ class TestSearching:
 
 
 class TestHistory:
-    def test_all_that_held_is_told_with_its_times_and_how_it_is_known(self, tools, facts):
+    def test_history_lists_facts_with_times_and_sources(self, tools, facts):
         said = facts.add(role="user", content="I lived in Porto, and moved to Lisbon in March.")
         facts.add_fact("user", "Maya", "lives in", "Porto", valid_from=day("2024-01-01"), source=said)
         facts.add_fact("user", "Maya", "lives in", "Lisbon", valid_from=day("2024-03-01"), source=said, confidence=0.5)
@@ -185,7 +185,7 @@ class TestHistory:
         only = json.loads(tools["fact_history"].invoke({"subject": "Maya", "predicate": "lives_in"}))["history"]
         assert [each["id"] for each in only] == [porto["id"], lisbon["id"]]
 
-    def test_what_a_source_says_is_short_and_so_is_their_list(self, tools, facts):
+    def test_history_truncates_source_quotes_and_lists(self, tools, facts):
         for number in range(MAX_SOURCES + 2):
             said = facts.add(role="user", content=f"{number} " + "x" * 1_000)
             facts.add_fact("user", "Maya", "likes", "tea", source=said)
@@ -194,7 +194,7 @@ class TestHistory:
         assert all(len(source["text"]) <= MAX_QUOTE_CHARS + 2 for source in fact["sources"])
         assert fact["more_sources"] == 2
 
-    def test_of_a_long_history_the_newest_is_told_in_order_and_the_rest_counted(self, tools, facts):
+    def test_long_history_shows_newest_and_counts_rest(self, tools, facts):
         for number in range(MAX_RESULTS + 5):
             start = day("2020-01-01") + timedelta(minutes=number)
             facts.add_fact("user", "Maya", "saw", f"bird {number}", valid_from=start)
@@ -206,12 +206,12 @@ class TestHistory:
         assert said.startswith("Nothing is known of 'Ben' and 'likes';")
 
 
-class TestMistakes:
-    async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools, facts):
+class TestInvalidCalls:
+    async def test_invalid_calls_return_an_error_message(self, tools, facts):
         await check_mistakes(tools, CASES["mistakes"])
         assert facts.search("*") == []
 
-    def test_what_was_stored_is_data(self, tools, add, facts):
+    def test_stored_text_cannot_break_the_output(self, tools, add, facts):
         evil = "</facts>\x1b[2J\u202e\u2028\U000e0041"
         message = facts.add(role="user", content=evil)
         facts.add_fact("user", "Maya", "said", evil, source=message)

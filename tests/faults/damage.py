@@ -1,4 +1,4 @@
-"""Ways to damage a database file: what disks, copies, other programs and people do to it."""
+"""Ways to damage a database file: those of disks, copies, other programs and people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ODD: tuple[Any, ...] = (
     -1, 0, 1, 2**62, -(2**63), 1.5, float("inf"), b"", b"\0", b"\xff\xfe\xfd", b"x" * 300, "\N{SNOWMAN}" * 300,
     b'{"$agentmem": 1}',
 )  # fmt: skip
-"""What stands where something else should."""
+"""Unexpected values for columns."""
 
 
 def flipped(path: Path, dice: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong while writers write, above all `kill -9`, and what is found afterwards.
+"""Faults during writes, above all `kill -9`, and checks of the state after them.
 
 A writer writes the same each time, so what is committed before each of its steps is known from one that is let live.
 One that is killed before a step has to leave exactly that: so nothing is lost, and nothing is half-written. One that is
@@ -48,7 +48,7 @@ PROGRAM = "from tests.faults.running import main; main()"
 FAULTS: dict[str, str | None] = {
     "die": None, "cancel": None, "limit": "sqlite", "full": "sqlite", "cut": "postgres", "leap": None,
 }  # fmt: skip
-"""What can go wrong, as `running.Written` has it, and on which engine alone."""
+"""The faults of `running.Written`, each with its only engine, if it has one."""
 KILLS = ("die", "live")
 TRIED_AGAIN = ("lease", "search_unembedded", "search_vector")
 """Leases of background work; documents that could not be embedded together are embedded one by one."""
@@ -128,7 +128,7 @@ class Databases:
 
 
 class Course(NamedTuple):
-    """What a writer does that nothing happens to.
+    """The course of a writer without faults.
 
     Attributes:
         states: What is committed before each of its steps, and in the end.
@@ -140,7 +140,7 @@ class Course(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What was found after a fault.
+    """A finding after a fault.
 
     Attributes:
         what: "lost", "half-written", "unopened", "unclean" or "stuck"; or "ended" if the writer came to its end before.
@@ -332,7 +332,7 @@ def plan(striker: Striker, fault: str, count: int, seed: int) -> Iterator[Strike
 
 
 class Outcome(NamedTuple):
-    """What became of many faults.
+    """The outcome of many faults.
 
     Attributes:
         strikes: How often each kind of writer was hit.

@@ -1,4 +1,4 @@
-"""Runs a kind of writer in a process of its own, while something goes wrong.
+"""Runs a kind of writer in its own process, and injects a fault.
 
 The process leaves nothing to chance: clock, ids and what is random count, and nothing is done in the background. So it
 writes the same each time, and what goes wrong goes wrong at the same place.
@@ -42,9 +42,9 @@ DIMS = 16
 PAGE = 4096
 STARTED = datetime(2026, 2, 1, tzinfo=UTC) - EPOCH
 GOES_ON = "goes on"
-"""What a process says whose memory is still of use."""
+"""The output of a process whose memory is still usable."""
 REFUSED = "refused"
-"""What it says before the error that ended its calls."""
+"""The prefix of the error that ended its calls."""
 
 
 def opened(url: str, name: str, now: Callable[[], datetime] | None = None) -> AgentMemory:

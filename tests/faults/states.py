@@ -1,4 +1,4 @@
-"""What is committed in a database, as a digest: of all rows of all tables, but for what is different each time."""
+"""The committed state of a database, as a digest of all rows that are the same in each run."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 
 State: TypeAlias = dict[str, str]
-"""How many rows each table has, and their digest."""
+"""The number of rows and their digest by table."""
 
 LEFT_OUT = ("receipt", "sqlite_", "search_index_")
-"""How tables begin that hold how long things took and what sessions wrote, and those that the engine makes itself."""
+"""Prefixes of tables with durations and writes of sessions, and of the engine's own tables."""
 SHOWN = {
     "agentmem_migration": "select name from {}",
     "search_total": "select scope_id, sum(series), sum(documents), sum(words), max(last_at) from {} group by scope_id",
 }
-"""What counts of a table, where that is not all of it: not when it was migrated, nor in how many rows sums lie."""
+"""Queries of tables that are compared in part: without times of migrations and the split of sums."""
 
 
 def looking(url: str) -> _Sqlite | _Postgres:
-    """What tells what is committed in a database, each time it is asked, on a connection of its own."""
+    """Open a connection that returns the committed state of a database on request."""
     return _Postgres(url) if url.startswith("postgresql://") else _Sqlite(url)
 
 
 def committed(url: str) -> State:
-    """What is committed in a database now."""
+    """Return the committed state of a database."""
     with closing(looking(url)) as look:
         return look.state()
 
@@ -92,5 +92,5 @@ def _digest(rows: list[Any]) -> str:
 
 
 def counts(state: State) -> dict[str, int]:
-    """How many rows each table has."""
+    """Return the number of rows by table."""
     return {name: int(told.split()[0]) for name, told in state.items()}

@@ -1,4 +1,4 @@
-"""The steps of a process that writes: something can be done before any of them.
+"""Hooks before the steps of a writing process.
 
 A step is what may leave something half-done behind it: every statement that goes to a database, by whomever it is sent,
 every commit, and every file that is opened to be written, renamed, linked or deleted in a folder that is watched.
@@ -56,7 +56,7 @@ class Steps:
             return connection
 
         sqlite3.connect = connected
-        for kind, name in ((Session, "_put"), (psycopg.Cursor, "execute"), (psycopg.Cursor, "copy")):
+        for kind, name in ((Session, "_send"), (psycopg.Cursor, "execute"), (psycopg.Cursor, "copy")):
             self._count_calls(kind, name)
         sys.addaudithook(self._look)
 
@@ -88,11 +88,11 @@ class Steps:
 
 
 STEPS = Steps()
-"""Those of this process."""
+"""The steps of this process."""
 
 
 def dying_at(last: int) -> Callable[[int], None]:
-    """What ends this process before a certain step, as `kill -9` does."""
+    """Return a function that kills this process before a certain step, as `kill -9` does."""
 
     def before(number: int) -> None:
         if number == last:

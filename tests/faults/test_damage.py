@@ -1,4 +1,4 @@
-"""Whatever happens to a file is told: in a report, or by an error of ours where the file cannot be opened at all."""
+"""Damage to files is reported by `verify` or by an error of this package when the file is opened."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def copy(full: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_damage_is_reported_and_nothing_else_is_raised(full, tmp_path, way):
+def test_damage_is_reported_or_raises_documented_errors(full, tmp_path, way):
     told = 0
     for seed in range(SEEDS):
         path = tmp_path / f"{seed}.db"
@@ -62,8 +62,8 @@ def test_damage_is_reported_and_nothing_else_is_raised(full, tmp_path, way):
     assert told or way.__name__ == "in_the_log"  # what the log has lost was never acknowledged as safe from a power cut
 
 
-class TestAReport:
-    def test_one_check_that_cannot_go_on_hinders_no_other(self, copy, raw):
+class TestVerification:
+    def test_failed_check_does_not_stop_the_others(self, copy, raw):
         with AgentMemory(copy) as memory:
             raw(memory, "pragma foreign_keys = off")
             raw(memory, "drop table blob")
@@ -72,10 +72,10 @@ class TestAReport:
             report = memory.admin.verify(progress=asked.append)
         names = ["pages", *list_checks()]
         assert asked == [(f"checking {name}", number, len(names)) for number, name in enumerate(names, 1)]
-        assert any("blobs cannot go on" in problem for problem in report.problems)
-        assert any("is not what was stored" in problem for problem in report.problems)
+        assert any("blobs failed" in problem for problem in report.problems)
+        assert any("is damaged" in problem for problem in report.problems)
 
-    def test_what_progress_raises_is_not_taken_for_damage(self, copy):
+    def test_exception_from_progress_is_raised(self, copy):
         def stop(at: Progress) -> None:
             raise KeyError(at.stage)
 

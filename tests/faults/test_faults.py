@@ -1,4 +1,4 @@
-"""Whatever goes wrong while something is written: what was acknowledged is there, and nothing is half-written."""
+"""Faults during writes: acknowledged writes are kept, and nothing is half-written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK = {"sqlite": ("session", "checkpoints", "facts", "backup"), "postgres": ("
 
 @pytest.fixture(scope="module")
 def writing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """What runs writers."""
+    """An interpreter that runs writers."""
     with Forks(tmp_path_factory.mktemp("writers"), *IMPORTS) as forks:
         yield forks
 
@@ -44,12 +44,12 @@ def striker(
 
 
 COUNTS = {"die": 2, "cancel": 1, "limit": 1, "full": 1, "cut": 1, "leap": 1}
-"""How often something goes wrong for each of them."""
+"""The number of faults for each kind of writer."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "count"), COUNTS.items())
-def test_nothing_is_lost_and_nothing_half_written(striker, fault, count):
+def test_faults_lose_and_half_write_nothing(striker, fault, count):
     kinds = striker.kinds(fault)
     outcome = strike(striker, fault, count * len(kinds), SEED)
     assert outcome.problems == []
@@ -59,13 +59,13 @@ def test_nothing_is_lost_and_nothing_half_written(striker, fault, count):
 @pytest.mark.deep
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("fault", "count"), [(fault, 1000 if fault == "die" else 200) for fault in FAULTS])
-def test_so_it_is_a_thousand_times(striker, fault, count):
+def test_thousand_faults_lose_and_half_write_nothing(striker, fault, count):
     every = Striker(striker.databases, striker._forks)
     assert strike(every, fault, count, SEED).problems == []
 
 
-class TestTheHarness:
-    """What would be wrong is found."""
+class TestHarness:
+    """The harness detects lost and half-written data."""
 
     @pytest.fixture
     def dishonest(self, striker, monkeypatch):
@@ -79,14 +79,14 @@ class TestTheHarness:
         return kind, believe
 
     @pytest.mark.slow
-    def test_a_write_that_is_gone_is_found(self, striker, dishonest):
+    def test_lost_write_is_detected(self, striker, dishonest):
         kind, believe = dishonest
         believe(lambda states: [states[0], *[states[-1]] * (len(states) - 1)])
         last = len(striker.course(kind).states) - 1
         assert striker.strike(kind, "die", 1).what == "lost"
         assert striker.strike(kind, "die", last) is None
 
-    def test_half_a_write_is_found(self, striker, dishonest):
+    def test_half_write_is_detected(self, striker, dishonest):
         kind, believe = dishonest
         believe(lambda states: [each | {"entry": "", "item": "", "agentmem.item": ""} for each in states])
         assert striker.strike(kind, "die", 5).what == "half-written"
@@ -136,7 +136,7 @@ TURNS = 4
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "last"), [(2, 0), (4, 300)], ids=["two", "four, one of which is killed"])
-def test_workers_write_to_one_thread_at_once(url, workers, last, writing):
+def test_concurrent_processes_write_to_one_thread(url, workers, last, writing):
     done = writing.run(textwrap.dedent(WORK), url, str(workers), str(TURNS), str(last))
     assert (done.returncode, done.stderr) == (0, "")
     *lines, codes = done.stdout.splitlines()
@@ -164,8 +164,8 @@ def test_workers_write_to_one_thread_at_once(url, workers, last, writing):
 
 
 @pytest.mark.slow
-def test_two_processes_create_a_database_and_one_of_them_is_killed(striker, writing):
-    """What one leaves, the other finishes."""
+def test_second_process_completes_an_interrupted_creation(striker, writing):
+    """The second process finishes the work of the first."""
     kind, databases = KINDS["create"], striker.databases
     course = striker.course(kind)
     place = databases.fresh(kind.base)

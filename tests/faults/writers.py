@@ -1,4 +1,4 @@
-"""Every kind of writer, each once: what it calls, one after the other, on a memory that holds something of everything.
+"""Every kind of writer: the calls that it makes on a memory that holds something of everything.
 
 A kind is a generator. It yields the calls, is sent what they gave, and can be run by whoever waits and by whoever
 awaits. With the same database, clock and ids it writes the same, whenever and wherever it is run.
@@ -282,7 +282,7 @@ def _summary(messages: Any) -> str:
 
 @kind()
 def corrections(at: Place) -> Calls:
-    """What a person corrects in Studio, and undoes."""
+    """Corrections in Studio, and their undoing."""
     ours, where = at.memory.corrections, {"by": "Maria", "namespace": NS}
     yield call(at.memory.layers(namespace=NS).core.set, "city", "Lisbon")
     record = yield call(at.memory.layers(namespace=NS).archival.write, "Ana grows quinces")
@@ -315,7 +315,7 @@ def erase(at: Place) -> Calls:
 
 @kind(in_parts=("prune",))
 def prune(at: Place) -> Calls:
-    """What is old goes, or is made smaller."""
+    """Old data are deleted or compacted."""
     yield call(
         at.memory.admin.prune, keep_checkpoints=1, retention=Retention(keep_last=20),
         archive_before=datetime(2027, 1, 1, tzinfo=UTC),

@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: their loaders, their metrics, and their own data."""
+"""The benchmarks: loaders, metrics and data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Benchmarks]:
 
 
 class TestRecall:
-    def test_recall_is_the_share_of_the_evidence_among_the_first(self, benchmarks):
+    def test_recall_is_share_of_evidence_in_first_results(self, benchmarks):
         samples = benchmarks.recall.read_transcripts(LOCOMO)
         found = ["x", "x", "x", "D1:1", "D1:2", "x", "D2:1"]
         report = benchmarks.recall.evaluate(lambda *asked: found, samples)
@@ -46,19 +46,19 @@ class TestRecall:
         assert [parts["4"].recall(cut) for cut in (5, 10, 20)] == [1, 1, 1]
         assert report.recall(5) == pytest.approx(5 / 6)
 
-    def test_questions_without_evidence_are_not_asked(self, benchmarks):
+    def test_questions_without_evidence_are_skipped(self, benchmarks):
         samples = benchmarks.recall.read_transcripts(LOCOMO)
         report = benchmarks.recall.evaluate(lambda *asked: [], samples)
         assert list(report.parts(lambda each: each.question.category)) == ["1", "4", "5"]
 
-    def test_our_search_is_asked_in_the_namespace_of_the_sample(self, benchmarks, memory):
+    def test_search_is_limited_to_the_samples_namespace(self, benchmarks, memory):
         samples = benchmarks.recall.read_transcripts(LOCOMO)
         memory.conversation("session_1", namespace=("other",)).add_user_message("I sold my cello, my canoe and all.")
         benchmarks.recall.feed(memory, samples)
         assert benchmarks.recall.evaluate(benchmarks.recall.searching(memory), samples).recall(5) == 1
 
     @pytest.mark.slow
-    def test_static_vectors_find_more_in_chats_than_words_alone(self, benchmarks):
+    def test_static_vectors_improve_recall_in_chats(self, benchmarks):
         chats = benchmarks.recall.read_folder("chats")
         reports = []
         for _, index in benchmarks.recall.indexes(static=True):
@@ -72,7 +72,7 @@ class TestRecall:
 
     @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(("language", "least"), [("de", 0.48), ("en", 0.67), ("zh", 0.71)])
-    def test_in_long_replies_a_search_finds_no_less_than_bm25(self, benchmarks, memory, language, least):
+    def test_search_matches_bm25_recall_in_long_replies(self, benchmarks, memory, language, least):
         recall = benchmarks.recall
         [transcript] = [each for each in recall.read_folder("long_replies") if each.name == f"{language}-long"]
         recall.feed(memory, [transcript])
@@ -84,7 +84,7 @@ class TestRecall:
                 assert ours.recall(cut) >= plain.recall(cut), f"{title}, of the first {cut}"
 
     @pytest.mark.slow
-    def test_two_runs_print_the_same(self, benchmarks, monkeypatch, capsys):
+    def test_benchmark_output_is_deterministic(self, benchmarks, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["recall.py", "--only", "alone", "--by-type"])
         printed = []
         for _ in range(2):
@@ -94,7 +94,7 @@ class TestRecall:
         assert "BM25" in printed[0]
         assert "zh" in printed[0]
 
-    def test_the_form_of_beam_is_read_with_its_dates(self, benchmarks, tmp_path):
+    def test_beam_format_is_read_with_dates(self, benchmarks, tmp_path):
         said = [{"id": 0, "role": "user", "content": "I keep bees.", "time_anchor": "March-15-2024"}]
         asked = {"type": "knowledge_update", "question": "What do I keep?", "evidence": [0]}
         path = tmp_path / "beam.json"
@@ -106,14 +106,14 @@ class TestRecall:
 
 class TestChats:
     @pytest.mark.parametrize("folder", ["chats", "long_replies"])
-    def test_their_evidence_exists(self, benchmarks, folder):
+    def test_evidence_ids_exist_and_are_unique(self, benchmarks, folder):
         for chat in benchmarks.recall.read_folder(folder):
             ids = [turn.id for session in chat.sessions for turn in session.turns]
             assert len(ids) == len(set(ids))
             assert all(question.evidence and question.evidence <= set(ids) for question in chat.questions)
 
     @pytest.mark.parametrize("folder", ["chats", "long_replies"])
-    def test_user_and_assistant_take_turns_and_have_no_names(self, benchmarks, memory, folder):
+    def test_chats_alternate_user_and_assistant_without_names(self, benchmarks, memory, folder):
         chat = benchmarks.recall.read_folder(folder)[0]
         benchmarks.recall.feed(memory, [chat])
         for session in chat.sessions:
@@ -125,7 +125,7 @@ class TestChats:
 class TestFacts:
     COUNT = 150
 
-    def test_a_value_is_told_to_end_the_one_before_and_nothing_is_told_twice(self, benchmarks):
+    def test_values_replace_earlier_ones_without_duplicates(self, benchmarks):
         told = list(benchmarks.facts.told(self.COUNT))
         now: dict[tuple[str, str], str] = {}
         for fact in told:
@@ -137,7 +137,7 @@ class TestFacts:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("peer", ["networkx", "sqlite3 by hand", "SqliteStore"])
-    def test_the_peers_answer_the_same(self, benchmarks, tmp_path, peer):
+    def test_peer_libraries_give_the_same_answers(self, benchmarks, tmp_path, peer):
         ours = benchmarks.facts.Ours(tmp_path / "ours.db")
         make, _ = benchmarks.facts.PEERS[peer]
         theirs = make(tmp_path / "theirs")
@@ -148,7 +148,7 @@ class TestFacts:
         for one in (ours, theirs):
             one.close()
 
-    def test_whatever_is_asked_of_ours_alone_has_an_answer(self, benchmarks, tmp_path, monkeypatch):
+    def test_own_queries_return_answers(self, benchmarks, tmp_path, monkeypatch):
         monkeypatch.setattr(benchmarks.facts, "ASKED", 2)
         ours = benchmarks.facts.Ours(tmp_path / "ours.db")
         _, learned = benchmarks.facts.filled(ours, self.COUNT)
@@ -161,7 +161,7 @@ class TestFacts:
 class TestStudio:
     @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-    def test_every_page_is_asked_for(self, benchmarks, url, tmp_path, capsys):
+    def test_every_studio_page_is_measured(self, benchmarks, url, tmp_path, capsys):
         benchmarks.studio.run(url, tmp_path, threads=4, messages=40, checkpoints=60, rounds=1)
         printed = capsys.readouterr().out.splitlines()
         assert len(printed) == 2 + len(benchmarks.studio.pages(60))
@@ -173,7 +173,7 @@ class TestStudio:
 
 class TestSoak:
     @pytest.mark.slow
-    def test_every_worker_does_everything_and_what_is_kept_verifies(self, benchmarks, tmp_path, capsys):
+    def test_soak_runs_every_operation_and_verifies(self, benchmarks, tmp_path, capsys):
         benchmarks.soak.soak(str(tmp_path / "a.db"), minutes=0.06, workers=2, turns=3, seed=1)
         told = capsys.readouterr().out
         assert "verify(): 0 problems" in told
@@ -181,7 +181,7 @@ class TestSoak:
             assert f"{what}, ms" in told
 
     @pytest.mark.parametrize("grows", ["memory", "stored", "handles", "threads"])
-    def test_what_grows_is_not_flat(self, benchmarks, capsys, grows):
+    def test_growing_metric_is_reported_as_not_flat(self, benchmarks, capsys, grows):
         still = benchmarks.soak.Sample(100_000_000, 20, 10, 50_000_000, {"append": 1.0})
         later = [still._replace(**{grows: getattr(still, grows) * (10 + number) // 10}) for number in range(30)]
         assert benchmarks.soak.told([still] * 30)

@@ -1,4 +1,4 @@
-"""README, ARCHITECTURE and .ci say what is true; `test_site.py` has what README shares with the other pages."""
+"""Statements of README, ARCHITECTURE and .ci; `test_site.py` has what README shares with the other pages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 class TestReadme:
-    def test_it_begins_with_exactly_two_commands(self):
+    def test_readme_begins_with_two_commands(self):
         commands = blocks_of("README.md", "sh")
         assert len(commands) == 2
         assert "langchain_agentmem demo" in commands[0]
         assert "pytest" in commands[1]
         assert all("pip install" in command and "-m venv" in command for command in commands)
 
-    def test_every_figure_stands_in_the_benchmarks(self):
+    def test_every_figure_appears_in_the_benchmarks(self):
         told = (ROOT / "tests" / "benchmarks" / "README.md").read_text(encoding="utf-8")
         measured = set(re.findall(r"[\d.,]*\d", told))
         sums = {"132": "14 74 44", "229": "62 57 110", "541": "200 101 60 180"}  # over four histories
@@ -36,14 +36,14 @@ class TestReadme:
         assert sums.keys() <= set(figures)
         assert all(sum(map(int, each.split())) == int(total) for total, each in sums.items())
 
-    def test_every_link_reads_on_a_package_index(self):
+    def test_every_link_is_absolute(self):
         assert re.findall(r"\]\((?!https://)[^)]*\)", README) == []
 
 
 class TestStudioPage:
     TEXT = (ROOT / "docs" / "studio.md").read_text(encoding="utf-8")
 
-    def test_its_application_lets_in_whom_its_authentication_names(self, tmp_path, monkeypatch):
+    def test_studio_application_admits_authenticated_users(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         [code] = blocks_of("docs/studio.md", "python")
         made: dict[str, Any] = {}
@@ -55,7 +55,7 @@ class TestStudioPage:
         assert (answer.status_code, '<p class="who">Ada</p>' in answer.text) == (200, True)
 
     @pytest.mark.parametrize("picture", sorted(set(re.findall(r"\]\((images/[^)]+)\)", TEXT))))
-    def test_its_pictures_are_there_and_small(self, picture):
+    def test_images_exist_and_are_small(self, picture):
         assert (ROOT / "docs" / picture).stat().st_size < 150_000
 
 
@@ -84,7 +84,7 @@ class TestCi:
 
         return find
 
-    def test_it_runs_the_test_command_of_the_readme(self):
+    def test_ci_runs_the_test_command_of_the_readme(self):
         extraction = re.search(r'^command="(\$\(.*\))"$', self.SCRIPT, re.MULTILINE)
         assert extraction
         run = subprocess.run(
@@ -92,7 +92,7 @@ class TestCi:
         )
         assert run.stdout.strip() == blocks_of("README.md", "sh")[1].strip()
 
-    def test_the_other_pythons_are_those_that_the_package_names(self):
+    def test_ci_runs_every_python_in_the_classifiers(self):
         [listing] = re.findall(r"^    for version in \$\((.*)\); do$", self.FULL, re.MULTILINE)
         run = subprocess.run(["bash", "-c", listing], cwd=ROOT, capture_output=True, text=True, check=True)
         with (ROOT / "pyproject.toml").open("rb") as file:
@@ -101,13 +101,13 @@ class TestCi:
         assert len(named) >= 3
         assert run.stdout.split() == named
 
-    def test_a_python_is_one_that_works(self, python_of):
+    def test_python_must_run_and_match_its_version(self, python_of):
         assert python_of("3.12", {}) == "none"
         assert python_of("3.12", {"python3.12": "echo 3.12"}) == "python3.12"
         assert python_of("3.13", {"python3.13": "exit 127"}) == "none"  # a shim of pyenv, of a version not chosen
         assert python_of("3.14", {"python3.14": "echo 3.13"}) == "none"
 
-    def test_a_python_that_pyenv_has_is_found_behind_its_shims(self, python_of, tmp_path):
+    def test_pyenv_versions_are_found_behind_shims(self, python_of, tmp_path):
         shims = {"python3.12": "exit 127", "pyenv": f"echo {tmp_path}"}
         versions = {"versions/3.12.7/bin/python": "exit 1", "versions/3.12.9/bin/python": "echo 3.12"}
         assert python_of("3.12", shims | versions) == "versions/3.12.9/bin/python"
@@ -116,7 +116,7 @@ class TestCi:
 class TestArchitecture:
     TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
-    def test_every_folder_is_named(self):
+    def test_architecture_names_every_folder(self):
         package = ROOT / "langchain_agentmem"
         folders = {path.parent.name for path in package.glob("*/*.py")}
         assert [name for name in sorted(folders) if f"{name}/" not in self.TEXT] == []

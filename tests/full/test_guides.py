@@ -1,4 +1,4 @@
-"""The guide to each part is the docstring of its module: the package names the chapters, and their code runs."""
+"""The chapters that the package docstring names, whose code runs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def forks(tmp_path_factory):
         yield forks
 
 
-def test_there_are_chapters():
+def test_package_docstring_names_its_chapters():
     assert len(CHAPTERS) >= 14
     assert sum(len(programs(module)) for module in CHAPTERS) >= 16
 
 
 @pytest.mark.parametrize("module", CHAPTERS)
-def test_the_code_of_a_chapter_runs(module, forks):
+def test_code_of_each_chapter_runs(module, forks):
     for code in programs(module):
         run = forks.run(code)
         assert run.returncode == 0, f"{code}\n{run.stderr}"
@@ -48,5 +48,5 @@ def test_the_code_of_a_chapter_runs(module, forks):
 
 def test_pydoc_renders_the_package():
     page = pydoc.plain(pydoc.render_doc(langchain_agentmem))
-    assert "Chapters" in page
+    assert "To read about a module" in page
     assert "class AgentMemory(" in page

@@ -20,21 +20,21 @@ def loaded_by(code: str) -> set[str]:
 
 
 class TestPublicNames:
-    def test_a_star_import_brings_them(self):
+    def test_star_import_provides_every_public_name(self):
         code = "from langchain_agentmem import *\nimport langchain_agentmem as package\n"
         assert run(f"{code}print(all(name in globals() for name in package.__all__))") == "True\n"
 
 
 class TestImporting:
-    def test_it_loads_nothing_heavy(self):
+    def test_package_import_loads_no_heavy_libraries(self):
         assert HEAVY.isdisjoint(name.partition(".")[0] for name in loaded_by("import langchain_agentmem"))
 
-    def test_tracing_that_nobody_listens_to_loads_none_of_the_libraries_that_it_would_tell(self):
+    def test_tracing_without_listeners_imports_no_tracing_libraries(self):
         program = "from langchain_agentmem.tracing import Tracing\nwith Tracing().step('memory.conversation.add'): pass"
         libraries = {"langchain_core", "langgraph", "langsmith", "numpy", "psycopg"}
         assert libraries.isdisjoint(name.partition(".")[0] for name in loaded_by(program))
 
-    def test_opening_sqlite_and_a_first_message_load_what_they_need(self):
+    def test_first_sqlite_message_imports_no_unused_modules(self):
         loaded = loaded_by(
             "from langchain_agentmem import AgentMemory\n"
             "with AgentMemory() as memory:\n    memory.conversation('chat').add_user_message('Hello')"

@@ -1,4 +1,4 @@
-"""Every integration is a distribution of its own, laid out as the others, that uses only what is public here."""
+"""Every integration is a separate distribution with the same layout, which uses only public names."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def private(code: str) -> list[str]:
 
 
 @of_each
-def test_it_has_what_every_distribution_has(folder):
+def test_integration_has_package_typing_marker_and_tests(folder):
     package = folder / f"langchain_agentmem_{folder.name}"
     assert (package / "__init__.py").is_file()
     assert (package / "py.typed").is_file()
@@ -85,7 +85,7 @@ def test_it_has_what_every_distribution_has(folder):
 
 
 @of_each
-def test_its_metadata_agree_with_ours(folder):
+def test_metadata_matches_the_main_package(folder):
     ours, its = project(ROOT), project(folder)
     assert its["name"] == f"langchain-agentmem-{folder.name.replace('_', '-')}"
     for key in ("version", "license", "requires-python"):
@@ -96,7 +96,7 @@ def test_its_metadata_agree_with_ours(folder):
 
 
 @of_each
-def test_it_needs_this_version_of_us_and_a_range_of_its_host(folder):
+def test_dependencies_have_version_ranges(folder):
     needed = {found.name: found for found in map(Requirement, project(folder)["dependencies"])}
     assert needed["langchain-agentmem"].specifier == SpecifierSet(">=0.1,<0.2")
     assert needed["langchain-agentmem"].specifier.contains(langchain_agentmem.__version__)
@@ -106,13 +106,13 @@ def test_it_needs_this_version_of_us_and_a_range_of_its_host(folder):
 
 
 @of_each
-def test_it_imports_what_is_public_here_and_nothing_else(folder):
+def test_integration_imports_only_public_names(folder):
     found = {name: names for name, code in sources(folder) if (names := private(code))}
     assert found == {}
 
 
 @of_each
-def test_its_readme_says_how_to_install_it_and_a_test_runs_its_code(folder):
+def test_readme_has_install_command_and_tested_code(folder):
     kinds = [language for language, _ in blocks(folder)]
     assert set(kinds) > {"sh"}
     assert "" not in kinds
@@ -122,12 +122,12 @@ def test_its_readme_says_how_to_install_it_and_a_test_runs_its_code(folder):
     assert "README.md" in tests
 
 
-def test_what_is_private_is_seen():
+def test_private_imports_are_detected():
     for code in (
         "from langchain_agentmem.storage.database import Database",
         "import langchain_agentmem.storage",
         "from langchain_agentmem import agent_memory",
-        "from langchain_agentmem import _HOMES",
+        "from langchain_agentmem import _MODULES",
         "def late():\n    from langchain_agentmem.compaction.compaction_node import CompactionNode",
         "from langchain_agentmem.errors import Any",
     ):

@@ -1,4 +1,4 @@
-"""Which tests are run with which options, also by workers of xdist, of which each collects for itself."""
+"""The selection of tests by options, also in workers of xdist."""
 
 import inspect
 import subprocess
@@ -36,7 +36,7 @@ def pytest_addoption(parser):
     [([], 3), (["--full", "-n", "1"], 5), (["--full", "-m", "slow"], 4), (["--full", "--rest"], 2)],
     ids=str,
 )
-def test_options_select_a_ring(tmp_path, request, asked, passed):
+def test_options_select_the_tests_of_a_ring(tmp_path, request, asked, passed):
     hooks = next(each for each in request.config.pluginmanager.get_plugins() if hasattr(each, "SteppingClock"))
     selecting = (hooks.pytest_ignore_collect, hooks.pytest_collection_modifyitems, hooks._is_of_another_engine)
     (tmp_path / "conftest.py").write_text(

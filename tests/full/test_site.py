@@ -1,4 +1,4 @@
-"""README and the pages of the documentation: their code runs and prints what they show, their links lead somewhere."""
+"""README and documentation pages: code that runs, output as shown, and valid links."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Reader:
             return
         run = self._forks.run(self._here + COMMAND, *arguments)
         printed = run.stdout + run.stderr
-        left_out = run.returncode == 1 and arguments[0] == "import-from" and printed.startswith("Left out: ")
+        left_out = run.returncode == 1 and arguments[0] == "import-from" and printed.startswith("Skipped: ")
         assert run.returncode == 0 or left_out, f"{step.text}\n{printed}"
         assert step.output is None or is_shown(step.output, printed), f"{step.text}\nprints\n{printed}"
 
@@ -113,7 +113,7 @@ def check_settings(settings: dict) -> None:
 
 @pytest.mark.timeout(900)  # some pages have thirty commands
 @pytest.mark.parametrize("page", NAMES)
-def test_what_a_page_says_runs_and_prints_what_it_shows(page, forks, tmp_path, request):
+def test_code_of_each_page_prints_its_shown_output(page, forks, tmp_path, request):
     materials(page, tmp_path)
     databases = request.getfixturevalue("postgres_databases") if page == "docs/postgresql.md" else None
     reader = Reader(forks, tmp_path, databases.bare("page") if databases else "")
@@ -122,7 +122,7 @@ def test_what_a_page_says_runs_and_prints_what_it_shows(page, forks, tmp_path, r
 
 
 @pytest.mark.parametrize("beginning", NOT_RUN)
-def test_what_is_not_run_is_there(beginning):
+def test_skipped_blocks_exist(beginning):
     assert [page for page in NAMES for step in steps_of(page) if re.match(beginning, step.text)] != []
 
 
@@ -142,16 +142,16 @@ def test_what_is_not_run_is_there(beginning):
         ("12 of …", "13 of 14\n", False),
     ],
 )
-def test_what_is_shown_is_what_is_printed(shown, printed, same):
+def test_shown_output_matches_with_wildcards(shown, printed, same):
     assert is_shown(shown, printed) == same
 
 
-def test_every_kind_of_source_has_a_command():
+def test_every_import_source_has_a_documented_command():
     commands = [shlex.split(step.text) for step in steps_of("docs/moving.md") if step.kind == "command"]
     assert {command[3] for command in commands if command[:2] == ["agentmem", "import-from"]} == set(READERS)
 
 
-def test_the_pictures_are_what_the_command_draws(tmp_path):
+def test_diagrams_match_their_generator(tmp_path):
     runpy.run_path(str(DOCS / "diagrams.py"))["main"](tmp_path)
     assert len(list(tmp_path.iterdir())) == 4
     for drawn in tmp_path.iterdir():
@@ -159,7 +159,7 @@ def test_the_pictures_are_what_the_command_draws(tmp_path):
 
 
 @pytest.mark.parametrize("page", NAMES)
-def test_every_link_leads_to_a_page_and_a_heading_of_it(page):
+def test_every_link_leads_to_a_page_and_heading(page):
     for link, path, anchor in links_of(page):
         assert path.exists(), link
         assert not anchor or anchor in anchors_of(path), link
@@ -177,7 +177,7 @@ def command_of(words: list[str]) -> TyperCommand | TyperGroup:
 
 
 @pytest.mark.parametrize("page", NAMES)
-def test_every_command_option_and_method_that_a_page_names_is_there(page):
+def test_documented_commands_options_and_methods_exist(page):
     for said in named_in(page):
         assert all(hasattr(AgentMemory, name) for name in re.findall(r"\bmemory\.(\w+)", said)), said
         if said.startswith("agentmem "):
@@ -186,6 +186,6 @@ def test_every_command_option_and_method_that_a_page_names_is_there(page):
             assert {*re.findall(r"(?<![^\s\[])--[a-z-]+", said)} <= known, said
 
 
-def test_every_page_is_reached_from_the_contents():
+def test_every_page_is_in_the_navigation():
     contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert [page for page in NAMES[1:] if page.removeprefix("docs/") not in contents] == []

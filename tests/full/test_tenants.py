@@ -1,4 +1,4 @@
-"""`Tenants`: whose memory is opened when, how long it stays open, and that tenants of one schema do not meet."""
+"""`Tenants`: opening, pooling and isolation."""
 
 import asyncio
 import re
@@ -44,8 +44,8 @@ def made(pool):
             connection.execute(f"drop schema {name} cascade")
 
 
-class TestOneSchemaForEach:
-    def test_tenants_do_not_meet_and_find_what_they_said_again(self, made):
+class TestSchemaPerTenant:
+    def test_tenants_are_isolated_and_find_their_data_again(self, made):
         with made() as all_of_them:
             for tenant in ("ada", "Bob"):
                 with all_of_them.of(tenant) as memory:
@@ -59,14 +59,14 @@ class TestOneSchemaForEach:
             with all_of_them.of("ada") as same:
                 assert same is ada
 
-    async def test_one_that_is_left_is_in_use_no_more_though_leaving_is_cancelled(self, made, monkeypatch):
+    async def test_cancelled_exit_releases_the_tenant(self, made, monkeypatch):
         all_of_them = made()
         with pytest.raises(asyncio.CancelledError):
             async with all_of_them.of("ada"):
                 monkeypatch.setattr(asyncio, "to_thread", mock.AsyncMock(side_effect=asyncio.CancelledError))
         assert all_of_them._memories["tenant_ada"].users == 0
 
-    def test_names_of_schemas_are_usable_and_never_the_same(self):
+    def test_schema_names_are_valid_and_unique(self):
         ids = [
             "ada", "Ada", "ADA", "ad a", "ad_a", "ad-a", "a" * 56, "a" * 57, "a" * 500, "ä", "ö", "\u30c6", "日本", "0",
             "select", "pg_x", "; drop table x", '"', "'", "%s", "tenant_ada", "tenant_", "_", "__", "-", "a.b", "a_b",
@@ -78,21 +78,21 @@ class TestOneSchemaForEach:
         assert schema_of_tenant("acme_7") == "tenant_acme_7"
 
 
-class TestOneSchemaForMany:
-    def test_they_do_not_meet(self, made, tmp_path):
+class TestSharedSchema:
+    def test_tenants_of_one_schema_are_isolated(self, made, tmp_path):
         with made(lambda tenant: "shared_one") as both, both.of("heron") as heron, both.of("quince") as quince:
             check_apart({"heron": heron, "quince": quince}, tmp_path)
 
-    def test_a_namespace_of_another_cannot_be_named(self, made):
+    def test_foreign_namespace_is_refused(self, made):
         with made(lambda tenant: "shared_one") as both, both.of("heron") as memory:
             for there in (("quince",), ("quince", "notes"), ("her",)):
                 for reach in (memory.byte_store, memory.conversations, memory.within):
                     with pytest.raises(InvalidInput, match="not within"):
                         reach(there)
-                with pytest.raises(InvalidInput, match="leads to"):
+                with pytest.raises(InvalidInput, match="limited to"):
                     memory.checkpointer.get_tuple({"configurable": {"thread_id": "t", "agentmem_namespace": there}})
 
-    def test_a_tenant_that_has_the_schema_alone_is_bound_too(self, made):
+    def test_sole_tenant_of_a_schema_is_limited_too(self, made):
         with made(lambda tenant: "shared_two") as one, one.of("heron") as memory:
             memory.layers().core.set("fruit", "none")
             assert memory.within(("heron", "users", "ada")).layers().core.get() == {}
@@ -100,8 +100,8 @@ class TestOneSchemaForMany:
                 memory.search("fruit", namespace=("other",))
 
 
-class TestOpening:
-    def test_those_in_use_stay_open_and_of_the_others_the_last_ones(self, made):
+class TestPooling:
+    def test_memories_in_use_and_recently_used_stay_open(self, made):
         few = made(max_open=2)
         with few.of("a") as first, few.of("b"), few.of("c") as third:
             for each in (first, third):
@@ -113,14 +113,14 @@ class TestOpening:
             assert [each.text for each in third.conversation("c").messages] == ["heron"]
         assert not first.database.engine.is_open
 
-    def test_one_that_its_user_closed_is_opened_again(self, made):
+    def test_closed_memory_is_opened_again(self, made):
         with made() as all_of_them:
             for _ in range(2):
                 with all_of_them.of("a") as memory:
                     assert memory.admin.stats()["messages"] == 0
                     memory.close()
 
-    async def test_awaited(self, made):
+    async def test_async_tenants_share_the_open_limit(self, made):
         async with made(max_open=1) as one, one.of("a") as first, one.of("b") as second:
             await first.conversation("c").aadd_messages([HumanMessage("heron")])
             assert await second.asearch("heron") == []
@@ -144,7 +144,7 @@ class TestOpening:
         monkeypatch.setattr(tenants, "AgentMemory", Opened)
         return go_on, asked, opened
 
-    def test_who_asks_at_once_gets_the_same_and_others_do_not_wait(self, made, held_up):
+    def test_concurrent_opening_shares_one_memory_without_blocking_others(self, made, held_up):
         go_on, _, opened = held_up
         all_of_them = made()
 
@@ -159,7 +159,7 @@ class TestOpening:
             assert len({each.result(60) for each in slow}) == 1
         assert sorted(opened) == ["tenant_quick", "tenant_slow"]
 
-    async def test_who_gives_up_waiting_leaves_nothing_open(self, made, held_up):
+    async def test_cancelled_opening_leaves_nothing_open(self, made, held_up):
         go_on, asked, _ = held_up
         one = made(max_open=1)
         waiting = asyncio.create_task(one.of("slow").__aenter__())
@@ -171,7 +171,7 @@ class TestOpening:
             assert list(one._memories) == ["tenant_quick"]
         assert left.memory is None or not left.memory.database.engine.is_open
 
-    def test_what_cannot_be_opened_leaves_nothing_behind(self, made):
+    def test_failed_opening_leaves_nothing_open(self, made):
         some = made(lambda tenant: "information_schema" if tenant == "bad" else "shared_three")
         with pytest.raises(ForeignDatabase), some.of("bad"):
             pass
@@ -179,9 +179,9 @@ class TestOpening:
             assert list(some._memories) == ["shared_three"]
 
 
-class TestDocumented:
+class TestDocumentation:
     @pytest.mark.parametrize("code", blocks_of("docs/postgresql.md", "python"))
-    def test_the_page_runs(self, made, pool, code):
+    def test_documented_code_runs(self, made, pool, code):
         shared = "def schema_of" in code
         exec(code, {"url": pool.conninfo})
         with made((lambda tenant: "memory_08") if shared else None).of("ada") as memory:
@@ -189,7 +189,7 @@ class TestDocumented:
 
 
 class TestClosing:
-    def test_all_are_closed_and_the_pool_is_not(self, made, pool):
+    def test_closing_closes_memories_but_not_the_pool(self, made, pool):
         some = made()
         with some, some.of("a") as memory:
             some.close()

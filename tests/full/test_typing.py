@@ -1,4 +1,4 @@
-"""What type checkers and editors see of the package: real types, options by their names, and nothing internal."""
+"""Types of the public interface: real annotations, named options, and nothing internal."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ import pytest
 import langchain_agentmem
 from langchain_agentmem import compaction
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.lazy_imports import modules_in_stub
 from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionOptions
 from langchain_agentmem.facts.fact import _FACT_FIELDS
 from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOptions
@@ -34,7 +35,9 @@ from langchain_agentmem.stores.retriever import RetrieverOptions, SearchOptions
 ROOT = Path(__file__).parents[2]
 USERS = ROOT / "tests" / "typing"
 PUBLIC = {
-    name: getattr(package, name) for package in (langchain_agentmem, compaction) for name in sorted(package._HOMES)
+    name: getattr(package, name)
+    for package in (langchain_agentmem, compaction)
+    for name in sorted(modules_in_stub(package.__name__))
 }
 JSON = re.compile(r"\b(?:Mapping|dict)\[str, Any\]")
 ANY = {
@@ -56,7 +59,7 @@ ANY = {
     "redact_value.return": "JSON: what it was given",
     "__init__.value": "a message, a fact, an item, …: search lies below what it finds",
     "to_networkx.return": "networkx tells no types",
-    "__init__.given": "options, which pydantic checks; a type checker sees the fields",
+    "__init__.values": "options, which pydantic checks; a type checker sees the fields",
     "__init__.options": "options of another class, which are checked",
     "replace.changes": "options, which pydantic checks",
 }
@@ -85,7 +88,7 @@ def keywords_of(function: Any, without: set[str] = frozenset()) -> dict[str, str
     return {each.name: each.annotation for each in parameters if each.name not in {"self", "cls", *without}}
 
 
-class TestOptions:
+class TestTypedOptions:
     @pytest.mark.parametrize(
         ("options", "function", "without"),
         [
@@ -94,13 +97,13 @@ class TestOptions:
             (InjectionOptions, MemoryInjection.__init__, {"memory", "branch_or_config"}),
         ],
     )
-    def test_are_those_of_what_is_made(self, options, function, without):
+    def test_typed_options_match_the_constructor(self, options, function, without):
         assert annotations_of(options) == keywords_of(function, without)
 
-    def test_of_opening_are_those_of_the_memory(self):
+    def test_opening_options_match_the_memory(self):
         assert annotations_of(OpeningOptions).items() <= keywords_of(AgentMemory.__init__).items()
 
-    def test_of_a_retriever_are_those_of_the_search(self):
+    def test_retriever_options_match_the_search(self):
         langchains = {"tags", "metadata", "name"}
         ours = {name: of for name, of in annotations_of(SearchOptions).items() if name not in langchains}
         assert ours == {**keywords_of(AgentMemory.search, {"query", "config"}), "k": ours["limit"]}
@@ -108,14 +111,14 @@ class TestOptions:
             langchain_agentmem.AgentMemoryRetriever.model_fields
         )
 
-    def test_of_changes_are_the_fields_of_what_is_changed(self):
+    def test_message_and_fact_fields_match_their_classes(self):
         fields = {each.name for each in dataclasses.fields(Message)} - {"message_id"}
         assert set(annotations_of(MessageFields)) == fields
         assert set(annotations_of(FactFields)) == fields | set(_FACT_FIELDS) - {"object"}
 
 
 class TestPublicSurface:
-    def test_has_real_types(self):
+    def test_public_annotations_contain_no_any(self):
         found: set[str] = set()
         for name, thing in PUBLIC.items():
             for member, function in functions(name, thing):
@@ -129,7 +132,7 @@ class TestPublicSurface:
                         found.add(generic)
         assert found == set(ANY)
 
-    def test_shows_no_internals(self, tmp_path):
+    def test_public_attributes_are_documented(self, tmp_path):
         (tmp_path / "experiences").mkdir()
         with AgentMemory() as memory:
             layers, library = memory.layers("main"), memory.experiences(tmp_path / "experiences")
@@ -142,7 +145,7 @@ class TestPublicSurface:
             shown = [(each, name) for each in parts for name in dir(each) if not name.startswith("_")]
         assert [f"{type(part).__name__}.{name}" for part, name in shown if not is_documented(part, name)] == []
 
-    def test_is_all_that_documents_import(self):
+    def test_documents_import_only_public_modules(self):
         names = ("model", "testing")
         paths = {f"langchain_agentmem.{name}" for name in names}
         pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("integrations/*/README.md")]
@@ -189,11 +192,11 @@ def marked() -> set[tuple[str, int]]:
 
 
 @pytest.mark.sqlite_suffices
-class TestUsersCode:
+class TestUserCode:
     """`typing/right.py` has no errors, and `typing/wrong.py` one on each line that is marked."""
 
     @pytest.mark.slow
-    def test_is_told_right_from_wrong_by_mypy(self, installed, pytestconfig):
+    def test_mypy_accepts_right_and_rejects_wrong_code(self, installed, pytestconfig):
         command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-executable", str(installed)]
         cache = pytestconfig.cache.mkdir("mypy")
         command += ["--cache-dir", str(cache), "right.py", "wrong.py"]
@@ -202,7 +205,7 @@ class TestUsersCode:
         assert {(name, int(line)) for name, line in found} == marked(), done.stdout + done.stderr
 
     @pytest.mark.slow
-    def test_is_told_right_from_wrong_by_pyright(self, installed):
+    def test_pyright_accepts_right_and_rejects_wrong_code(self, installed):
         command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", str(installed)]
         command += ["right.py", "wrong.py"]
         done = subprocess.run(command, cwd=USERS, capture_output=True, text=True, check=False)

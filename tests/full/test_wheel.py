@@ -1,4 +1,4 @@
-"""What is shipped: the wheel holds all that the package reads, and nothing that it does not."""
+"""The wheel contains every file of the package, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def shipped(tmp_path_factory) -> set[str]:
         return set(archive.namelist())
 
 
-class TestTheWheel:
-    def test_holds_every_file_of_the_package(self, shipped):
+class TestWheel:
+    def test_wheel_contains_every_file_of_the_package(self, shipped):
         package = ROOT / "langchain_agentmem"
         files = {
             path.relative_to(ROOT).as_posix()
@@ -42,6 +42,6 @@ class TestTheWheel:
         assert {Path(name).suffix for name in files} == plain | served
         assert {Path(name).parts[1] for name in files if Path(name).suffix in served} == {"studio"}
 
-    def test_holds_nothing_else(self, shipped):
+    def test_wheel_contains_nothing_else(self, shipped):
         others = {name for name in shipped if not name.startswith("langchain_agentmem/")}
         assert all(".dist-info/" in name for name in others)

@@ -1,4 +1,4 @@
-"""A fuzzer of the whole public surface.
+"""A fuzzer of the whole public interface.
 
     python -m tests.fuzz                          2,000 calls, with a seed that is printed
     python -m tests.fuzz --calls 200000           as many as before a release

@@ -1,4 +1,4 @@
-"""A fence around the folder that a fuzzer may write in: no file elsewhere is written, and nothing is sent anywhere."""
+"""A fence for fuzzers: no file outside of a folder is written, and nothing is sent over the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads what others wrote, each as a target of a fuzzer.
+"""Parsers of foreign input, each as a target of a fuzzer.
 
 A target takes bytes, and returns or raises one of our errors; so does what it reads through. Its seeds are inputs that
 it is made for. `twisted` makes others of them: bytes that are changed, and JSON of which a part is something else.

@@ -1,4 +1,4 @@
-"""Fuzzes what reads what others wrote.
+"""A fuzzer of the parsers of foreign input.
 
     python -m tests.fuzz.parsing                            300 inputs for each reader, with a seed that is printed
     python -m tests.fuzz.parsing --inputs 5000 queries      more of them for some

@@ -1,4 +1,4 @@
-"""The public surface, found by looking: the parts that a memory hands out, and their methods."""
+"""Discovery of the public interface: the parts that a memory returns, and their methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFT_OUT = {"close", "aclose", "with_config", "from_conn_string", "start_ttl_swe
 """They end what others use, start threads, or make other parts; these are called when it is their turn."""
 REFUSED = frozenset({"ValidationError", "ToolException"})
 """How LangChain tells a model that what it gave a tool does not fit."""
-INTERNAL = ("Transaction", "Change", "Kept", "View", "Operation[")
+INTERNAL = ("Transaction", "PendingWrite", "MemoryVersion", "MemoryView", "Operation[")
 
 
 class Method(NamedTuple):

@@ -1,4 +1,4 @@
-"""Whatever the public surface is given, nothing but our own errors comes out of it, and the database stays whole."""
+"""Fuzzing of the public interface and the parsers: only documented errors, and a valid database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow("in every form")
 @pytest.mark.bare
-def test_nothing_but_errors_of_ours_comes_out_of_any_calls(url):
+def test_random_calls_raise_only_documented_errors(url):
     """The same calls each time, so that a change is what is tested; `python -m tests.fuzz` makes others each time."""
     kind = "postgres" if url.startswith("postgresql://") else "sqlite"
     given = ["--url", url] if kind == "postgres" else []
@@ -31,14 +31,14 @@ def test_nothing_but_errors_of_ours_comes_out_of_any_calls(url):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_nothing_but_errors_of_ours_comes_of_any_argument_and_refused_calls_write_nothing():
+def test_hostile_arguments_raise_documented_errors_and_write_nothing():
     """`tests/test_wrong_arguments.py` gives a few of these values in the quick ring."""
     done = ran("-m", "tests.fuzz", "--seed", "7", "--sweep")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
 
 @pytest.mark.slow
-def test_no_reader_fails_hangs_or_fills_the_memory():
+def test_parsers_never_crash_hang_or_exhaust_memory():
     """The same inputs each time; `python -m tests.fuzz.parsing --inputs 5000` looks for others."""
     done = ran("-m", "tests.fuzz.parsing", "--seed", "7", "--inputs", "20")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -75,7 +75,7 @@ print(os.listdir(), os.listdir(outside))
 """
 
 
-def test_the_fence_lets_nothing_be_written_outside_nor_sent_anywhere(tmp_path):
+def test_fence_blocks_outside_writes_and_network_access(tmp_path):
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()

@@ -1,4 +1,4 @@
-"""What calls are given: mostly what they are made for, and what nobody should give them."""
+"""Arguments for calls: mostly ordinary ones, and hostile ones."""
 
 from __future__ import annotations
 

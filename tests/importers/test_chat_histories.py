@@ -1,4 +1,4 @@
-"""What `RunnableWithMessageHistory` stored comes as it was said."""
+"""Messages stored by `RunnableWithMessageHistory` are imported unchanged."""
 
 import json
 import sqlite3
@@ -19,7 +19,7 @@ def rows_of(path):
         return connection.execute("select id, session_id, message from message_store order by id").fetchall()
 
 
-def said(messages):
+def without_message_ids(messages):
     return [each.model_copy(update={"id": None}) for each in messages]
 
 
@@ -30,7 +30,7 @@ def add(path, session, message):
 
 
 class TestTables:
-    def test_every_message_comes_as_it_was_said(self, memory, tmp_path):
+    def test_every_message_is_imported_unchanged(self, memory, tmp_path):
         path = chat_history(tmp_path)
         add(path, "eve", json.dumps(message_to_dict(HumanMessage("Once", id="same"))))
         add(path, "eve", json.dumps(message_to_dict(HumanMessage("Twice", id="same"))))
@@ -39,9 +39,9 @@ class TestTables:
         assert [each.id for each in memory.conversation("eve").messages] == ["same", "same-2"]
         for session in ("ada", "bob"):
             theirs = messages_from_dict([json.loads(text) for _, name, text in rows_of(path) if name == session])
-            assert said(memory.conversation(session).messages) == said(theirs)
+            assert without_message_ids(memory.conversation(session).messages) == without_message_ids(theirs)
 
-    def test_what_was_said_since_comes_with_the_next_import_and_what_was_edited_here_stays(self, memory, tmp_path):
+    def test_reimport_adds_new_messages_keeps_local_edits(self, memory, tmp_path):
         path = chat_history(tmp_path)
         memory.import_from("chat-history", path)
         memory.conversation("ada").update("m1", content="My sister lives in Porto.")
@@ -51,7 +51,7 @@ class TestTables:
         said = [each.text for each in memory.conversation("ada").messages]
         assert (said[0], said[-1]) == ("My sister lives in Porto.", "And Bo?")
 
-    def test_a_malformed_message_or_id_leaves_out_its_conversation_and_no_other(self, memory, tmp_path):
+    def test_malformed_message_skips_only_its_conversation(self, memory, tmp_path):
         path = chat_history(tmp_path)
         memory.conversation("bob").add_messages([HumanMessage("Something else", id="message_store-8")])
         bad = ("{", "[]", "null", '{"type": "nonsense", "data": {}}', '{"type": "human"}', "7")
@@ -67,29 +67,31 @@ class TestTables:
         assert len(memory.conversation("bob").messages) == 1
         assert {each.conversation_id for each in memory.conversations()} == {"ada", "bob"}
 
-    def test_a_table_of_any_name_is_found_and_a_database_without_one_refused(self, memory, tmp_path):
+    def test_any_table_name_works_missing_table_is_rejected(self, memory, tmp_path):
         script = (DATA / "sql_chat_message_history.sql").read_text().replace("message_store", "chats")
         assert memory.import_from("chat-history", database(tmp_path / "y.db", script)).added == {"messages": 12}
         path = database(tmp_path / "x.db", "create table notes (id integer);")
-        with pytest.raises(InvalidInput, match="no table with session_id and message"):
+        with pytest.raises(InvalidInput, match="no table of a chat history"):
             memory.import_from("chat-history", path)
 
 
 class TestFiles:
-    def test_of_a_folder_each_file_comes_by_its_path(self, memory, tmp_path):
+    def test_folder_files_are_imported_by_path(self, memory, tmp_path):
         folder = chat_files(tmp_path)
         (folder / "notes.json").write_text('{"no": "messages"}')
         (folder / "broken.json").write_text("[")
         report = memory.import_from("chat-history", folder)
         assert {each.conversation_id for each in memory.conversations()} == {"monday", "bob/monday"}
         assert {each.what for each in report.left_out} == {"the file 'notes.json'", "the file 'broken.json'"}
-        with pytest.raises(InvalidInput, match="no list of messages"):
+        with pytest.raises(InvalidInput, match="not a list of messages"):
             memory.import_from("chat-history", folder / "notes.json")
 
-    def test_a_list_that_grows_brings_what_is_new(self, memory, tmp_path):
+    def test_grown_list_adds_new_messages(self, memory, tmp_path):
         path = chat_files(tmp_path) / "monday.json"
         memory.import_from("chat-history", path)
-        assert said(memory.conversation("monday").messages) == said(messages_from_dict(json.loads(path.read_text())))
+        assert without_message_ids(memory.conversation("monday").messages) == without_message_ids(
+            messages_from_dict(json.loads(path.read_text()))
+        )
         more = [HumanMessage("Look."), AIMessage("", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c"}])]
         messages = [*json.loads(path.read_text()), *map(message_to_dict, [*more, ToolMessage("1", tool_call_id="c")])]
         path.write_text(json.dumps(messages))

@@ -1,4 +1,4 @@
-"""What holds of an import, whatever the kind of its source."""
+"""Tests of an import that hold for every kind of source."""
 
 import sqlite3
 from contextlib import closing
@@ -13,7 +13,7 @@ from .sources import SOURCES, chat_history
 HERE = ("users",)
 
 
-def held(memory, path):
+def exported_rows(memory, path):
     """What a memory holds, without the times at which it was written here, and without ids that were made here."""
     memory.export(path)
     found = (
@@ -31,7 +31,7 @@ def files(path):
 
 
 class TestEveryKind:
-    async def test_it_comes_whole_and_below_the_namespace(self, memory, source, tmp_path, new_database):
+    async def test_import_is_complete_below_the_namespace(self, memory, source, tmp_path, new_database):
         kind, path = source
         before, told = files(path), []
         report = memory.import_from(kind, path, namespace=HERE, progress=told.append)
@@ -51,24 +51,24 @@ class TestEveryKind:
                     paths = connection.execute("select path from namespace").fetchall()
                 assert {path.partition("\x1f")[0] for (path,) in paths if path} == {name}
 
-    def test_twice_brings_nothing_twice_and_what_comes_says_where_it_comes_from(self, memory, source, tmp_path):
+    def test_repeated_import_adds_nothing_and_cites_sources(self, memory, source, tmp_path):
         kind, path = source
         first = memory.import_from(kind, path, namespace=HERE)
         found = memory.search("Lisbon herons tea", namespace=HERE, kinds=["record", "event"], limit=50)
         assert {(each.source, each.actor) for each in found} <= {("import", kind)}
-        before = held(memory, tmp_path / "before.jsonl")
+        before = exported_rows(memory, tmp_path / "before.jsonl")
         second = memory.import_from(kind, path, namespace=HERE)
 
         assert not any(second.added.values())
         assert dict(second.known) == dict(first.added)
         assert second.left_out == first.left_out
-        assert held(memory, tmp_path / "after.jsonl") == before
+        assert exported_rows(memory, tmp_path / "after.jsonl") == before
 
-    def test_a_dry_run_tells_what_comes_and_writes_nothing(self, memory, source, tmp_path):
+    def test_dry_run_reports_without_writing(self, memory, source, tmp_path):
         kind, path = source
-        before = held(memory, tmp_path / "before.jsonl")
+        before = exported_rows(memory, tmp_path / "before.jsonl")
         told = memory.import_from(kind, path, namespace=HERE, dry_run=True)
-        assert held(memory, tmp_path / "after.jsonl") == before
+        assert exported_rows(memory, tmp_path / "after.jsonl") == before
 
         done = memory.import_from(kind, path, namespace=HERE)
         assert (told.added, told.known, told.left_out) == (done.added, done.known, done.left_out)
@@ -77,7 +77,7 @@ class TestEveryKind:
         assert not any(again.added.values())
 
     @pytest.mark.sqlite_suffices
-    def test_interrupted_and_begun_anew_it_goes_on(self, memory, new_database, source, tmp_path):
+    def test_interrupted_import_resumes(self, memory, new_database, source, tmp_path):
         kind, path = source
 
         def stop(progress):
@@ -100,9 +100,9 @@ CHOSEN = {
 
 
 @pytest.mark.sqlite_suffices
-class TestChoosing:
+class TestSelection:
     @pytest.mark.parametrize("name", CHOSEN)
-    def test_only_what_is_named_comes_and_the_rest_with_the_next(self, memory, tmp_path, name):
+    def test_only_limits_the_import_and_rest_follows(self, memory, tmp_path, name):
         kind, make = SOURCES[name]
         path = make(tmp_path)
         whole = memory.import_from(kind, path, dry_run=True)
@@ -116,45 +116,48 @@ class TestChoosing:
         assert sum(rest.known.values()) == sum(some.added.values())
         assert sum(rest.added.values()) == sum(whole.added.values()) - sum(some.added.values())
 
-    def test_branches_come_whole(self, memory, tmp_path):
-        with pytest.raises(InvalidInput, match="comes whole"):
+    def test_branches_cannot_be_selected(self, memory, tmp_path):
+        with pytest.raises(InvalidInput, match="do not support only"):
             memory.import_from("memgpt", SOURCES["memgpt"][1](tmp_path), only=["child"])
 
 
 @pytest.mark.sqlite_suffices
 class TestOwners:
-    def test_sessions_go_to_their_owners_or_to_one_of_their_own_name(self, memory, tmp_path):
+    def test_sessions_map_to_their_owners(self, memory, tmp_path):
         path = SOURCES["chat-history"][1](tmp_path)
         memory.import_from("chat-history", path, namespace=("users", "{session_id}"))
         memory.import_from("chat-history", path, namespace=("of", "{who}"), owners={"ada": "u-1"})
         there = {(each.namespace, each.conversation_id) for each in memory.conversations()}
         assert there == {(("users", "ada"), "ada"), (("users", "bob"), "bob"), (("of", "u-1"), "ada")}
 
-    def test_what_cannot_be_is_told(self, memory, tmp_path):
+    def test_invalid_owners_are_rejected(self, memory, tmp_path):
         path, users = SOURCES["chat-history"][1](tmp_path), ("users", "{user_id}")
         for given, said in (
-            ({"owners": {"ada": "u-1"}}, "owners fills the one key"),
+            ({"owners": {"ada": "u-1"}}, "owners needs a namespace with exactly one key"),
             ({"owners": {"ada": 1}, "namespace": users}, "owners must be"),
             ({"owners": "owners.json", "namespace": users}, "owners must be"),
             ({"namespace": ("{a}-{b}",)}, "several keys"),
         ):
             with pytest.raises(InvalidInput, match=said):
                 memory.import_from("chat-history", path, **given)
-        with pytest.raises(InvalidInput, match="name the one below which"):
+        with pytest.raises(InvalidInput, match="name the parent of all imported"):
             memory.import_from("mem0", SOURCES["mem0"][1](tmp_path), namespace=users)
 
 
 @pytest.mark.sqlite_suffices
-def test_an_unknown_kind_and_a_source_that_is_none_are_told(memory, tmp_path):
-    wrong = [(kind, tmp_path / "nothing.db", "There is no file at") for kind, _ in SOURCES.values()]
-    wrong += [("mem1", "x.json", "langgraph-saver"), ("marsys", "postgresql://localhost/x", "no PostgreSQL database")]
+def test_unknown_kind_and_missing_source_are_rejected(memory, tmp_path):
+    wrong = [(kind, tmp_path / "nothing.db", "does not exist") for kind, _ in SOURCES.values()]
+    wrong += [
+        ("mem1", "x.json", "langgraph-saver"),
+        ("marsys", "postgresql://localhost/x", "not a PostgreSQL database"),
+    ]
     for kind, source, says in wrong:
         with pytest.raises(InvalidInput, match=says):
             memory.import_from(kind, source)
 
 
 @pytest.mark.sqlite_suffices
-def test_hooks_are_told_of_messages_that_came(url, tmp_path):
+def test_hooks_receive_imported_messages(url, tmp_path):
     told = []
     with AgentMemory(url, hooks=[told.append]) as memory:
         memory.import_from("chat-history", chat_history(tmp_path), dry_run=True)

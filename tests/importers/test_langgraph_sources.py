@@ -1,4 +1,4 @@
-"""Threads and items of LangGraph's savers and stores come as they are."""
+"""Threads and items of LangGraph's savers and stores are imported unchanged."""
 
 import sqlite3
 from contextlib import closing
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestSavers:
-    def test_threads_go_on_here(self, memory, tmp_path):
+    def test_imported_threads_continue(self, memory, tmp_path):
         report = memory.import_from("langgraph-saver", saver(tmp_path))
         assert report.added == {"checkpoints": 12}
         assert len(memory.conversation("ada").messages) == 4
         graph = chat_graph(memory.checkpointer)
         assert len(graph.invoke({"messages": [HumanMessage("More")]}, at("ada"))["messages"]) > 4
 
-    def test_a_thread_that_went_on_in_both_places_is_left_out_and_the_others_come(self, memory):
+    def test_diverged_thread_is_skipped_and_others_are_imported(self, memory):
         theirs = InMemorySaver()
 
         def say(saver, thread, text):
@@ -41,13 +41,13 @@ class TestSavers:
         for dry_run in (True, False):
             report = memory.import_from("langgraph-saver", theirs, dry_run=dry_run)
             assert [each.what for each in report.left_out] == ["the thread 'a'"]
-            assert "it went on here since" in report.left_out[0].why
+            assert "the thread also advanced here" in report.left_out[0].why
             assert report.added["checkpoints"] == 3
         assert "cranes" in [hit.text for hit in memory.search("cranes")]
         assert "there" not in [message.text for message in memory.conversation("a").messages]
         assert memory.admin.verify().problems == ()
 
-    def test_each_thread_goes_to_the_user_that_its_checkpoints_name(self, url):
+    def test_threads_go_to_users_named_by_checkpoints(self, url):
         theirs = InMemorySaver()
         for thread, user in (("a", "ada"), ("b", "bob"), ("c", None)):
             config = {"configurable": {"thread_id": thread, **({"user_id": user} if user else {})}}
@@ -70,7 +70,7 @@ class TestSavers:
             report = memory.within(user_id="bob").import_from("langgraph-saver", theirs, namespace=users)
             assert report.left_by["threads"] == 2
 
-    def test_a_thread_whose_owner_is_named_is_not_read_to_know_that_it_is_not_wanted(self, memory):
+    def test_threads_outside_only_are_not_read(self, memory):
         class Watched(InMemorySaver):
             def list(self, config, **options):
                 assert config is None or config["configurable"]["thread_id"] != "b"
@@ -83,7 +83,7 @@ class TestSavers:
         report = memory.import_from("langgraph-saver", theirs, namespace=("of", "{who}"), owners=owners, only=["a"])
         assert (report.added_to, report.left_out) == ({"threads": 1}, [])
 
-    def test_what_cannot_be_read_so_is_told(self, memory, url, tmp_path):
+    def test_unreadable_sources_are_rejected(self, memory, url, tmp_path):
         class Awaited(InMemorySaver):
             def list(self, *arguments, **options):
                 raise NotImplementedError
@@ -100,21 +100,21 @@ class TestSavers:
                 database(tmp_path / "x.db", "create table checkpoints (thread_id)"),
                 "no table of checkp",
             ),
-            ("langgraph-saver", InMemoryStore(), "named by a path"),
-            ("langgraph-store", InMemorySaver(), "named by a path"),
+            ("langgraph-saver", InMemoryStore(), "file path must be"),
+            ("langgraph-store", InMemorySaver(), "file path must be"),
             ("langgraph-store", Broken(), "gone"),
         ):
             with pytest.raises(InvalidInput, match=says):
                 memory.import_from(kind, source)
         with (
             AgentMemory(url, namespace=("users", "{user_id}")) as other,
-            pytest.raises(InvalidInput, match=r"write namespace=\('users', '\{user_id\}'\)"),
+            pytest.raises(InvalidInput, match=r"Pass namespace=\('users', '\{user_id\}'\)"),
         ):
             other.import_from("langgraph-saver", saver(tmp_path), namespace=("users",))
 
 
 class TestStores:
-    def test_items_keep_namespace_key_value_times_and_end(self, memory, tmp_path):
+    def test_items_keep_key_value_times_and_expiry(self, memory, tmp_path):
         path = store(tmp_path)
         memory.import_from("langgraph-store", path, namespace=("moved",))
         with closing(sqlite3.connect(path)) as connection:
@@ -124,7 +124,7 @@ class TestStores:
         assert item.created_at == datetime.fromisoformat(created).replace(tzinfo=UTC)
         assert memory.store.search(("moved",), query="herons")[0].key == "bird"
 
-    def test_what_has_expired_or_cannot_be_an_item_is_left_out_alone(self, url, tmp_path):
+    def test_expired_and_invalid_items_are_skipped(self, url, tmp_path):
         path = store(tmp_path)
         with closing(sqlite3.connect(path)) as connection:
             connection.executescript(
@@ -137,7 +137,7 @@ class TestStores:
         told = {each.what: each.why for each in report.left_out}
         assert told["the item 'tea' in users/ada"] == "it has expired."
 
-    def test_any_store_is_taken_as_an_object(self, memory):
+    def test_any_store_object_is_accepted(self, memory):
         theirs = InMemoryStore()
         for number in range(1_203):
             theirs.put(("a", str(number % 2)), str(number), {"n": number})
@@ -146,7 +146,7 @@ class TestStores:
         assert memory.store.get(("a", "1"), "1201").value == {"n": 1_201}
         assert memory.import_from("langgraph-store", theirs).added == {}
 
-    def test_what_is_here_under_a_key_stays_and_langmem_finds_its_own_alone(self, memory, tmp_path):
+    def test_existing_item_is_kept_langmem_imports_own_items(self, memory, tmp_path):
         path = store(tmp_path)
         memory.store.put(("users", "ada"), "bird", {"text": "likes owls"})
         report = memory.import_from("langmem", path)

@@ -1,4 +1,4 @@
-"""Core, recall and archival memory come branch by branch, and forks see what they saw."""
+"""Core, recall and archival memory are imported by branch; forks keep their view."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def texts(events):
 
 
 class TestBranches:
-    def test_the_root_is_main_with_importance_and_times(self, memory, tmp_path):
+    def test_root_becomes_main_with_importance_and_times(self, memory, tmp_path):
         memory.import_from("memgpt", memgpt(tmp_path), namespace=("lab",))
         main = memory.layers(namespace=("lab",))
         name, goal = sorted(main.core.entries(), key=lambda each: -each.importance)
@@ -28,7 +28,7 @@ class TestBranches:
         record = main.archival.get("a-1")
         assert (record.tags, record.created_at.timestamp()) == (("bird", "fish"), 1500)
 
-    def test_a_fork_sees_what_was_there_when_it_was_made(self, memory, tmp_path):
+    def test_fork_sees_the_state_at_its_creation(self, memory, tmp_path):
         memory.import_from("memgpt", memgpt(tmp_path))
         child = memory.layers("child")
         assert child.core.get() == {"name": "Ada", "plan": "look at the pond"}
@@ -37,7 +37,7 @@ class TestBranches:
         assert {each.id for each in child.archival.all()} == {"a-1", "a-2"}
         assert [(each.name, each.parent) for each in memory.admin.branches()] == [("main", None), ("child", "main")]
 
-    def test_what_is_set_here_stays_and_what_was_added_there_since_comes(self, memory, tmp_path):
+    def test_local_values_are_kept_and_new_ones_added(self, memory, tmp_path):
         memory.layers().core.set("name", "Grace")
         memory.import_from("memgpt", memgpt(tmp_path))
         assert memory.layers().core.get("name") == {"name": "Grace"}
@@ -47,14 +47,14 @@ class TestBranches:
         assert memory.import_from("memgpt", changed(tmp_path, more)).added == {"memories": 1}
         assert texts(memory.layers("child").recall.recent(1)) == ["Two!"]
 
-    def test_times_that_the_old_sqlite_left_empty_do_no_harm(self, memory, tmp_path):
+    def test_empty_timestamps_are_tolerated(self, memory, tmp_path):
         script = "update branches set created_at = null; update core_memory set created_at = null, updated_at = null;"
         report = memory.import_from("memgpt", changed(tmp_path, script))
         assert memory.layers("child").core.get()["name"] == "Ada"
         assert not report.known
         assert memory.admin.verify().ok
 
-    def test_branches_that_are_their_own_parents_and_rows_of_none_are_left_out(self, memory, tmp_path):
+    def test_cyclic_branches_and_orphan_rows_are_skipped(self, memory, tmp_path):
         script = """
             insert into branches values ('x', 'y', 'x', 1), ('y', 'x', 'y', 1), ('o', null, 'other', 1);
             insert into archival_memory values ('a-9', 'nowhere', 'Lost.', null, 1);
@@ -62,9 +62,9 @@ class TestBranches:
         report = memory.import_from("memgpt", changed(tmp_path, script))
         assert {each.name for each in memory.admin.branches()} >= {"root", "child", "other"}  # each root keeps its name
         whys = {each.why for each in report.left_out}
-        assert whys == {"it has expired.", "it is among its own parents.", "there is no branch 'nowhere'."}
+        assert whys == {"it has expired.", "it descends from itself.", "the branch 'nowhere' does not exist."}
 
-    def test_a_time_to_live_is_seconds_or_a_time(self, memory, clock, tmp_path):
+    def test_ttl_is_seconds_or_a_timestamp(self, memory, clock, tmp_path):
         at = int(clock.now.timestamp())
         script = f"""
             insert into core_memory (branch_id, key, value, ttl, created_at, updated_at) values
@@ -75,8 +75,8 @@ class TestBranches:
         assert (ends["then"] - ends["soon"]).total_seconds() == 3600
 
 
-class TestAsItWasBuilt:
-    def test_values_of_the_parent_are_inherited_and_those_of_the_fork_its_own(self, memory, tmp_path):
+class TestAiScientistLayout:
+    def test_fork_inherits_parent_values_and_overrides_them(self, memory, tmp_path):
         memory.import_from("memgpt", ai_scientist(tmp_path))
         assert memory.layers().core.get() == {"name": "Ada"}
         [child] = [each.name for each in memory.admin.branches() if each.parent]
@@ -84,7 +84,7 @@ class TestAsItWasBuilt:
         assert layers.core.get() == {"name": "Ada L."}
         assert (texts(layers.recall.recent()), layers.archival.all()[0].tags) == (["Where are herons?"], ("bird",))
 
-    def test_another_database_is_refused(self, memory, tmp_path):
+    def test_another_database_is_rejected(self, memory, tmp_path):
         path = database(tmp_path / "x.db", AI_SCIENTIST + "drop table events;")
         with pytest.raises(InvalidInput, match="no tables of core, recall and archival memory"):
             memory.import_from("memgpt", path)

@@ -1,4 +1,4 @@
-"""Agents of Letta come with their blocks, passages and what was said, from files and from the server's tables."""
+"""Letta agents are imported with blocks, passages and messages, from files and server tables."""
 
 import json
 import sqlite3
@@ -14,7 +14,7 @@ from .sources import LETTA_BLOCKS, LETTA_SAID, letta, letta_server
 pytestmark = pytest.mark.sqlite_suffices
 
 
-def said(memory, name, namespace):
+def types_and_texts(memory, name, namespace):
     return [(each.type, each.text) for each in memory.conversation(name, namespace).messages]
 
 
@@ -28,11 +28,11 @@ def rewritten(tmp_path, change):
 
 
 class TestAgentFiles:
-    def test_blocks_are_core_memory_and_the_agent_says_what_it_sent(self, memory, tmp_path):
+    def test_blocks_become_core_memory_and_messages_a_conversation(self, memory, tmp_path):
         memory.import_from("letta", letta(tmp_path), namespace=("users",))
         at = ("users", "watcher")
         assert memory.layers(namespace=at).core.get() == {"human": "Her name is Ada.", "persona": "I watch birds."}
-        assert said(memory, "watcher", at) == [
+        assert types_and_texts(memory, "watcher", at) == [
             ("human", "Where are herons?"),
             ("ai", "I look into my memory."),
             ("tool", "Herons fish in the morning."),
@@ -45,7 +45,7 @@ class TestAgentFiles:
         [listed] = memory.conversations(namespace=at)
         assert listed.last_at == datetime(2025, 8, 28, 0, 57, 5, 890070, tzinfo=UTC)
 
-    def test_exported_anew_with_other_numbers_nothing_comes_twice(self, memory, tmp_path):
+    def test_renumbered_export_adds_only_new_messages(self, memory, tmp_path):
         new = {"role": "user", "content": [{"type": "text", "text": "And now?"}], "created_at": "2025-08-29T00:00:00Z"}
 
         def renumber(agent):
@@ -56,7 +56,7 @@ class TestAgentFiles:
         report = memory.import_from("letta", rewritten(tmp_path, renumber))
         assert (report.added, report.known) == ({"messages": 1}, {"messages": 4, "memories": 2})
 
-    def test_an_older_file_with_one_agent_is_read(self, memory, tmp_path):
+    def test_older_single_agent_file_is_read(self, memory, tmp_path):
         blocks = [{**each, "updated_at": "2025-04-01T10:00:00"} for each in LETTA_BLOCKS]
         path = tmp_path / "old.af"
         path.write_text(json.dumps({"name": "old", "core_memory": blocks, "messages": LETTA_SAID, "version": "0.6.47"}))
@@ -64,7 +64,7 @@ class TestAgentFiles:
         entry = memory.layers(namespace=("old",)).core.entries()[0]
         assert entry.created_at == datetime(2025, 4, 1, 10, tzinfo=UTC)
 
-    def test_passages_that_the_api_lists_are_records(self, memory, tmp_path):
+    def test_listed_passages_become_records(self, memory, tmp_path):
         letta(tmp_path)
         passage = {"id": "passage-1", "text": "Herons fish.", "tags": ["bird"], "created_at": "2025-08-28T01:00:00Z"}
         (tmp_path / "watcher.json").write_text(json.dumps([passage, {"text": 7}]))
@@ -72,7 +72,7 @@ class TestAgentFiles:
         assert memory.layers(namespace=("watcher",)).archival.get("passage-1").tags == ("bird",)
         assert "passage" in report.left_out[-1].what
 
-    def test_images_reasoning_and_several_answers_are_kept(self, memory, tmp_path):
+    def test_images_reasoning_and_several_results_are_kept(self, memory, tmp_path):
         shown = {"type": "image", "source": {"type": "base64", "data": "AAAA", "media_type": "image/png"}}
         calls = [{"id": key, "function": {"name": "look", "arguments": "{}"}} for key in ("a", "b")]
         returns = [{"tool_call_id": key, "status": "success", "func_response": f"saw {key}"} for key in ("a", "b")]
@@ -88,7 +88,7 @@ class TestAgentFiles:
         assert (looked.content[0]["reasoning"], len(looked.tool_calls)) == ("Hm.", 2)
         assert [(each.tool_call_id, each.text) for each in answers] == [("a", "saw a"), ("b", "saw b")]
 
-    def test_a_call_that_was_cut_stays_a_call_and_an_agent_goes_to_its_user(self, memory, tmp_path):
+    def test_truncated_call_is_kept_agent_maps_to_user(self, memory, tmp_path):
         path = letta(tmp_path)
         path.write_text(
             path.read_text().replace(json.dumps('{"message": "At the pond."}'), json.dumps('{"message": "At'))
@@ -100,7 +100,7 @@ class TestAgentFiles:
         assert called.invalid_tool_calls[0]["name"] == "send_message"
         assert answered.tool_call_id == "call-send_message"
 
-    def test_another_file_is_refused(self, memory, tmp_path):
+    def test_invalid_file_is_rejected(self, memory, tmp_path):
         path = tmp_path / "x.af"
         for text in ("{}", "[]", '{"agents": [], "blocks": 3}', '{"agents": [3], "blocks": []'):
             path.write_text(text)
@@ -108,17 +108,17 @@ class TestAgentFiles:
                 memory.import_from("letta", path)
 
 
-class TestTheServer:
-    def test_agents_come_with_passages_and_conversations_and_what_was_deleted_does_not(self, memory, tmp_path):
+class TestServerTables:
+    def test_agents_are_imported_without_deleted_rows(self, memory, tmp_path):
         memory.import_from("letta", letta_server(tmp_path))
         layers = memory.layers(namespace=("watcher",))
         assert layers.core.get("persona") == {"persona": "I watch birds."}
         [record] = layers.archival.all()
         assert (record.id, record.tags, record.details["letta"]) == ("passage-1", ("bird",), {"by": "Ada"})
-        assert said(memory, "watcher", ("watcher",))[-1] == ("ai", "At the pond.")
-        assert said(memory, "conv-1", ("watcher-2",)) == [("human", "Any news?")]
+        assert types_and_texts(memory, "watcher", ("watcher",))[-1] == ("ai", "At the pond.")
+        assert types_and_texts(memory, "conv-1", ("watcher-2",)) == [("human", "Any news?")]
 
-    def test_one_agent_is_chosen_and_passages_of_before_there_were_archives_come_too(self, memory, tmp_path):
+    def test_agent_selection_includes_passages_without_archives(self, memory, tmp_path):
         path = letta_server(tmp_path)
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("create table agent_passages (id text, text text, agent_id text, created_at text)")

@@ -1,4 +1,4 @@
-"""What mem0 remembers comes to the users whose it is."""
+"""Memories of mem0 are imported for the users that own them."""
 
 import json
 from dataclasses import asdict
@@ -21,8 +21,8 @@ def export(path, *results, **more):
     return path
 
 
-class TestTheExport:
-    def test_memories_are_records_of_their_users(self, memory, tmp_path):
+class TestExport:
+    def test_memories_become_records_of_their_users(self, memory, tmp_path):
         memory.import_from("mem0", mem0(tmp_path), namespace=("users",))
         record = memory.layers(namespace=("users", "ada")).archival.get(MOVED)
         assert record.content == "My sister Ana lives in Porto now."
@@ -31,11 +31,11 @@ class TestTheExport:
         tea = memory.layers(namespace=("users", "bob")).archival.get(TEA)
         assert tea.tags == ("agent:waiter", "run:r1")
 
-    def test_relations_are_left_out(self, memory, tmp_path):
+    def test_relations_are_skipped(self, memory, tmp_path):
         path = export(tmp_path / "x.json", relations=[{"source": "ana", "target": "porto"}])
         assert memory.import_from("mem0", path).left_by == {"relations": 1}
 
-    def test_what_has_no_text_or_has_expired_is_left_out_alone(self, memory, tmp_path):
+    def test_empty_and_expired_memories_are_skipped(self, memory, tmp_path):
         old = {"id": "o", "memory": "Old.", "expiration_date": "2020-01-01"}
         (bare := tmp_path / "bare.json").write_text(json.dumps([{"id": "m", "memory": "Likes tea."}]))
         memory.import_from("mem0", bare, namespace=("here",))
@@ -46,14 +46,14 @@ class TestTheExport:
         [record] = memory.layers().archival.all()
         assert "abcdefgh12345678" not in record.content  # secrets do not enter
 
-    def test_times_are_those_that_databases_write(self, memory, tmp_path):
+    def test_database_time_formats_are_parsed(self, memory, tmp_path):
         times = ("2024-05-31 12:00:00+00", "2024-05-31T14:00:00+02:00", "20240531T120000Z", 1717156800)
         memories = [{"id": str(at), "memory": "Tea.", "created_at": at} for at in times]
         report = memory.import_from("mem0", export(tmp_path / "x.json", *memories))
         assert (report.left_out, asdict(report)["added"]) == ([], {"memories": 4})
         assert {each.created_at for each in memory.layers().archival.all()} == {datetime(2024, 5, 31, 12, tzinfo=UTC)}
 
-    def test_an_end_in_the_future_is_kept_and_another_json_refused(self, memory, clock, tmp_path):
+    def test_future_expiry_is_kept_other_json_rejected(self, memory, clock, tmp_path):
         path = export(tmp_path / "x.json", {"memory": "Tea.", "expiration_date": "2026-02-01"})
         memory.import_from("mem0", path)
         assert len(memory.layers().archival.all()) == 1

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestTaskWeaver:
-    def test_a_session_is_what_its_yaml_says_and_our_own_yaml_comes_back(self, memory, tmp_path):
+    def test_session_yaml_round_trips(self, memory, tmp_path):
         memory.import_from("taskweaver", taskweaver(tmp_path) / "session.yaml")
         session = memory.session(SESSION["id"])
         assert session.to_conversation().rounds == Conversation.from_dict(SESSION).rounds
@@ -26,7 +26,7 @@ class TestTaskWeaver:
         memory.import_from("taskweaver", tmp_path / "mine.yaml", namespace=("other",))
         assert memory.session(SESSION["id"], ("other",)).rounds == session.rounds
 
-    def test_a_folder_brings_its_sessions_and_tells_of_the_rest(self, memory, tmp_path):
+    def test_folder_imports_sessions_and_reports_the_rest(self, memory, tmp_path):
         path = taskweaver(tmp_path)
         report = memory.import_from("taskweaver", path)
         assert {each.conversation_id for each in memory.conversations()} == {SESSION["id"], "example"}
@@ -35,7 +35,7 @@ class TestTaskWeaver:
         assert "memory.experiences(folder)" in left.why
         assert memory.import_from("taskweaver", path, only=["example"]).left == 0
 
-    def test_what_is_no_session_or_stands_for_more_than_it_holds_is_refused(self, memory, tmp_path):
+    def test_invalid_or_alias_bomb_yaml_is_rejected(self, memory, tmp_path):
         path, wrong = tmp_path / "x.yaml", ("- 1", "{", "rounds: 7", "rounds: [7]", "rounds: [{}]")
         for text in (*wrong, "!!python/object:os.system {}", "a: &a [*a]\nrounds: []"):
             path.write_text(text)
@@ -44,11 +44,11 @@ class TestTaskWeaver:
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
         lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
         path.write_text("\n".join([*lines, "rounds: []"]))
-        with pytest.raises(InvalidInput, match="again and again"):
+        with pytest.raises(InvalidInput, match="repeated aliases"):
             memory.import_from("taskweaver", path)
         assert memory.conversations() == []
 
-    def test_a_session_that_went_on_differently_is_left_out_whole(self, memory, tmp_path):
+    def test_diverged_session_is_skipped(self, memory, tmp_path):
         path = taskweaver(tmp_path) / "session.yaml"
         memory.import_from("taskweaver", path)
         other = copy.deepcopy(SESSION)
@@ -61,7 +61,7 @@ class TestTaskWeaver:
 
 
 class TestMarsys:
-    def test_messages_come_with_roles_tool_calls_and_the_time_of_saving(self, memory, tmp_path):
+    def test_messages_keep_roles_calls_and_save_time(self, memory, tmp_path):
         memory.import_from("marsys", marsys(tmp_path))
         chat = memory.conversation("watcher")
         assert [each.type for each in chat.messages] == ["system", "human", "ai", "tool", "human", "human"]
@@ -73,7 +73,7 @@ class TestMarsys:
         path.write_text(json.dumps(saved))
         assert memory.import_from("marsys", path).added == {"messages": 1}
 
-    def test_facts_come_as_records_and_what_is_wrong_is_refused_or_left_out(self, memory, tmp_path):
+    def test_facts_become_records_and_invalid_data_is_reported(self, memory, tmp_path):
         path = tmp_path / "x.json"
         fact = {"role": "user", "content": "Fact (user): Ana lives in Porto."}
         path.write_text(json.dumps({"memory_type": "kg", "messages": [fact], "timestamp": 1_700_000_000}))
@@ -90,7 +90,7 @@ class TestMarsys:
 
 
 class TestOpus:
-    def test_entries_come_with_kinds_times_and_junk_judged(self, memory, tmp_path):
+    def test_entries_keep_kinds_and_times_junk_is_judged(self, memory, tmp_path):
         memory.import_from("opus", opus(tmp_path))
         first, todo, junk = memory.audit.last(5, include_junk=True)
         assert (first.prompt, first.reply, first.conversation_id) == ("Where are herons?", "At the pond.", "a")
@@ -98,7 +98,7 @@ class TestOpus:
         assert (todo.kind, bool(junk.junk)) == ("todo", True)
         assert memory.audit.verify().ok
 
-    def test_of_a_damaged_file_what_can_be_read_comes_and_nothing_lies_beside_it(self, memory, tmp_path):
+    def test_damaged_file_imports_readable_entries_without_copies(self, memory, tmp_path):
         (tmp_path / "their").mkdir()
         path = opus(tmp_path / "their")
         path.write_text(path.read_text()[:-30])

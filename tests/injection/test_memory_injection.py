@@ -1,4 +1,4 @@
-"""`MemoryInjection`: memory goes into whatever a model is given, and nowhere else."""
+"""`MemoryInjection`: memory is inserted into prompts of every form, and is stored nowhere."""
 
 import asyncio
 from itertools import pairwise
@@ -42,12 +42,12 @@ def layers(memory):
     return layers
 
 
-def brings(message, part):
+def is_part(message, part):
     return message.additional_kwargs.get(MEMORY_MARK) == part
 
 
 class TestMessages:
-    def test_core_stands_in_the_prefix_and_what_was_found_before_the_question(self, memory, layers):
+    def test_core_leads_and_recalled_memory_precedes_the_question(self, memory, layers):
         given = [
             SystemMessage("Be kind.", id="s"),
             HumanMessage("Hello", id="1"),
@@ -63,7 +63,7 @@ class TestMessages:
         )
         assert_valid_for_providers(found)
 
-    def test_it_is_never_in_the_system_role_unless_asked(self, memory, layers):
+    def test_system_role_is_used_only_on_request(self, memory, layers):
         given = [SystemMessage("Be kind."), HumanMessage(QUESTION)]
         found = MemoryInjection(memory, "user-42").invoke(given)
         assert [message.type for message in found if is_injected(message)] == ["human", "human"]
@@ -71,14 +71,14 @@ class TestMessages:
         assert [message.type for message in found] == ["system", "system", "human", "human"]
         assert_valid_for_providers(found)
 
-    def test_it_is_never_between_a_call_and_its_result(self, memory, layers):
+    def test_memory_never_separates_a_call_and_result(self, memory, layers):
         loop = [HumanMessage(QUESTION), calling("look"), ToolMessage("seen", tool_call_id="call-1")]
         node = MemoryInjection(memory, "user-42")
         assert kinds_shown(node.invoke(loop)) == ["core", "recalled", "human", "ai", "tool"]
         torn = [HumanMessage("Hello"), loop[1], HumanMessage(QUESTION), loop[2]]
         assert kinds_shown(node.invoke(torn)) == ["core", "human", "recalled", "ai", "human", "tool"]
 
-    def test_within_a_loop_of_tools_the_bytes_stay(self, memory, layers):
+    def test_prompt_prefix_is_stable_within_tool_loops(self, memory, layers):
         node = MemoryInjection(memory, "user-42")
         loop, contexts = [SystemMessage("Be kind."), HumanMessage(QUESTION)], []
         for number in range(4):
@@ -87,28 +87,28 @@ class TestMessages:
         for before, after in pairwise(contexts):
             assert after[: len(before)] == before
 
-    def test_memory_from_a_turn_before_is_taken_out(self, memory, layers):
+    def test_earlier_injections_are_replaced(self, memory, layers):
         node = MemoryInjection(memory, "user-42")
         once = node.invoke([SystemMessage("Be kind."), HumanMessage(QUESTION)])
         assert node.invoke(once) == once
         again = node.invoke([*once, AIMessage("a quince"), HumanMessage("And the weather?")])
         assert kinds_shown(again) == ["system", "core", "human", "ai", "recalled", "human"]
 
-    def test_what_stands_in_the_context_is_not_brought_again(self, memory, layers):
+    def test_memory_already_in_context_is_not_injected(self, memory, layers):
         layers.archival.write("Quince jam needs sugar.")
         given = [HumanMessage("Ada planted two quince trees."), AIMessage("Noted."), HumanMessage("A quince tree?")]
         found = MemoryInjection(memory, "user-42").invoke(given)
-        [recalled] = [message.content for message in found if brings(message, "recalled")]
+        [recalled] = [message.content for message in found if is_part(message, "recalled")]
         assert "Quince jam" in recalled
         assert "planted" not in recalled
 
-    def test_an_empty_memory_and_one_that_agents_should_not_use_bring_nothing(self, memory, layers):
+    def test_empty_or_disabled_memory_injects_nothing(self, memory, layers):
         off = LayeredMemory(memory, "user-42", settings=LayersConfig(enabled=False))
         for branch in ("nobody", off):
             for given in ([SystemMessage("Be kind."), HumanMessage(QUESTION)], QUESTION):
                 assert MemoryInjection(memory, branch).invoke(given) == given
 
-    def test_contexts_without_a_question_get_core_alone(self, memory, layers):
+    def test_context_without_question_gets_only_core_memory(self, memory, layers):
         node = MemoryInjection(memory, "user-42", budget={"recall": 0})
         assert kinds_shown(node.invoke([])) == ["core"]
         assert kinds_shown(node.invoke([SystemMessage("Be kind.")])) == ["system", "core"]
@@ -116,7 +116,7 @@ class TestMessages:
         assert kinds_shown(node.invoke([image])) == ["core", "human"]
 
     @pytest.mark.parametrize("role", ["user", "system"])
-    def test_a_history_that_providers_accept_stays_one(self, role):
+    def test_injection_keeps_valid_histories_valid(self, role):
         brought = PromptTexts("## Core Memory\n**name**: Ada", {None: "## Retrieved Context\n- a quince"})
         valid = 0
         for seed in range(100):
@@ -132,15 +132,15 @@ class TestMessages:
         assert valid > 10
 
 
-class TestOtherForms:
-    def test_a_text_is_given_back_as_a_text(self, memory, layers):
+class TestInputForms:
+    def test_text_input_returns_text(self, memory, layers):
         for question in (QUESTION, "quince " * 50_000):
             text = MemoryInjection(memory, "user-42").invoke(question)
             assert text.startswith("This is what is remembered")
             assert text.endswith(f"</recalled_memory>\n\n{question}")
             assert "Ada planted two quince trees." in text
 
-    def test_prompts_are_given_back_as_prompts(self, memory, layers):
+    def test_prompt_values_return_prompt_values(self, memory, layers):
         node = MemoryInjection(memory, "user-42")
         chat = (ChatPromptTemplate([("system", "Be kind."), ("user", "{question}")]) | node).invoke(
             {"question": QUESTION}
@@ -151,7 +151,7 @@ class TestOtherForms:
         assert isinstance(text, StringPromptValue)
         assert text.text.endswith(f"\n\nSay: {QUESTION}")
 
-    def test_a_prompt_s_variables_are_given_the_memory(self, memory, layers):
+    def test_prompt_variables_receive_the_memory(self, memory, layers):
         node = MemoryInjection(memory, "user-42")
         for variables in ({"question": QUESTION, "tone": "kind"}, {"whatever": QUESTION}):
             found = node.invoke(variables)
@@ -161,12 +161,12 @@ class TestOtherForms:
         assert "Ada" in found["memory"]
         assert "quince" not in found["memory"]
 
-    def test_a_dictionary_with_messages_is_given_back_with_more(self, memory, layers):
+    def test_message_dictionary_keeps_its_other_keys(self, memory, layers):
         found = MemoryInjection(memory, "user-42").invoke({"messages": [HumanMessage(QUESTION)], "other": 1})
         assert kinds_shown(found["messages"]) == ["core", "recalled", "human"]
         assert found["other"] == 1
 
-    async def test_awaited_it_is_the_same(self, memory, layers):
+    async def test_async_gives_the_same_result(self, memory, layers):
         node = MemoryInjection(memory, "user-42")
         for given in (QUESTION, [HumanMessage(QUESTION)], {"question": QUESTION}):
             assert await node.ainvoke(given) == node.invoke(given)
@@ -174,15 +174,15 @@ class TestOtherForms:
         assert all(each == both[0] for each in both)
 
 
-class TestWhatIsBrought:
-    def test_no_more_is_found_than_wanted(self, memory, layers):
+class TestSelection:
+    def test_limit_bounds_the_records_found(self, memory, layers):
         for number in range(12):
             layers.archival.write(f"Tree number {number} is a quince.")
         for limit in (0, 1, 3):
             found = MemoryInjection(memory, "user-42", limit=limit, budget={"recall": 0}).invoke("a quince tree")
             assert found.count("\n- ") == limit
 
-    def test_the_query_is_the_user_s_to_choose(self, memory, layers):
+    def test_query_option_chooses_the_query(self, memory, layers):
         node = MemoryInjection(memory, "user-42", query=lambda state: state["topic"], budget={"core": 0})
         found = node.invoke({"messages": [HumanMessage(QUESTION)], "topic": "stencil"})
         assert "GFLOPS" in found["messages"][0].content
@@ -191,7 +191,7 @@ class TestWhatIsBrought:
             node.invoke({"messages": [HumanMessage(QUESTION)], "topic": None})
 
     @pytest.mark.parametrize("unit", ["characters", "tokens"])
-    def test_memory_keeps_to_its_budget(self, memory, layers, unit):
+    def test_memory_fits_its_budget(self, memory, layers, unit):
         counter = TokenCounter()
         for number in range(40):
             layers.archival.write(f"Tree number {number} is a quince. " * 9)
@@ -205,20 +205,20 @@ class TestWhatIsBrought:
         size = sum(len(text) if unit == "characters" else counter.count_text(text) for text in texts)
         assert 100 < size <= 200
 
-    def test_a_branch_s_memory_is_its_own(self, memory, layers):
+    def test_branches_have_separate_memory(self, memory, layers):
         LayeredMemory(memory, "user-43").core.set("name", "Bob")
         LayeredMemory(memory, "user-43").archival.write("Bob planted a pear tree.")
         found = MemoryInjection(memory, "user-42").invoke(QUESTION)
         assert "Bob" not in found
         assert MemoryInjection(memory, layers).invoke(QUESTION) == found
 
-    def test_a_fork_shows_what_it_sees(self, memory, layers):
+    def test_fork_shows_its_own_memory(self, memory, layers):
         fork = layers.fork("draft")
         layers.core.set("name", "Someone else")
         assert "**name**: Ada" in MemoryInjection(memory, "draft").invoke(QUESTION)
         assert "quince" in MemoryInjection(memory, fork).invoke(QUESTION)
 
-    def test_other_kinds_are_found_in_the_namespace(self, memory):
+    def test_search_covers_other_kinds_of_the_namespace(self, memory):
         memory.conversation("old", ("ada",)).add(role="user", content="I planted a quince tree.", name="Ada")
         memory.store.put(("ada", "notes"), "garden", {"text": "The quince tree blooms in May."})
         LayeredMemory(memory, "user", namespace=("ada",)).archival.write("A quince tree needs sun.")
@@ -231,7 +231,7 @@ class TestWhatIsBrought:
         assert "I planted" in only
         assert "needs sun" not in only
 
-    def test_in_the_root_namespace_nobody_else_s_is_found_unasked(self, memory, layers):
+    def test_root_namespace_does_not_search_other_namespaces(self, memory, layers):
         memory.conversation("old", ("bob",)).add(role="user", content="My quince tree died.")
         memory.conversation("old").add(role="user", content="Somebody cut the quince tree.")
         assert "cut" not in MemoryInjection(memory, "user-42").invoke(QUESTION)
@@ -239,14 +239,14 @@ class TestWhatIsBrought:
         assert "cut" in asked
         assert "died" not in asked
 
-    def test_without_a_thread_or_branch_the_namespace_is_searched(self, memory):
+    def test_namespace_is_searched_without_thread_or_branch(self, memory):
         memory.conversation("old", ("ada",)).add(role="user", content="I planted a quince tree.")
         memory.conversation("old", ("bob",)).add(role="user", content="My quince tree died.")
         found = MemoryInjection(memory).invoke(QUESTION, {"configurable": {"agentmem_namespace": ("ada",)}})
         assert "I planted" in found
         assert "died" not in found
 
-    def test_wrong_arguments_are_refused_at_once(self, memory):
+    def test_invalid_options_are_rejected(self, memory):
         for wrong in (
             {"branch_or_config": ""}, {"namespace": "ada"}, {"query": "trees"}, {"kinds": 7},
             {"kinds": ["thought"]}, {"limit": -1}, {"limit": True}, {"budget": "much"}, {"role": "assistant"},
@@ -254,14 +254,14 @@ class TestWhatIsBrought:
             with pytest.raises(InvalidInput):
                 MemoryInjection(memory, **wrong)
 
-    def test_what_is_no_prompt_is_refused(self, memory):
+    def test_invalid_input_is_rejected(self, memory):
         histories = ({"messages": wrong} for wrong in (None, "x", [None]))
         for wrong in (5, None, object(), b"x", [object()], [{"text": "x"}], [5], *histories):
             with pytest.raises(InvalidInput, match=r"These are no messages|cannot be put into this"):
                 memory.inject("main").invoke(wrong)
 
 
-class TestInAGraph:
+class TestGraph:
     def build(self, memory, *nodes, state=CompactionState, key="llm_input_messages"):
         seen = []
 
@@ -271,7 +271,7 @@ class TestInAGraph:
 
         return line(memory.checkpointer, *nodes, answer, state=state), seen
 
-    def test_it_stands_behind_a_compaction(self, memory, layers):
+    def test_injection_works_after_a_compaction(self, memory, layers):
         graph, seen = self.build(memory, memory.compaction(None, SMALL), MemoryInjection(memory, "user-42"))
         for turn in range(20):
             text = f"{QUESTION} {turn} " + "how many are there in this basket " * 2
@@ -282,7 +282,7 @@ class TestInAGraph:
         assert not any("core_memory" in str(message.content) for message in memory.conversation("t").messages)
         assert not any(map(is_injected, graph.get_state(at()).values["messages"]))
 
-    def test_a_context_of_something_else_than_the_history_is_not_taken_for_it(self, memory, layers):
+    def test_stale_context_is_ignored(self, memory, layers):
         graph, seen = self.build(memory, MemoryInjection(memory, "user-42"))
         graph.invoke({"messages": [HumanMessage("Good morning.", id="q0")]}, at())
         edited = HumanMessage("Good evening.", id="q0")
@@ -294,20 +294,20 @@ class TestInAGraph:
             graph.invoke({"messages": [edited], "llm_input_messages": stale}, at(str(stale)))
             assert [each.text for each in seen[-1] if not is_injected(each)] == ["Good evening."]
 
-    def test_a_state_without_the_key_is_refused(self, memory, layers):
+    def test_state_without_the_key_is_rejected(self, memory, layers):
         graph, _ = self.build(memory, MemoryInjection(memory, "user-42"), state=MessagesState, key="messages")
         with pytest.raises(InvalidInput, match=r"llm_input_messages.*CompactionState"):
             graph.invoke({"messages": [HumanMessage(QUESTION)]}, at())
 
 
-class TestInjectedMessagesThatComeBack:
+class TestReturnedInjections:
     def context(self, memory):
         return [
             *MemoryInjection(memory, "user-42").invoke([HumanMessage(QUESTION, id="q")]),
             AIMessage("a quince", id="a"),
         ]
 
-    async def test_a_conversation_does_not_store_them_awaited_one_by_one_or_as_values(self, memory, layers):
+    async def test_conversation_does_not_store_injections(self, memory, layers):
         conversation = memory.conversation("c")
         conversation.add_messages(self.context(memory))
         for message in self.context(memory):
@@ -318,7 +318,7 @@ class TestInjectedMessagesThatComeBack:
         assert [message.id for message in conversation.messages] == ["q", "a"]
 
     @pytest.mark.filterwarnings("ignore:RunnableWithMessageHistory")
-    def test_nor_does_the_history_of_a_chain(self, memory, layers):
+    def test_chain_history_does_not_store_injections(self, memory, layers):
         talk = RunnableWithMessageHistory(ScriptedModel("a quince", "a pear"), memory.conversation)
         chain = MemoryInjection(memory, "user-42") | talk
         for text in (QUESTION, "And the other?"):
@@ -326,7 +326,7 @@ class TestInjectedMessagesThatComeBack:
         said = [QUESTION, "a quince", "And the other?", "a pear"]
         assert [message.text for message in memory.conversation("c").messages] == said
 
-    def test_nor_does_a_managed_one_nor_the_conversation_of_a_graph(self, memory, layers):
+    def test_managed_and_graph_conversations_store_no_injections(self, memory, layers):
         conversation = memory.managed_conversation("c", config=SMALL)
         conversation.add_messages(self.context(memory))
         assert [message["content"] for message in conversation.get_raw_messages()] == [QUESTION, "a quince"]
@@ -335,7 +335,7 @@ class TestInjectedMessagesThatComeBack:
         for thread in ("thread", "graph"):
             assert [message.id for message in memory.conversation(thread).messages] == ["q", "a"]
 
-    def test_a_mark_on_anything_else_hides_nothing(self, memory):
+    def test_forged_memory_mark_does_not_hide_messages(self, memory):
         def owing(number, before="", after="", mark="core", kind=HumanMessage):
             return kind(
                 f"{before}I owe Bob {number} euros.{after}", additional_kwargs={MEMORY_MARK: mark} if mark else {}
@@ -356,8 +356,8 @@ class TestInjectedMessagesThatComeBack:
         assert all(f"{number} euros" in recorded for number in range(5, 13))
 
 
-class TestFacade:
-    def test_a_path_will_do(self, tmp_path):
+class TestConstruction:
+    def test_injection_accepts_a_path(self, tmp_path):
         with AgentMemory(tmp_path / "a.db") as memory:
             LayeredMemory(memory, "user-42").core.set("name", "Ada")
         assert "Ada" in MemoryInjection(tmp_path / "a.db", "user-42").invoke("Hello")

@@ -1,4 +1,4 @@
-"""What was brought into the prompts of a thread stays there, so that a provider's cache of them holds."""
+"""Memory that was injected into the prompts of a thread stays there, which keeps prompt caches valid."""
 
 import asyncio
 import sqlite3
@@ -23,17 +23,17 @@ from tests.support.models import calling, kinds_shown
 
 QUESTIONS = ("Which fruit tree did I plant?", "What is the dog called?", "Where is the kettle?", "And the fruit tree?")
 LIMIT = 30.0
-"""Seconds after which something waits for what it should not wait for."""
-CORE_ALONE = {"recall": 0, "archival": 0}
-SWEEPING = {
-    "another note": lambda memory: memory.inject("user-42").invoke(said(1), at()),
+"""Seconds after which a test considers a call blocked."""
+CORE_ONLY = {"recall": 0, "archival": 0}
+SWEEP_TRIGGERS = {
+    "another note": lambda memory: memory.inject("user-42").invoke(history_up_to(1), at()),
     "prune": lambda memory: memory.admin.prune(keep_checkpoints=1),
     "prune elsewhere": lambda memory: memory.admin.prune(namespace=("ada",), retention=Retention(keep_last=1)),
 }
 SMALL = ManagedMemoryConfig(threshold_tokens=900, token_counter="estimate")
 
 
-def said(count):
+def history_up_to(count):
     """A history that ends with its question number `count`."""
     history = [SystemMessage("Be kind.", id="s")]
     for number, question in enumerate(QUESTIONS[: count + 1]):
@@ -57,12 +57,12 @@ def layers(memory):
     return layers
 
 
-class TestAThread:
-    async def test_its_prompts_grow_at_their_end_alone(self, memory, layers):
+class TestPromptGrowth:
+    async def test_prompts_only_grow_at_the_end(self, memory, layers):
         inject = memory.inject("user-42")
         prompts = []
         for number in range(4):
-            history, call = said(number), calling("look", f"call-{number}")
+            history, call = history_up_to(number), calling("look", f"call-{number}")
             prompts.append(inject.invoke(history, at()))
             prompts.append(
                 await inject.ainvoke([*history, call, ToolMessage("seen", tool_call_id=f"call-{number}")], at())
@@ -76,29 +76,29 @@ class TestAThread:
         for text in ("quince", "Bello", "cellar"):  # what stands already is not brought again
             assert texts(prompts[-2]).count(text) == 1
 
-    def test_another_process_shows_the_same(self, url):
+    def test_another_process_shows_the_same_prompt(self, url):
         with AgentMemory(url) as memory:
             layers = memory.layers("user-42")
             layers.core.set("name", "Ada")
             layers.archival.write("Ada planted a quince as her fruit tree.")
-            before = memory.inject("user-42").invoke(said(0), at())
+            before = memory.inject("user-42").invoke(history_up_to(0), at())
             layers.core.set("name", "Ada Lovelace")
         with AgentMemory(url) as memory:
-            after = memory.inject("user-42").invoke(said(1), at())
+            after = memory.inject("user-42").invoke(history_up_to(1), at())
             assert after[: len(before)] == before
             assert "changed since\n**name**: Ada Lovelace" in texts(after[len(before) :])
 
-    def test_events_and_facts_and_messages_stay_too(self, memory):
+    def test_injected_events_facts_and_messages_stay(self, memory):
         layers = memory.layers("t", namespace=("ada",))
         layers.recall.append("visit", "Ada bought a fruit tree.")
         memory.facts("t", namespace=("ada",)).add_fact("user", "Ada", "planted", "a fruit tree")
         memory.conversation("old", namespace=("ada",)).add_user_message("My fruit tree is a quince.")
         inject = memory.inject("t", namespace=("ada",))
-        before = inject.invoke(said(0), at())
+        before = inject.invoke(history_up_to(0), at())
         assert all(text in texts(before) for text in ("bought a fruit", "planted a fruit", "is a quince"))
-        assert inject.invoke(said(2), at())[: len(before)] == before
+        assert inject.invoke(history_up_to(2), at())[: len(before)] == before
 
-    def test_what_was_shown_in_the_order_of_time_stays_as_it_was(self, memory):
+    def test_time_ordered_messages_stay_unchanged(self, memory):
         chat = memory.conversation("old", ("ada",))
         for text in ["I have never met Kelly.", "Here I met Kelly.", "Kelly likes hats and I like Kelly."]:
             chat.add_user_message(text)
@@ -111,7 +111,7 @@ class TestAThread:
         history = [asked, AIMessage("You did.", id="a0"), HumanMessage("Where is the kettle?", id="q1")]
         assert inject.invoke(history, at())[: len(before)] == before
 
-    def test_several_memories_in_one_show_nothing_of_each_other(self, memory):
+    def test_users_in_one_memory_stay_separate(self, memory):
         injections = []
         for name in ("Ada", "Bob"):
             whose = ("users", name)
@@ -119,11 +119,11 @@ class TestAThread:
             injections.append(memory.inject("main", namespace=whose))
         for _ in range(2):
             for inject, name in zip(injections, ("Ada", "Bob"), strict=True):
-                [core] = [each for each in inject.invoke(said(0), at()) if is_injected(each, "core")]
+                [core] = [each for each in inject.invoke(history_up_to(0), at()) if is_injected(each, "core")]
                 assert f"**name**: {name}" in core.text
         assert {each.reader for each in memory.conversation("t").prompt_notes()} == {"users/Ada/main", "users/Bob/main"}
 
-    def test_another_question_with_the_id_of_one_brings_its_own(self, memory, layers):
+    def test_changed_question_with_same_id_recalls_anew(self, memory, layers):
         inject = memory.inject("user-42")
         before = texts(inject.invoke([HumanMessage(QUESTIONS[0], id="q0")], at()))
         after = texts(inject.invoke([HumanMessage(QUESTIONS[1], id="q0")], at()))
@@ -132,31 +132,31 @@ class TestAThread:
 
 
 class TestCoreMemory:
-    def test_changes_are_told_beside_the_question_until_a_compaction(self, memory, layers):
-        inject = memory.inject("user-42", budget=CORE_ALONE)
-        before = inject.invoke(said(0), at())
+    def test_core_changes_are_appended_until_a_compaction(self, memory, layers):
+        inject = memory.inject("user-42", budget=CORE_ONLY)
+        before = inject.invoke(history_up_to(0), at())
         layers.core.set("city", "Oslo")
         layers.core.set("name", "Ada L.")
-        after = inject.invoke(said(1), at())
+        after = inject.invoke(history_up_to(1), at())
         assert after[:3] == before
         assert "**name**: Ada L.\n**city**: Oslo" in after[-2].text
         told = ["system", "core", "human", "ai", "recalled", "human", "ai", "human"]
-        assert kinds_shown(inject.invoke(said(2), at())) == told
+        assert kinds_shown(inject.invoke(history_up_to(2), at())) == told
         summary = summary_message(Summary(summary="The user asked."), id="sum-1")
-        anew = inject.invoke([said(0)[0], summary, *said(2)[-3:]], at())
+        anew = inject.invoke([history_up_to(0)[0], summary, *history_up_to(2)[-3:]], at())
         assert kinds_shown(anew) == ["system", "core", "human", "human", "ai", "human"]
         assert "**name**: Ada L.\n**city**: Oslo" in anew[1].text
 
-    def test_changes_without_room_begin_the_prompt_anew(self, memory, layers):
+    def test_core_changes_without_room_restart_the_prompt(self, memory, layers):
         inject = memory.inject("user-42", budget={"core": 120, "recall": 0, "archival": 0})
-        inject.invoke(said(0), at())
+        inject.invoke(history_up_to(0), at())
         layers.core.set("name", "Grace")
         layers.core.set("city", "Oslo " * 20)
-        prompt = texts(inject.invoke(said(1), at()))
+        prompt = texts(inject.invoke(history_up_to(1), at()))
         assert "Ada" not in prompt
         assert ("Grace" in prompt) or ("Oslo" in prompt)
 
-    def test_an_abandoned_line_leaves_nothing(self, memory):
+    def test_abandoned_branch_leaves_nothing_in_the_prompt(self, memory):
         def remember(state, config):
             core, text = memory.layers(config).core, state["messages"][-1].text
             if text == "Forget it.":  # so the prompt begins anew
@@ -181,46 +181,46 @@ class TestCoreMemory:
         assert [part in texts(seen[-1]) for part in ("pear", "Forget it.", "**tree**: plum")] == [False, False, True]
 
 
-class TestWhatIsGone:
-    def test_one_that_is_edited_says_what_it_says_now(self, memory, layers):
+class TestRemovedMemory:
+    def test_edited_record_is_shown_as_edited(self, memory, layers):
         inject = memory.inject("user-42")
-        inject.invoke(said(0), at())
+        inject.invoke(history_up_to(0), at())
         [record] = [each for each in layers.archival.all() if "quince" in each.content]
         layers.archival.update(record.id, "Ada planted a medlar as her fruit tree.")
-        found = texts(inject.invoke(said(1), at()))
+        found = texts(inject.invoke(history_up_to(1), at()))
         assert "medlar" in found
         assert "quince" not in found
 
     @pytest.mark.parametrize("whose", [("ada",), ()])
-    def test_what_takes_the_place_of_it_elsewhere_is_not_shown(self, memory, whose):
+    def test_same_id_in_another_namespace_is_not_shown(self, memory, whose):
         inject = memory.inject(kinds=["message"], **({"namespace": whose} if whose else {}))
         memory.conversation("other", namespace=whose).add_user_message("Nothing.")
         chat = memory.conversation("old" if whose else "t", namespace=whose)
         chat.add_messages([HumanMessage("The fruit tree is a quince.", id="m")])
-        assert "quince" in texts(inject.invoke(said(0), at()))
+        assert "quince" in texts(inject.invoke(history_up_to(0), at()))
         chat.remove_by_id("m")
         memory.conversation("hers", namespace=("bob",)).add_messages([HumanMessage("The secret of Bob.", id="m")])
-        assert "Bob" not in texts(inject.invoke(said(1), at()))
+        assert "Bob" not in texts(inject.invoke(history_up_to(1), at()))
 
-    def test_the_oldest_leave_when_a_compaction_begins_the_prompt_anew(self, memory, layers, monkeypatch):
+    def test_compaction_drops_the_oldest_injections(self, memory, layers, monkeypatch):
         inject = memory.inject("user-42", limit=1)
         for number in range(3):
-            whole = inject.invoke(said(number), at())
+            whole = inject.invoke(history_up_to(number), at())
         monkeypatch.setattr(prompt_notes, "MAX_RESTART_TOKENS", 20)
-        assert inject.invoke(said(2), at()) == whole  # not before
+        assert inject.invoke(history_up_to(2), at()) == whole  # not before
         summary = summary_message(Summary(summary="The user asked."), id="sum-1")
-        anew = inject.invoke([*said(2)[:1], summary, *said(2)[1:]], at())
+        anew = inject.invoke([*history_up_to(2)[:1], summary, *history_up_to(2)[1:]], at())
         assert kinds_shown(anew) == ["system", "core", "human", "human", "ai", "human", "ai", "recalled", "human"]
 
     @pytest.mark.parametrize("gone", [{"conversation_id": "t"}, {"thread_id": "t"}, {"namespace": ("ada",)}])
-    def test_notes_are_erased_with_it(self, memory, gone):
+    def test_notes_are_erased_with_their_scope(self, memory, gone):
         layers = memory.layers("user-42", namespace=("ada",))
         layers.core.set("name", "Ada")
         layers.archival.write("Ada planted a quince as her fruit tree.")
         for thread in ("t", "other"):
             run = at(thread, namespace=("ada",))
-            memory.conversation(thread, namespace=("ada",)).add_messages(said(0))
-            memory.inject("user-42", namespace=("ada",)).invoke(said(0), run)
+            memory.conversation(thread, namespace=("ada",)).add_messages(history_up_to(0))
+            memory.inject("user-42", namespace=("ada",)).invoke(history_up_to(0), run)
         memory.erase(**{"namespace": ("ada",), **gone})
         assert memory.conversation("t", namespace=("ada",)).prompt_notes() == []
         left = memory.conversation("other", namespace=("ada",)).prompt_notes()
@@ -229,35 +229,35 @@ class TestWhatIsGone:
         )  # its core may be what t said
 
     @pytest.mark.parametrize("thread", [None, "gone"])
-    def test_what_another_thread_was_shown_of_an_erased_memory_goes_with_that(self, memory, thread):
+    def test_notes_of_other_threads_are_erased_with_memory(self, memory, thread):
         memory.layers("main", namespace=("ada",)).core.set("name", "Ada")
         inject = memory.inject("main", namespace=("ada",))
-        inject.invoke(said(0), at())
+        inject.invoke(history_up_to(0), at())
         memory.erase(namespace=("bob",), thread_id=thread)
         assert len(memory.conversation("t").prompt_notes()) == 1
         memory.erase(namespace=("ada",), thread_id=thread)
         assert memory.conversation("t").prompt_notes() == []
 
-    @pytest.mark.parametrize("write", SWEEPING)
-    def test_and_they_are_swept(self, memory, layers, raw, clock, write):
+    @pytest.mark.parametrize("write", SWEEP_TRIGGERS)
+    def test_expired_notes_are_swept(self, memory, layers, raw, clock, write):
         def keys():
             return {row["key"] for row in raw(memory, "select key from prompt_note")}
 
-        memory.inject("user-42").invoke(said(0), at())
+        memory.inject("user-42").invoke(history_up_to(0), at())
         clock.pass_time(days=30, minutes=1)
         assert memory.conversation("t").prompt_notes() == []  # after thirty days nobody is told of them,
         assert keys() == {"q0"}  # and they are swept
         memory.admin.prune(keep_checkpoints=1, dry_run=True)
         assert keys() == {"q0"}
-        SWEEPING[write](memory)
+        SWEEP_TRIGGERS[write](memory)
         assert "q0" not in keys()
 
 
-class TestWhy:
-    async def test_a_prompt_says_why_it_was_shown_something(self, memory, layers):
+class TestPromptNotes:
+    async def test_notes_record_the_source_of_each_injection(self, memory, layers):
         inject = memory.inject("user-42")
-        inject.invoke(said(0), at())
-        inject.invoke(said(1), at())
+        inject.invoke(history_up_to(0), at())
+        inject.invoke(history_up_to(1), at())
         notes = memory.conversation("t").prompt_notes()
         told = [("q0", "archival"), ("q0", "start"), ("q1", "archival")]
         assert [(each.message_id, each.part) for each in notes] == told
@@ -274,8 +274,8 @@ class TestWhy:
 
 
 @contextmanager
-def held(url):
-    """Another program writes for a while, or is about to; whoever reads is let through."""
+def write_lock(url):
+    """Hold a write lock as another program would; readers are not blocked."""
     if url.startswith("postgresql://"):
         with psycopg.connect(url) as other:
             found = other.execute("select schemaname from pg_tables where tablename = 'prompt_note'").fetchall()
@@ -290,27 +290,27 @@ def held(url):
             other.rollback()
 
 
-class TestWhileAnotherWrites:
+class TestConcurrentWriter:
     @pytest.fixture
     def memory(self, url):
         with AgentMemory(url, busy_timeout=2 * LIMIT) as memory:
             yield memory
 
-    async def test_prompts_go_on_without_their_notes(self, memory, layers, url, monkeypatch):
+    async def test_prompts_do_not_wait_for_a_write_lock(self, memory, layers, url, monkeypatch):
         inject = memory.inject("user-42")
-        free = [inject.invoke(said(number), at("free")) for number in range(2)]
-        with held(url), monkeypatch.context() as hurried:
+        free = [inject.invoke(history_up_to(number), at("free")) for number in range(2)]
+        with write_lock(url), monkeypatch.context() as hurried:
             hurried.setattr(prompt_notes, "WRITE_TIMEOUT", 0.1)
-            assert await asyncio.wait_for(asyncio.to_thread(inject.invoke, said(0), at()), LIMIT) == free[0]
-            assert await asyncio.wait_for(inject.ainvoke(said(0), at()), LIMIT) == free[0]
+            assert await asyncio.wait_for(asyncio.to_thread(inject.invoke, history_up_to(0), at()), LIMIT) == free[0]
+            assert await asyncio.wait_for(inject.ainvoke(history_up_to(0), at()), LIMIT) == free[0]
             assert memory.conversation("t").prompt_notes() == []
-        assert [inject.invoke(said(number), at()) for number in range(2)] == free
+        assert [inject.invoke(history_up_to(number), at()) for number in range(2)] == free
 
 
-class TestOnTheSide:
-    def test_a_note_that_cannot_be_written_fails_no_prompt(self, memory, layers, monkeypatch, caplog):
+class TestRobustness:
+    def test_failing_notes_do_not_fail_the_prompt(self, memory, layers, monkeypatch, caplog):
         inject = memory.inject("user-42")
-        expected = inject.invoke(said(0), at("other"))
+        expected = inject.invoke(history_up_to(0), at("other"))
 
         def broken(*_, **__):
             raise StorageError("no room")
@@ -319,15 +319,15 @@ class TestOnTheSide:
         for name, broke in (("_write_notes", broken), ("read_notes", broken), ("query", failing)):
             monkeypatch.setattr(prompt_notes, name, broke)
             prompt_notes._failures._reported.clear()
-            assert texts(inject.invoke(said(0), at())) == texts(expected)
+            assert texts(inject.invoke(history_up_to(0), at())) == texts(expected)
             memory.compaction(None, SMALL).invoke([HumanMessage(f"{n} " * 150, id=f"n{n}") for n in range(9)], at())
             assert "logged once" in caplog.text
             caplog.clear()
 
     @pytest.mark.parametrize("overhead", [0, 258])
-    def test_compaction_counts_what_stands_in_prompts(self, memory, layers, overhead):
+    def test_compaction_counts_injected_memory(self, memory, layers, overhead):
         conversation = ThreadKey("", "t")
-        memory.inject("user-42").invoke(said(2), at())
+        memory.inject("user-42").invoke(history_up_to(2), at())
         tokens = prompt_notes.count_tokens(memory.database, conversation, ["q0", "q1", "q2"])
         assert tokens > 10
         compactor = memory.compaction(None, SMALL)._compactor

@@ -1,4 +1,4 @@
-"""A model's answer is read as it was meant, however it was written, and nothing it writes can hurt."""
+"""Lenient reading of JSON and removal of reasoning in model answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES = st.recursive(
 )
 
 
-class TestWhatModelsWrite:
+class TestModelOutput:
     @pytest.mark.parametrize(
         "text",
         [
@@ -44,7 +44,7 @@ class TestWhatModelsWrite:
             PLAIN.replace('"', "\u201c", 1).replace('"', "\u201d", 1),
         ],
     )
-    def test_is_read_as_it_was_meant(self, text):
+    def test_common_formats_are_read(self, text):
         assert read_json(text) == ANSWER
 
     @pytest.mark.parametrize(
@@ -63,23 +63,23 @@ class TestWhatModelsWrite:
             (f"Here:\n```json\n{json.dumps(FENCED)}\n```", FENCED),
         ],
     )
-    def test_what_is_cut_off_or_not_escaped_is_read_as_far_as_it_goes(self, text, meant):
+    def test_truncated_or_unescaped_json_is_read_partially(self, text, meant):
         assert read_json(text) == meant
 
     @given(st.dictionaries(st.text(), VALUES, min_size=1), st.sampled_from([None, 2]))
-    def test_what_is_json_is_read_exactly_and_prose_around_it_changes_nothing(self, value, indent):
+    def test_valid_json_is_read_exactly(self, value, indent):
         assert read_json(json.dumps(value, indent=indent, ensure_ascii=False)) == value
         assert read_json(f"Yes. {json.dumps(value)}\nDone.") == value
 
     @given(st.data())
-    def test_however_it_is_cut_off_what_came_first_is_kept(self, data):
+    def test_truncated_json_keeps_its_beginning(self, data):
         text = json.dumps({"first": "kept", **ANSWER})
         cut = data.draw(st.integers(text.index("kept") + 6, len(text)))
         assert read_json(text[:cut])["first"] == "kept"
 
 
-class TestWhatIsWanted:
-    def test_a_list_or_an_object_and_an_empty_one_only_if_there_is_no_other(self):
+class TestWantedType:
+    def test_wanted_type_selects_lists_or_objects(self):
         for text, wanted, expected in (
             ("Facts: ['a', 'b']", list, ["a", "b"]),
             ('{"facts": [{"a": 1}]}', list, None),
@@ -122,13 +122,13 @@ class TestReasoning:
             f"<|channel|>analysis<|message|>{DRAFT}<|end|><|start|>assistant<|channel|>final<|message|>{PLAIN}",
         ],
     )
-    def test_is_left_out(self, text):
+    def test_reasoning_is_left_out(self, text):
         answer = strip_reasoning(text)
         assert PLAIN in answer
         assert "draft" not in answer
 
     @pytest.mark.parametrize("text", [f"<think>{DRAFT}", f"<think>a<think>{DRAFT}", f"Well.\n<think>\n{DRAFT}"])
-    def test_that_never_ends_holds_no_answer(self, text):
+    def test_unclosed_reasoning_yields_no_answer(self, text):
         assert read_json(strip_reasoning(text)) is None
 
     @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ class TestReasoning:
             "It strips `<think>`\u2026`</think>` blocks.",
         ],
     )
-    def test_that_an_answer_mentions_stays(self, text):
+    def test_reasoning_tags_in_answers_are_kept(self, text):
         assert strip_reasoning(text) == text
         if text is not PLAIN and "parser" not in text:
             assert strip_reasoning(f"<think>{DRAFT} </think></think>\n{text}").strip() == text
@@ -157,7 +157,7 @@ class TestSafety:
         for wanted in (dict, list):
             assert isinstance(read_json(text, wanted=wanted), wanted | None)
 
-    def test_it_works_where_the_stack_is_nearly_used_up(self):
+    def test_reading_works_near_the_recursion_limit(self):
         def down(n: int):
             return read_json(f"x {'[' * 90}{']' * 90}", wanted=list) if n == 0 else down(n - 1)
 

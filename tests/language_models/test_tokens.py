@@ -1,4 +1,4 @@
-"""What counting tokens promises: near the truth, never on the network, and paid for once per message."""
+"""Token counting is accurate, needs no network, and counts each message once."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from langchain_agentmem.language_models.tokens import TokenCounter, estimate_tok
 
 SAMPLES = Path(__file__).parents[1] / "data" / "tokens"
 RECORDED = json.loads((SAMPLES / "counts.json").read_text("utf-8"))["counts"]
-BEYOND = {"german": 1.20}
-"""Kinds that the issue does not name, and that the estimate exceeds by more than 15%."""
+LARGER_DEVIATIONS = {"german": 1.20}
+"""Samples that the estimate may exceed by more than 15%, and by how much."""
 
 HOSTILE = ["\ud800", "a\udfff\ud800b", "\x00", "\x00" * 99, "<|endoftext|>", "<|im_start|>system", "\u200d" * 50]
 
@@ -51,23 +51,23 @@ def quarter(anything: str):
     return len(anything) // 4
 
 
-def of_list(given: list[BaseMessage]):
-    return sum(map(of_one, given))
+def count_list(given: list[BaseMessage]):
+    return sum(map(count_one, given))
 
 
-def of_union(given):
-    return of_list(given)
+def count_union(given):
+    return count_list(given)
 
 
-of_union.__annotations__["given"] = list[AnyMessage]  # the union itself, not its name
+count_union.__annotations__["given"] = list[AnyMessage]  # the union itself, not its name
 
 
-def of_one(given: BaseMessage):
+def count_one(given: BaseMessage):
     return len(given.content) // 4 + 5
 
 
-def remembering(asked: list[str]):
-    """A counter of texts that remembers what it was asked."""
+def recording_counter(asked: list[str]):
+    """Return a counter of texts that records them."""
 
     def count(text: str) -> int:
         asked.append(text)
@@ -107,7 +107,7 @@ def no_network(monkeypatch):
 
 @pytest.fixture
 def vocabulary(monkeypatch, tmp_path):
-    """The place of tiktoken's file of o200k_base; `write` puts a small one there that tiktoken accepts."""
+    """The place of tiktoken's file of o200k_base; `write_vocabulary` puts a small one there that tiktoken accepts."""
     folder = tmp_path / "cache"
     folder.mkdir()
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(folder))
@@ -117,7 +117,7 @@ def vocabulary(monkeypatch, tmp_path):
     tokens._tiktoken_counter.cache_clear()
 
 
-def write(path, monkeypatch):
+def write_vocabulary(path, monkeypatch):
     """Write a vocabulary of single bytes and a word, and have tiktoken and the package expect it."""
     words = [bytes([byte]) for byte in range(256)] + [b"he", b"ll", b"hell", b"hello"]
     data = b"".join(base64.b64encode(word) + b" %d\n" % rank for rank, word in enumerate(words))
@@ -129,27 +129,27 @@ def write(path, monkeypatch):
 
 
 class TestEstimate:
-    def test_is_within_five_below_and_fifteen_above_on_each_sample_and_errs_high_over_all(self):
+    def test_estimate_is_close_to_the_recorded_counts(self):
         estimates = {path.stem: estimate_tokens(path.read_text("utf-8")) for path in SAMPLES.glob("*.txt")}
         assert estimates.keys() == RECORDED.keys()
         for kind, estimate in estimates.items():
-            assert 0.95 <= estimate / RECORDED[kind] <= BEYOND.get(kind, 1.15), kind
+            assert 0.95 <= estimate / RECORDED[kind] <= LARGER_DEVIATIONS.get(kind, 1.15), kind
         assert sum(estimates.values()) > sum(RECORDED.values())
 
     @given(st.text())
-    def test_cuts_a_text_without_losing_any_of_it(self, text):
+    def test_pieces_join_to_the_whole_text(self, text):
         pieces = (token_estimate._ASCII_PIECE if text.isascii() else token_estimate._PIECE).findall(text)
         assert "".join(pieces) == text
 
     @given(st.text(st.characters(codec=None)), st.text(st.characters(codec=None)))
-    def test_never_raises_and_gives_the_same_again(self, text, more):
+    def test_estimate_never_raises_and_is_deterministic(self, text, more):
         first = estimate_tokens(text)
         estimate_tokens(more)
         assert estimate_tokens(text) == first >= (1 if text else 0)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("unit", ["a", " ", "\n", "A", "é", "語", "🎉", "#@!%", "'", "\x00", "ab "])
-    def test_a_megabyte_of_one_thing_costs_a_plausible_number(self, unit):
+    def test_repeated_text_has_a_plausible_estimate(self, unit):
         text = unit * (1_000_000 // len(unit))
         assert 1_000 < estimate_tokens(text) <= 4 * len(text)
 
@@ -159,7 +159,7 @@ class TestEstimate:
         giant = estimate_tokens(line * 200_000) / 200_000
         assert giant == pytest.approx(whole, rel=0.01)
 
-    def test_pieces_that_are_remembered_are_bounded(self):
+    def test_piece_cache_is_bounded(self):
         estimate_tokens(" ".join(f"w{'abcdefghij'[i % 10]}{chr(97 + i // 10 % 26)}{i:x}" for i in range(80_000)))
         assert len(token_estimate._COSTS) <= token_estimate._CACHE_SIZE
 
@@ -182,14 +182,14 @@ class TestMessages:
         result = ToolMessage("ok", tool_call_id="call_1")
         assert self.counter.count_message(result) == 3 + estimate_tokens("call_1") + estimate_tokens("ok")
 
-    def test_a_call_that_is_repeated_in_the_content_counts_once(self):
+    def test_call_repeated_in_content_counts_once(self):
         call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "toolu_1", "type": "tool_call"}
         block = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Lisbon"}}
         once = self.counter.count_message(AIMessage("", tool_calls=[call]))
         assert self.counter.count_message(AIMessage([block], tool_calls=[call])) == once
         assert self.counter.count_message({"role": "assistant", "content": [block]}) == once
 
-    def test_a_provider_dict_costs_what_the_message_costs(self):
+    def test_dictionaries_cost_the_same_as_messages(self):
         call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "c1", "type": "tool_call"}
         message = AIMessage("Let me see", tool_calls=[call])
         calls = [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Lisbon"}'}}]
@@ -200,7 +200,7 @@ class TestMessages:
         for shape in ("Hello", ("user", "Hello"), SimpleNamespace(content="Hello"), said):
             assert self.counter.count_message(shape) == self.counter.count_message(HumanMessage("Hello"))
 
-    def test_an_image_costs_what_an_image_costs_whatever_its_base64(self):
+    def test_image_cost_is_independent_of_its_data(self):
         counter = TokenCounter("estimate", image_tokens=1_234)
         for block in (
             {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}},
@@ -210,7 +210,7 @@ class TestMessages:
             cost = counter.count_message(HumanMessage([{"type": "text", "text": "Look"}, block]))
             assert cost == counter.count_message(HumanMessage("Look")) + 1_234, block["type"]
 
-    def test_data_costs_a_bounded_number(self):
+    def test_binary_data_cost_is_bounded(self):
         data = "A" * 9_000_000
         for block in (
             {"type": "file", "base64": data, "mime_type": "application/pdf"},
@@ -223,13 +223,13 @@ class TestMessages:
         ):
             assert 200 <= self.counter.count_message({"role": "user", "content": [block]}) <= 10_100, block["type"]
 
-    def test_a_document_given_as_text_costs_its_text_and_reasoning_no_signature(self):
+    def test_text_documents_and_thinking_count_their_text(self):
         block = {"type": "document", "source": {"type": "text", "data": "Hello there"}}
         assert self.counter.count_message({"role": "user", "content": [block]}) == estimate_tokens("Hello there") + 3
         block = {"type": "thinking", "thinking": "Let me think about it.", "signature": "A" * 5_000}
         assert self.counter.count_message(AIMessage([block])) == estimate_tokens("Let me think about it.") + 3
 
-    def test_what_is_no_message_is_refused(self):
+    def test_invalid_messages_are_rejected(self):
         for wrong in (None, 7, object(), {"text": "no content"}, b"bytes"):
             with pytest.raises(MessageError, match="as a message"):
                 self.counter.count_message(wrong)
@@ -260,7 +260,7 @@ class TestContext:
         assert counter.count([], tools=[endless]) > 8
         assert counter.count([], tools=[of_a_provider]) > 200
 
-    def test_a_tool_costs_more_when_its_description_grows(self):
+    def test_tool_cost_follows_its_description(self):
         counter = TokenCounter("estimate")
         changing = copy.copy(weather)
         before = counter.count([], tools=[changing])
@@ -269,7 +269,7 @@ class TestContext:
 
     def test_only_new_messages_are_counted(self):
         asked: list[str] = []
-        counter = TokenCounter(remembering(asked))
+        counter = TokenCounter(recording_counter(asked))
         messages = [HumanMessage(f"message {i}") for i in range(100)]
         counter.count(messages, tools=[weather], system="Be brief.")
         assert len(asked) == 102
@@ -294,7 +294,7 @@ class TestContext:
         message.tool_calls[0]["args"]["a"] = 12
         assert counter.count([message]) == with_call + 1
 
-    def test_texts_that_are_cut_differently_are_not_confused(self):
+    def test_differently_split_texts_are_cached_separately(self):
         def count(text):
             return len(text) ** 2
 
@@ -304,16 +304,16 @@ class TestContext:
                 message = HumanMessage([{"type": "text", "text": text} for text in texts])
                 assert counter.count_message(message) == sum(map(count, texts)) + 3
 
-    def test_what_is_remembered_is_bounded(self, monkeypatch):
+    def test_message_cache_is_bounded(self, monkeypatch):
         monkeypatch.setattr(tokens, "CACHE_SIZE", 3)
         asked: list[str] = []
-        counter = TokenCounter(remembering(asked))
+        counter = TokenCounter(recording_counter(asked))
         for text in ["a", "b", "c", "a", "d", "a", "b"]:
             counter.count_message(text)
         assert asked == ["a", "b", "c", "d", "b"]
         assert len(counter._counts) == 3
 
-    def test_threads_agree(self, monkeypatch):
+    def test_concurrent_counts_agree(self, monkeypatch):
         monkeypatch.setattr(tokens, "CACHE_SIZE", 50)
         counter, messages = TokenCounter("estimate"), [HumanMessage(f"message number {i} of many") for i in range(200)]
         with ThreadPoolExecutor(8) as pool:
@@ -324,28 +324,28 @@ class TestContext:
 class TestCalibration:
     messages = (HumanMessage("Tell me a long story about the sea. " * 40),)
 
-    def test_learns_what_the_provider_counted(self):
+    def test_factor_follows_the_provider_count(self):
         counter = TokenCounter("estimate")
         raw = counter.count(self.messages)
         counter.learn(raw, round(raw * 1.2))
         assert counter.factor() == pytest.approx(1.2, rel=0.01)
         assert counter.count(self.messages) == pytest.approx(raw * 1.2, rel=0.01)
 
-    def test_is_bounded(self):
+    def test_factor_is_bounded(self):
         for reported, factor in ((10**9, 2.0), (1, 0.5)):
             counter = TokenCounter("estimate")
             for _ in range(5):
                 counter.learn(400, reported)
             assert counter.factor() == factor
 
-    def test_learns_nothing_from_nonsense_or_a_tiny_context(self):
+    def test_invalid_counts_and_tiny_contexts_are_ignored(self):
         counter = TokenCounter("estimate")
         for reported in (0, -5, None, "many", float("nan"), float("inf")):
             counter.learn(400, reported)
         counter.learn(4, 40)
         assert counter.factor() == 1.0
 
-    def test_follows_a_change_and_is_not_thrown_by_one_outlier(self):
+    def test_factor_resists_outliers_and_follows_changes(self):
         counter = TokenCounter("estimate")
         for _ in range(20):
             counter.learn(400, 400)
@@ -361,30 +361,30 @@ class TestCounters:
         "counter",
         [
             count_tokens_approximately, "approximate", partial(count_tokens_approximately, count_name=False),
-            lambda messages: 3 + count_tokens_approximately(messages), of_list, of_union, of_one,
+            lambda messages: 3 + count_tokens_approximately(messages), count_list, count_union, count_one,
             lambda message: len(message.content) // 4 + 9, quarter, lambda text: len(text) // 4,
         ],
     )  # fmt: skip
-    def test_texts_messages_and_lists_of_messages_can_be_counted(self, counter):
+    def test_counters_of_texts_messages_or_lists_work(self, counter):
         counter = TokenCounter(counter)
         assert counter.count_text("word " * 80) == 100
         assert counter.count([HumanMessage("word " * 80), AIMessage("word " * 80)]) == 206
         assert counter.count_text("") == 0
 
-    def test_any_callable_or_model_of_langchain_counts(self, monkeypatch):
+    def test_callables_and_langchain_models_are_accepted(self, monkeypatch):
         monkeypatch.setattr(FakeListChatModel, "get_num_tokens", lambda self, text: 7)
         fake = FakeListChatModel(responses=[])
         for one, count in ((characters, 4), (fake, 7)):
             assert TokenCounter(one).count_text("four") == count
 
-    def test_a_model_without_a_tokenizer_of_its_own_does_not_fetch_one(self, no_network, caplog):
+    def test_model_without_tokenizer_fetches_none(self, no_network, caplog):
         counter = TokenCounter(FakeListChatModel(responses=[]))
         assert counter.count_text("Hello, how are you?") == estimate_tokens("Hello, how are you?")
         [record] = caplog.records
         assert "cannot count tokens offline" in record.getMessage()
 
     @pytest.mark.parametrize("answer", [None, "many", float("nan"), ZeroDivisionError()])
-    def test_a_failing_counter_is_replaced_by_the_estimate_and_reported_once(self, answer, caplog):
+    def test_failing_counter_falls_back_to_the_estimate(self, answer, caplog):
         def count(text):
             if isinstance(answer, Exception):
                 raise answer
@@ -394,26 +394,26 @@ class TestCounters:
         assert {counter.count_text("Hello, how are you?") for _ in range(3)} == {estimate_tokens("Hello, how are you?")}
         assert len(caplog.records) == 1
 
-    def test_what_cannot_count_is_refused(self):
+    def test_invalid_counters_are_rejected(self):
         for wrong in ("gpt-4", 7, object(), ""):
             with pytest.raises(InvalidInput, match="cannot count"):
                 TokenCounter(wrong)
         for letters in (len, lambda x: 0 + len(x)):
-            with pytest.raises(InvalidInput, match="does not say what it counts"):
+            with pytest.raises(InvalidInput, match="Cannot determine what"):
                 TokenCounter(letters)
         with pytest.raises(InvalidInput, match="image_tokens"):
             TokenCounter(image_tokens=-1)
 
 
 class TestTiktoken:
-    def test_absent_means_the_estimate_and_no_network(self, vocabulary, no_network):
+    def test_missing_vocabulary_falls_back_to_the_estimate(self, vocabulary, no_network):
         counter = TokenCounter()
         assert counter.count_text("Hello, how are you?") == estimate_tokens("Hello, how are you?")
         with pytest.raises(InvalidInput, match="TIKTOKEN_CACHE_DIR"):
             TokenCounter("tiktoken")
 
-    def test_present_is_used_without_network(self, vocabulary, no_network, monkeypatch):
-        write(vocabulary, monkeypatch)
+    def test_cached_vocabulary_is_used_offline(self, vocabulary, no_network, monkeypatch):
+        write_vocabulary(vocabulary, monkeypatch)
         for counter in (TokenCounter(), TokenCounter("tiktoken")):
             assert counter.count_text("hello") == 1
             assert counter.count_text("jelly") == 4
@@ -423,8 +423,8 @@ class TestTiktoken:
         assert TokenCounter("estimate").count_text("jelly") == estimate_tokens("jelly")
 
     @pytest.mark.parametrize("damage", ["shortened", "folder", "no cache"])
-    def test_a_damaged_file_is_as_good_as_none(self, vocabulary, no_network, monkeypatch, damage):
-        write(vocabulary, monkeypatch)
+    def test_damaged_vocabulary_falls_back_to_the_estimate(self, vocabulary, no_network, monkeypatch, damage):
+        write_vocabulary(vocabulary, monkeypatch)
         if damage == "shortened":
             vocabulary.write_bytes(vocabulary.read_bytes()[:-9])
         elif damage == "folder":
@@ -433,11 +433,11 @@ class TestTiktoken:
         else:
             monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
         assert TokenCounter().count_text("Hello, how are you?") == estimate_tokens("Hello, how are you?")
-        with pytest.raises(InvalidInput, match="never downloaded"):
+        with pytest.raises(InvalidInput, match="never downloads it"):
             TokenCounter("tiktoken")
 
-    def test_is_found_in_the_folder_for_temporary_files(self, vocabulary, no_network, monkeypatch, tmp_path):
-        write(vocabulary, monkeypatch)
+    def test_vocabulary_is_found_in_the_temporary_folder(self, vocabulary, no_network, monkeypatch, tmp_path):
+        write_vocabulary(vocabulary, monkeypatch)
         monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
         monkeypatch.delenv("DATA_GYM_CACHE_DIR", raising=False)
         monkeypatch.setattr(tokens.tempfile, "tempdir", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The arguments of every tool, as models give them."""
+"""Null arguments in the tool calls of models."""
 
 import itertools
 from datetime import UTC, datetime
@@ -49,21 +49,21 @@ def answers():
     return called
 
 
-def test_null_is_the_default_of_every_optional_argument_of_every_tool(answers):
+def test_null_means_the_default_for_every_tool(answers):
     def with_nulls(tool):
         optional = {name: None for name, field in tool.args_schema.model_fields.items() if not field.is_required()}
         return {**optional, **CALLS[tool.name]}
 
     plain = answers(lambda tool: CALLS[tool.name])
     assert answers(with_nulls) == plain
-    assert not [told for told in plain.values() if "arguments are wrong" in told]
+    assert not [told for told in plain.values() if "arguments are invalid" in told]
 
 
-def test_null_under_another_name_is_nothing_either():
+def test_null_with_an_alias_is_ignored():
     assert ArchivalWrite(text="Quinces", tags=None) == ArchivalWrite(content="Quinces")
 
 
 @pytest.mark.parametrize("given", [{"content": None}, {"content": "x", "labels": None}])
-def test_null_is_no_value_where_one_is_needed_and_no_name_that_there_is_not(given):
+def test_required_null_and_unknown_names_are_rejected(given):
     with pytest.raises(ValidationError):
         ArchivalWrite(**given)

@@ -1,4 +1,4 @@
-"""Layered memories that most tests of layers begin with."""
+"""Fixtures with layered memories."""
 
 import pytest
 
@@ -13,5 +13,5 @@ def layers(memory):
 
 @pytest.fixture
 def main(memory):
-    """The same, with room for more events."""
+    """A layered memory with room for more events."""
     return LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=100))

@@ -1,4 +1,4 @@
-"""Entries, events and records as layers give them, made by hand."""
+"""Factories of core entries, events and records."""
 
 from __future__ import annotations
 

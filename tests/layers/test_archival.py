@@ -1,4 +1,4 @@
-"""Archival memory: records with tags, changed in part, and found by search."""
+"""Archival memory: records with tags, partial updates and search."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestRecords:
-    def test_a_record_is_there_by_its_id(self, layers):
+    def test_get_returns_a_record_by_its_id(self, layers):
         record_id = layers.archival.write("Guided scheduling wins.", tags=["results", "openmp", "results"])
         record = layers.archival.get(record_id)
         assert (record.id, record.content, record.tags) == (record_id, "Guided scheduling wins.", ("results", "openmp"))
@@ -21,7 +21,7 @@ class TestRecords:
         assert layers.archival.update("nobody", "text") is False
         assert layers.archival.delete("nobody") is False
 
-    def test_text_alone_leaves_the_tags_and_tags_alone_the_text(self, layers):
+    def test_update_changes_only_the_given_fields(self, layers):
         record_id = layers.archival.write("one", tags=["a"])
         assert layers.archival.update(record_id, "two") is True
         assert (layers.archival.get(record_id).content, layers.archival.get(record_id).tags) == ("two", ("a",))
@@ -32,21 +32,21 @@ class TestRecords:
         layers.archival.update(record_id, tags=[])
         assert layers.archival.get(record_id).tags == ()
 
-    def test_a_deleted_record_is_gone_from_everywhere(self, layers, memory, raw):
+    def test_delete_removes_a_record_from_search_and_storage(self, layers, memory, raw):
         record_id = layers.archival.write("a record about otters")
         assert layers.archival.delete(record_id) is True
         assert layers.archival.get(record_id) is None
         assert layers.archival.all() == layers.archival.search("otters") == []
         assert raw(memory, "select * from content") == []
 
-    def test_all_of_them_in_the_order_in_which_they_were_written(self, layers):
+    def test_all_returns_records_in_write_order(self, layers):
         ids = [layers.archival.write(f"record {number}", tags=[f"t{number % 2}"]) for number in range(5)]
         assert [record.id for record in layers.archival.all()] == ids
         assert [record.id for record in layers.archival.all(limit=2)] == ids[3:]
         assert [record.id for record in layers.archival.all(tags=["t0"])] == ids[::2]
         assert [record.id for record in layers.archival.all(tags=["t0"], limit=1)] == ids[4:]
 
-    def test_secrets_do_not_enter_by_content_or_tags(self, layers):
+    def test_secrets_in_content_and_tags_are_redacted(self, layers):
         token = "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789"
         record_id = layers.archival.write(token, tags=["password=hunter2x"])
         record = layers.archival.get(record_id)
@@ -54,8 +54,8 @@ class TestRecords:
         assert record.tags == ("password=***",)
 
 
-class TestSaidAgain:
-    def test_a_text_is_one_record_with_the_tags_of_all_who_wrote_it(self, layers, memory, raw):
+class TestDeduplication:
+    def test_equal_texts_become_one_record_with_merged_tags(self, layers, memory, raw):
         [own] = {layers.archival.write("Ada likes tea.", tags=tags) for tags in ([], ["a"], ["b", "a"], ["a"], [])}
         [record] = layers.archival.all()
         assert (record.id, record.tags) == (own, ("a", "b"))
@@ -67,7 +67,7 @@ class TestSaidAgain:
         assert layers.archival.write("New.") == written[1]
         assert raw(memory, "select count(*) as n from memory") == before  # nothing new, nothing written
 
-    def test_only_where_it_is_seen(self, layers):
+    def test_equal_texts_merge_only_within_visible_branches(self, layers):
         early = layers.archival.write("Ada likes tea.")
         draft = layers.fork("draft")
         late = layers.archival.write("Ada likes rye.")
@@ -78,7 +78,7 @@ class TestSaidAgain:
         layers.archival.delete(early)
         assert layers.archival.write("Ada likes tea.") != early
 
-    def test_whoever_is_trusted_more_says_it_on_their_own(self, layers, memory):
+    def test_a_more_trusted_writer_raises_the_records_trust(self, layers, memory):
         with written_by("tool", "web"):
             record_id = layers.archival.write("Ada likes tea.")
         with written_by("user"):
@@ -87,7 +87,7 @@ class TestSaidAgain:
             assert layers.archival.write("Ada likes tea.") == record_id
         assert [each.id for each in memory.search("tea", trust="user")] == [record_id]
 
-    def test_what_ends_by_itself_stays_when_it_is_written(self, layers, memory, clock):
+    def test_rewriting_an_expiring_record_removes_its_expiry(self, layers, memory, clock):
         now = memory.database.now()
         ending = record_draft("r", "Ada likes tea.", (), now)._replace(expires_at=now + 1_000_000_000)
         memory.database.engine.write(
@@ -98,7 +98,7 @@ class TestSaidAgain:
         assert layers.archival.get("r").content == "Ada likes tea."
 
 
-def test_what_cannot_be_is_refused(layers):
+def test_invalid_arguments_are_rejected(layers):
     for tags in (5, {"a": 1}, [5], [""], ["a\nb"], ["x" * 501]):
         with pytest.raises(InvalidInput):
             layers.archival.write("text", tags=tags)
@@ -124,7 +124,7 @@ class TestSearch:
         ]
         return layers
 
-    def test_the_best_is_first_and_says_why_and_all_of_the_tags_must_be_there(self, layers):
+    def test_search_ranks_hits_and_requires_all_tags(self, layers):
         found = layers.archival.search("which scheduling is best?")
         assert found[0].id == self.ids[0]
         assert found[0].score > 0
@@ -132,12 +132,12 @@ class TestSearch:
         assert [record.id for record in layers.archival.search("*", tags=["results", "gpu"])] == [self.ids[1]]
         assert layers.archival.search("scheduling", tags=["results", "people"]) == []
 
-    def test_tags_are_looked_at_before_the_limit(self, layers):
+    def test_search_filters_by_tags_before_the_limit(self, layers):
         wanted = layers.archival.write("openmp scheduling", tags=["wanted"])
         for number in range(30):
             layers.archival.write(f"openmp scheduling {number}", tags=["other"])
         assert [each.id for each in layers.archival.search("openmp", limit=1, tags=["wanted"])] == [wanted]
 
-    def test_a_star_means_all_the_newest_first(self, layers):
+    def test_a_star_query_returns_all_records_newest_first(self, layers):
         assert [record.id for record in layers.archival.search("*")] == self.ids[::-1]
         assert [record.id for record in layers.archival.search(" * ", limit=2)] == self.ids[:1:-1]

@@ -1,4 +1,4 @@
-"""Branches: a fork sees its parent up to the fork and nothing after, at any depth, and can be merged back."""
+"""Branches: a fork sees its parent up to the fork and nothing after, at any depth."""
 
 import pytest
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestForking:
-    def test_a_fork_sees_all_that_was_there_and_nothing_that_comes_later(self, main):
+    def test_a_fork_does_not_see_later_parent_writes(self, main):
         main.core.set("k", "before")
         main.recall.append("k", "event before")
         record_id = main.archival.write("record before")
@@ -29,7 +29,7 @@ class TestForking:
         assert contents(fork.archival.all()) == ["record before"]
         assert contents(fork.archival.search("after")) == []
 
-    def test_a_name_is_given_once_in_a_namespace(self, memory):
+    def test_branch_names_are_unique_within_a_namespace(self, memory):
         for namespace in (("a",), ("b",)):
             layers = LayeredMemory(memory, "main", namespace=namespace)
             layers.core.set("k", namespace[0])
@@ -41,7 +41,7 @@ class TestForking:
         with pytest.raises(InvalidInput, match="one namespace"):
             layers.diff(LayeredMemory(memory, "main", namespace=("a",)))
 
-    def test_eviction_by_id_reaches_nobody_elses_events_and_counts_right(self, main):
+    def test_eviction_by_id_does_not_affect_other_branches(self, main):
         mine = main.recall.append("k", "parent's")
         one, two = main.fork("one"), main.fork("two")
         theirs = two.recall.append("k", "sibling's")
@@ -49,19 +49,19 @@ class TestForking:
         assert contents(main.recall.recent()) == ["parent's"]
         assert contents(two.recall.recent()) == ["parent's", "sibling's"]
 
-    def test_looking_at_a_branch_does_not_make_it(self, main, memory, raw):
+    def test_reading_a_branch_does_not_create_it(self, main, memory, raw):
         main.read()
         main.context("hint")
         main.ancestors()
         assert raw(memory, "select * from branch") == []
 
-    def test_a_fork_copies_nothing(self, main, memory, raw):
+    def test_forking_copies_no_rows(self, main, memory, raw):
         main.write(core={"k": "v"}, recall=["event"] * 50, archival=["record"] * 50)
         before = raw(memory, "select count(*) as n from memory")
         main.fork("fork").fork("deeper")
         assert raw(memory, "select count(*) as n from memory") == before
 
-    def test_what_a_fork_still_shows_is_kept_and_what_nobody_shows_is_not(self, main, memory, raw):
+    def test_old_versions_are_kept_only_for_forks(self, main, memory, raw):
         main.core.set("k", "first")
         main.core.set("k", "second")
         main.fork("fork")
@@ -71,13 +71,13 @@ class TestForking:
 
 
 class TestSearchOnForks:
-    def test_hits_of_other_branches_do_not_take_the_places_of_ones_own(self, main):
+    def test_hits_of_other_branches_do_not_use_up_limit(self, main):
         main.archival.write("otters")
         fork = main.fork("fork")
         main.write(archival=[f"otters otters otters {number}" for number in range(50)])
         assert contents(fork.archival.search("otters", limit=1)) == ["otters"]
 
-    def test_a_changed_record_is_found_by_what_it_says_here(self, main):
+    def test_search_uses_the_branchs_version_of_a_record(self, main):
         record_id = main.archival.write("about otters")
         fork = main.fork("fork")
         fork.archival.update(record_id, "about badgers")
@@ -87,8 +87,8 @@ class TestSearchOnForks:
         assert contents(main.archival.search("badgers")) == []
 
 
-class TestReadingAndWritingAllLayers:
-    def test_everything_and_each_layer(self, main):
+class TestReadAndWrite:
+    def test_write_and_read_cover_all_layers(self, main):
         written = main.write(
             core={"a": "1", "b": {"value": "2", "importance": 5, "ttl": 3600}},
             recall=["plain", {"type": "metric", "content": "0.93"}],
@@ -105,7 +105,7 @@ class TestReadingAndWritingAllLayers:
         with pytest.raises(InvalidInput, match="scope"):
             main.read("everything")
 
-    def test_all_of_it_or_nothing(self, main):
+    def test_an_invalid_write_stores_nothing(self, main):
         for name, values in {
             "core": (["k"], {"k": {"importance": 1}}, {"k": {"value": "v", "colour": "red"}}, {"k": 5}),
             "recall": (5, [5], {"kind": "k"}, {"knd": "k", "content": "x"}),
@@ -116,14 +116,14 @@ class TestReadingAndWritingAllLayers:
                     main.write(**{"core": {"good": "v"}, "recall": ["good"], "archival": ["good"], name: wrong})
         assert main.read() == {"core": {}, "recall": [], "archival": []}
 
-    def test_nothing_that_is_written_together_pushes_out_the_rest_of_it(self, memory):
+    def test_keys_written_together_do_not_evict_each_other(self, memory):
         layers = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=20))
         layers.core.set("old", "x" * 10, importance=5)
         layers.write(core={"a": {"value": "1", "importance": 1}, "b": "y" * 9})
         assert layers.core.get() == {"a": "1", "b": "y" * 9}
 
 
-def test_the_tree_is_the_same_from_every_branch(main):
+def test_tree_is_the_same_from_every_branch(main):
     assert str(main.tree()) == "main"
     one = main.fork("one")
     two = main.fork("two")
@@ -134,7 +134,7 @@ def test_the_tree_is_the_same_from_every_branch(main):
     assert main.tree().created_at <= one.created_at < two.created_at
 
 
-def test_a_difference_is_what_each_has_alone_and_what_they_changed(main):
+def test_diff_reports_added_and_changed_items_per_branch(main):
     record_id = main.archival.write("record")
     main.core.set("both", "v")
     main.core.set("gone", "v")

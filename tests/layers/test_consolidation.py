@@ -1,4 +1,4 @@
-"""Consolidation: old events become records by kind, and nothing of them is lost."""
+"""Consolidation: old events become records by kind, without loss."""
 
 from concurrent.futures import wait
 
@@ -18,14 +18,14 @@ from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
 
-BEGUN = []
+SUBMITTED = []
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _begun():
+def _record_submitted():
     submit = background._workers.submit
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(background._workers, "submit", lambda function: BEGUN.append(submit(function)))
+        patch.setattr(background._workers, "submit", lambda function: SUBMITTED.append(submit(function)))
         yield
 
 
@@ -39,32 +39,32 @@ def summarizing(memory, model, events=4):
     return LayeredMemory(memory, "main", settings=config, model=model)
 
 
-def happen(layers, count, length=10):
+def append_events(layers, count, length=10):
     for number in range(count):
         layers.recall.append("ab"[number % 2], f"event {number} " + "x" * length)
-    wait(BEGUN)  # a model is asked in the background
+    wait(SUBMITTED)  # a model is asked in the background
 
 
-class TestByItself:
-    def test_beyond_one_and_a_half_windows_the_old_ones_go_by_kind(self, layers):
-        happen(layers, 6)
+class TestAutomaticConsolidation:
+    def test_events_beyond_1_5_windows_are_consolidated_by_kind(self, layers):
+        append_events(layers, 6)
         assert layers.archival.all() == []
-        happen(layers, 1)
+        append_events(layers, 1)
         assert len(layers.recall.recent(None)) == 4
         a, b = layers.archival.all()
         assert a.tags == (CONSOLIDATED, AUTOMATIC, "kind:a", "event_count:2")
         assert b.tags == (CONSOLIDATED, AUTOMATIC, "kind:b", "event_count:1")
 
-    def test_however_many_come_there_is_never_much_more_than_a_window(self, layers):
+    def test_recall_never_exceeds_1_5_windows(self, layers):
         for _ in range(40):
-            happen(layers, 1)
+            append_events(layers, 1)
             assert len(layers.recall.recent(None)) <= 6
         layers.write(recall=[f"event {number}" for number in range(50)])
         assert len(layers.recall.recent(None)) == 4
 
 
-class TestNothingIsLost:
-    def test_a_record_that_is_too_short_for_them_keeps_the_events_beside_it(self, memory):
+class TestLosslessness:
+    def test_a_truncated_summary_keeps_the_events_in_details(self, memory):
         settings = LayersConfig(recall_max_events=4, section_budgets={"archival_snippet": 100})
         layers = LayeredMemory(memory, "main", settings=settings)
         ids = [layers.recall.append("a", f"event {number} " + "x" * 80 + f" needle{number}") for number in range(7)]
@@ -74,15 +74,15 @@ class TestNothingIsLost:
         assert record.details["events"][1][2].endswith("needle1")
         assert [each.id for each in layers.archival.search("needle1")] == [record.id]
 
-    def test_a_record_that_stands_for_events_is_found_by_them_after_it_was_changed(self, layers):
-        happen(layers, 7, length=0)
+    def test_an_updated_summary_is_still_found_by_events(self, layers):
+        append_events(layers, 7, length=0)
         [record] = layers.archival.search("event 0", limit=1)
         layers.archival.update(record.id, "nothing to see")
         assert record.id in {each.id for each in layers.archival.search("event")}
         layers.archival.update(record.id, tags=["zebra"])
         assert [each.id for each in layers.archival.search("zebra")] == [record.id]
 
-    def test_very_many_events_become_several_records_and_do_not_come_back(self, memory):
+    def test_many_events_are_split_into_several_records(self, memory):
         layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=400))
         layers.write(recall=["the oldest otter", *(f"event {number}" for number in range(1, 454))])
         assert contents(layers.recall.search("otter")) == ["the oldest otter"]
@@ -93,18 +93,18 @@ class TestNothingIsLost:
         assert layers.recall.search("otter") == []
         assert [CONSOLIDATED in each.tags for each in layers.archival.search("otter", limit=1)] == [True]
 
-    def test_inherited_events_are_hidden_here_alone(self, layers):
-        happen(layers, 6)
+    def test_consolidation_on_a_fork_leaves_other_branches_unchanged(self, layers):
+        append_events(layers, 6)
         fork = layers.fork("fork")
         grandchild = fork.fork("grandchild")
-        happen(fork, 1)
+        append_events(fork, 1)
         assert len(fork.recall.recent(None)) == 4
         assert len(layers.recall.recent(None)) == len(grandchild.recall.recent(None)) == 6
         assert layers.archival.all() == grandchild.archival.all() == []
 
 
-def test_when_asked_all_but_the_window_or_one_kind_and_as_many_as_one_likes(layers):
-    happen(layers, 6)
+def test_summarize_accepts_a_kind_and_a_keep_count(layers):
+    append_events(layers, 6)
     report = layers.recall.summarize(kind="b", keep=2)
     assert (report.level, report.events, len(report.records)) == (None, 1, 1)
     assert [event.kind for event in layers.recall.recent(None)] == ["a", "a", "b", "a", "b"]
@@ -112,33 +112,33 @@ def test_when_asked_all_but_the_window_or_one_kind_and_as_many_as_one_likes(laye
     assert [layers.recall.summarize().events for _ in range(2)] == [1, 0]
 
 
-class TestWithAModel:
-    def test_it_is_asked_outside_of_any_transaction_and_its_words_are_kept(self, memory):
+class TestConsolidationModel:
+    def test_the_model_is_called_outside_of_transactions(self, memory):
         def answer(messages):
             LayeredMemory(memory, "other").core.set("k", "written meanwhile")
             return "They went well."
 
         layers = summarizing(memory, model := ScriptedModel(answer))
-        happen(layers, 7, length=70)
+        append_events(layers, 7, length=70)
         a, _ = layers.archival.all()
         assert a.content == "They went well."
         assert a.details["events"][0][2].startswith("event 0")
         [asked] = model.asked  # of the other kind there was one event, which fits as it is
         assert "<text" in asked[-1].content
 
-    def test_a_model_that_fails_does_not_stand_in_the_way_and_is_told_of(self, url):
+    def test_a_failing_model_falls_back_to_a_digest(self, url):
         told = []
         with AgentMemory(url, hooks=[told.append]) as memory:
             layers = summarizing(memory, ScriptedModel(ValueError("no")))
-            happen(layers, 7, length=70)
+            append_events(layers, 7, length=70)
             assert len(layers.recall.recent(None)) == 4
             a, _ = layers.archival.all()
             assert a.content.startswith("2 events of kind a")
         assert [type(each.error) for each in told if isinstance(each, CompressionFellShort)] == [ValueError]
 
-    def test_what_was_evicted_while_it_was_asked_is_not_summed_up(self, memory):
+    def test_events_evicted_during_the_model_call_are_skipped(self, memory):
         layers = summarizing(memory, None, 8)
-        happen(layers, 8, length=100)
+        append_events(layers, 8, length=100)
         first = layers.recall.recent(None)[0]
 
         def model(_):
@@ -157,19 +157,19 @@ def kept(text):
 
 @given(events=st.lists(st.text().map(kept), min_size=1, max_size=30), limit=st.integers(0, 400))
 @settings(deadline=None)
-def test_a_digest_is_never_longer_than_it_may_be(events, limit):
+def test_a_digest_never_exceeds_its_limit(events, limit):
     text, whole = digest_events(events, limit), events_text(events)
     assert len(text) <= limit
     if len(whole) <= limit:
         assert text == whole
 
 
-def test_a_digest_of_events_whose_beginnings_fit_has_all_of_them():
+def test_a_digest_lists_all_events_with_shortened_texts():
     lines = digest_events([kept(f"{number} {'word ' * 40}") for number in range(20)], 3_000).splitlines()
     assert [line.split()[3] for line in lines[1:]] == [str(number) for number in range(20)]
 
 
-def test_a_digest_of_too_many_events_has_the_first_and_the_latest():
+def test_a_long_digest_keeps_first_and_latest_events():
     events = [kept(f"{number} happened") for number in range(150)]
     lines = digest_events(events, 3_000).splitlines()
     assert lines[1].endswith(" 0 happened")

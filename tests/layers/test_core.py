@@ -1,4 +1,4 @@
-"""Core memory: keys and values with importance and an end, within a budget that loses nothing."""
+"""Core memory: keys and values with importance and expiry, within a budget, without loss."""
 
 import itertools
 from datetime import UTC, datetime, timedelta, timezone
@@ -16,7 +16,7 @@ from langchain_agentmem.layers.memory_layers import CORE_EVICTED
 pytestmark = pytest.mark.sqlite_suffices
 
 
-def small(memory, chars=40, name="main", **more):
+def small_memory(memory, chars=40, name="main", **more):
     return LayeredMemory(memory, name, settings=LayersConfig(core_max_chars=chars, **more))
 
 
@@ -25,27 +25,27 @@ def taken(core):
 
 
 class TestKeysAndValues:
-    def test_keys_stay_in_the_order_in_which_they_were_first_set(self, layers):
+    def test_keys_keep_their_insertion_order(self, layers):
         for key in "cab":
             layers.core.set(key, "1")
         layers.core.set("c", "2")
         assert list(layers.core.get()) == ["c", "a", "b"]
         assert list(layers.core.get(["b", "c"])) == ["b", "c"]
 
-    def test_an_entry_knows_its_importance_and_its_times(self, layers, clock):
+    def test_an_entry_has_importance_and_timestamps(self, layers, clock):
         layers.core.set("name", "Ada", importance=5, ttl=3600)
         layers.core.set("name", "Ada L.", importance=2)
         [entry] = layers.core.entries()
         assert (entry.key, entry.value, entry.importance, entry.expires_at) == ("name", "Ada L.", 2, None)
         assert entry.created_at < entry.updated_at <= clock.now
 
-    def test_secrets_do_not_enter(self, layers):
+    def test_secrets_are_redacted(self, layers):
         layers.core.set("db_password", "hunter2!")
         layers.core.set("config", "api_key=abcdef1234567890abcd and max_token: 4096")
         assert layers.core.get() == {"db_password": "***", "config": "api_key=*** and max_token: 4096"}
 
 
-def test_what_cannot_be_is_refused(layers):
+def test_invalid_arguments_are_rejected(layers):
     for key in ("", " ", "a\nb", "\x00", "k" * 501, 5, None, "\ud800"):
         with pytest.raises(InvalidInput, match="cannot be a key"):
             layers.core.set(key, "v")
@@ -62,8 +62,8 @@ def test_what_cannot_be_is_refused(layers):
     assert [each.key for each in layers.core.entries()] == ["k"]
 
 
-class TestAnEnd:
-    def test_an_absolute_time(self, layers, clock):
+class TestExpiry:
+    def test_ttl_accepts_an_absolute_time(self, layers, clock):
         end = clock.now + timedelta(minutes=1)
         for ttl in (end, end.replace(tzinfo=None)):
             layers.core.set("k", "v", ttl=ttl)
@@ -72,14 +72,14 @@ class TestAnEnd:
         clock.pass_time(minutes=2)
         assert layers.core.get() == {}
 
-    def test_what_has_expired_is_swept_away_by_the_next_write(self, layers, memory, clock, raw):
+    def test_expired_entries_are_deleted_by_the_next_write(self, layers, memory, clock, raw):
         layers.core.set("k", "v", ttl=60)
         clock.pass_time(minutes=2)
         layers.core.set("other", "v")
         assert [row["key"] for row in raw(memory, "select key from memory")] == ["other"]
         assert [bytes(row["body"]) for row in raw(memory, "select body from content")] == [b"v"]
 
-    def test_what_expires_on_a_fork_does_not_bring_back_what_it_stood_before(self, layers, clock):
+    def test_expiry_on_a_fork_does_not_reveal_parent_values(self, layers, clock):
         layers.core.set("k", "parent")
         fork = layers.fork("fork")
         fork.core.set("k", "child", ttl=60)
@@ -89,8 +89,8 @@ class TestAnEnd:
         assert fork.core.get() == {"other": "v"}
         assert layers.core.get() == {"k": "parent"}
 
-    def test_what_has_expired_takes_no_room_and_comes_back_from_nowhere(self, memory, clock):
-        layers = small(memory)
+    def test_expired_entries_do_not_count_towards_the_budget(self, memory, clock):
+        layers = small_memory(memory)
         layers.core.set("a", "x" * 20, ttl=60)
         layers.core.set("b", "x" * 20, ttl=60)
         assert [each.details["value"] for each in layers.archival.all()] == ["x" * 20]
@@ -99,22 +99,25 @@ class TestAnEnd:
         assert layers.archival.all() == []
 
 
-class TestTheBudget:
-    def test_of_equals_the_least_recently_updated_leaves_and_not_the_first_in_the_alphabet(self, memory):
-        layers = small(memory)
+class TestBudget:
+    def test_ties_evict_the_least_recently_updated_entry(self, memory):
+        layers = small_memory(memory)
         for key, value in (("a", "x" * 10), ("b", "x" * 10), ("a", "y" * 10), ("c", "x" * 13)):
             layers.core.set(key, value)
         assert list(layers.core.get()) == ["a", "c"]
 
-    def test_exactly_the_budget_fits(self, memory):
-        layers = small(memory, chars=9)
+    def test_entries_filling_the_budget_exactly_are_kept(self, memory):
+        layers = small_memory(memory, chars=9)
         layers.write(core={"a": "1", "b": "2"})  # "a: 1", a break, "b: 2"
         assert layers.core.get() == {"a": "1", "b": "2"}
         layers.core.set("b", "22")
         assert layers.core.get() == {"b": "22"}
 
-    def test_what_cannot_be_archived_is_not_deleted(self, memory, monkeypatch):
-        layers, places = small(memory, chars=20), "langchain_agentmem.rewinding.memory_rows.search_index.reserve_places"
+    def test_eviction_fails_if_archiving_fails(self, memory, monkeypatch):
+        layers, places = (
+            small_memory(memory, chars=20),
+            "langchain_agentmem.rewinding.memory_rows.search_index.reserve_places",
+        )
         layers.core.set("old", "x" * 12)
         with monkeypatch.context() as patch:
             patch.setattr(places, Mock(side_effect=RuntimeError))
@@ -124,8 +127,8 @@ class TestTheBudget:
         layers.core.set("new", "y" * 12)
         assert [each.content for each in layers.archival.all(tags=[CORE_EVICTED])] == ["Core evicted: old\n" + "x" * 12]
 
-    def test_what_leaves_keeps_its_importance_and_its_end(self, memory, clock):
-        layers = small(memory)
+    def test_evicted_entries_keep_importance_and_expiry(self, memory, clock):
+        layers = small_memory(memory)
         layers.core.set("old", "x" * 20, importance=2, ttl=60)
         layers.core.set("new", "y" * 20)
         [record] = layers.archival.all()
@@ -135,11 +138,11 @@ class TestTheBudget:
         assert layers.archival.all() == []
 
 
-class TestAValueThatIsTooLarge:
-    def test_is_refused_and_nothing_leaves_for_it(self, memory):
-        layers = small(memory)
+class TestOversizedValue:
+    def test_oversized_values_are_rejected_without_eviction(self, memory):
+        layers = small_memory(memory)
         layers.core.set("old", "x")
-        with pytest.raises(InvalidInput, match="no room"):
+        with pytest.raises(InvalidInput, match="Core memory is too small"):
             layers.core.set("k", "y" * 50)
         layers.core.set("resource_digest", "x" * 15)
         with pytest.raises(InvalidInput, match="protected keys"):
@@ -156,8 +159,8 @@ NAMES = itertools.count()
 
 @given(calls=SETS)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_set_the_budget_holds_and_nothing_is_lost(memory, calls):
-    layers = small(memory, chars=50, name=f"branch {next(NAMES)}")
+def test_random_writes_respect_the_budget_without_loss(memory, calls):
+    layers = small_memory(memory, chars=50, name=f"branch {next(NAMES)}")
     last = {}
     for key, value, importance in calls:
         try:

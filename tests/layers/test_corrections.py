@@ -1,4 +1,4 @@
-"""A person corrects what is remembered: with who and when, in the history, and it can be undone."""
+"""Corrections of memory by a person: author, history and undo."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ SECRET = "sk-Zq7xT2mB9wL4kR8vN3cY"
 
 @pytest.fixture
 def memory(memory):
-    """An open memory, which is whole after each test, too."""
+    """An open memory that is verified after each test."""
     yield memory
     assert memory.admin.verify().ok
 
@@ -26,7 +26,7 @@ def core(memory, key="city"):
 
 
 def saying(memory, work):
-    """A graph whose node works with the config and what is said last, and answers with what that gives."""
+    """Return a graph whose node passes its config and the last message to `work` and answers with the result."""
 
     def node(state, config):
         return {"messages": [("ai", str(work(config, state["messages"][-1].text)))]}
@@ -39,7 +39,7 @@ def say(graph, text, config, **options):
 
 
 def talk(memory, thread, words):
-    """A turn of a thread whose node remembers what is said."""
+    """Run a turn of a thread whose node stores the user's message in core memory."""
     config = at(thread, namespace=ADA)
     say(saying(memory, lambda config, text: memory.layers(config).core.set("city", text)), words, config)
     return config
@@ -49,7 +49,7 @@ SHOWN = {"core": "value", "record": "content", "fact": "object"}
 
 
 class Thing:
-    """Something of each kind that says "tea", and is corrected."""
+    """An item of one kind with the value "tea", and its corrections."""
 
     def __init__(self, memory, kind):
         self.memory, self.kind, self.do = memory, kind, memory.corrections
@@ -86,8 +86,8 @@ def thing(request, memory):
     return Thing(memory, request.param)
 
 
-class TestEveryKind:
-    def test_is_corrected_with_who_and_when_undone_and_done_again(self, memory, thing):
+class TestAllKinds:
+    def test_corrections_record_the_author_and_can_be_undone(self, memory, thing):
         before, shown = thing.present, SHOWN[thing.kind]
         made = thing.correct("coffee")
         now = thing.present
@@ -102,34 +102,34 @@ class TestEveryKind:
         assert thing.present.value[shown] == "coffee"
         assert thing.history == [again, undone, made] == memory.corrections.history(namespace=ADA)
 
-    def test_is_undone_in_order(self, thing):
+    def test_corrections_must_be_undone_in_order(self, thing):
         first, second = thing.correct("coffee"), thing.correct("cocoa")
-        with pytest.raises(Outdated, match="something else by now"):
+        with pytest.raises(Outdated, match="has changed meanwhile"):
             thing.undo(first)
         for each in (second, first):
             thing.undo(each)
         assert thing.present.value[SHOWN[thing.kind]] == "tea"
 
-    def test_is_not_corrected_by_who_has_seen_another_version(self, thing):
+    def test_a_correction_of_an_outdated_version_is_rejected(self, thing):
         seen = thing.present.version
         thing.correct("coffee", expected=seen)
-        with pytest.raises(Outdated, match="something else by now"):
+        with pytest.raises(Outdated, match="has changed meanwhile"):
             thing.correct("cocoa", expected=seen)
         assert (thing.present.value[SHOWN[thing.kind]], len(thing.history)) == ("coffee", 1)
 
-    def test_is_not_written_again_where_it_says_so_already(self, thing):
-        with pytest.raises(InvalidInput, match="says so already"):
+    def test_a_correction_to_the_same_value_is_rejected(self, thing):
+        with pytest.raises(InvalidInput, match="already has this value"):
             thing.correct("tea")
         assert thing.history == []
 
-    def test_is_deleted_and_there_again_as_it_was(self, memory, thing):
+    def test_undoing_a_deletion_restores_the_item(self, memory, thing):
         before = thing.present
         made = memory.corrections.delete(thing.kind, thing.key, by=BY, namespace=ADA)
         assert (thing.present.value, made.after) == (None, None)
         thing.undo(made)
         assert thing.present.value == before.value
 
-    def test_is_not_written_if_the_correction_cannot_be_stored(self, thing, monkeypatch):
+    def test_a_failed_correction_leaves_the_item_unchanged(self, thing, monkeypatch):
         monkeypatch.setattr(query, "set_correction", query.prompt_notes)  # which wants other parameters
         with pytest.raises(Exception, match=r"."):
             thing.correct("coffee")
@@ -137,7 +137,7 @@ class TestEveryKind:
 
 
 class TestCoreMemory:
-    def test_gets_a_new_value_that_is_gone_once_that_is_undone(self, memory):
+    def test_undoing_a_new_key_removes_it(self, memory):
         seen = memory.corrections.current("core", "city", namespace=ADA)
         made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA, expected=seen.version)
         assert (seen.value, core(memory), made.before) == (None, "Porto", None)
@@ -146,7 +146,7 @@ class TestCoreMemory:
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert core(memory) is None
 
-    def test_of_a_namespace_is_corrected_for_all_threads_and_their_past_stays(self, memory):
+    def test_a_namespace_correction_applies_to_all_its_threads(self, memory):
         config = talk(memory, "one", "Lisbon")
         then = memory.checkpointer.get_tuple(config).config
         made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
@@ -162,8 +162,8 @@ class TestCoreMemory:
 ALONE = at("alone")
 
 
-class TestAThreadThatSharesNothing:
-    """It is corrected at its newest checkpoint."""
+class TestThreadOnlyMemory:
+    """Memory of a thread without a namespace is corrected at its newest checkpoint."""
 
     @pytest.fixture
     def graph(self, memory):
@@ -178,7 +178,7 @@ class TestAThreadThatSharesNothing:
     def city(self, memory, config=ALONE):
         return memory.layers(config).core.get().get("city")
 
-    def test_its_next_step_sees_that_and_its_past_does_not(self, memory, graph):
+    def test_a_correction_affects_only_later_checkpoints(self, memory, graph):
         say(graph, "Lisbon", ALONE)
         say(graph, "nothing", ALONE)
         [*past] = [each.config for each in graph.get_state_history(ALONE)]
@@ -191,7 +191,7 @@ class TestAThreadThatSharesNothing:
         assert [each.by for each in memory.corrections.history("core", "city", thread_id="alone")] == [BY, BY]
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    def test_a_run_that_is_under_way_keeps_it(self, memory, durability):
+    def test_a_correction_survives_a_running_graph(self, memory, durability):
         def remember(config, _):
             memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
             memory.layers(config).core.set("food", "soup")
@@ -201,7 +201,7 @@ class TestAThreadThatSharesNothing:
         say(graph, "Hi", ALONE, durability=durability)
         assert memory.layers(ALONE).core.get() == {"city": "Porto", "food": "soup"}
 
-    def test_records_and_facts_of_it_too(self, memory):
+    def test_records_and_facts_of_a_thread_are_corrected(self, memory):
         def remember(config, _):
             memory.layers(config).archival.write("Ada likes tea.")
             memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
@@ -219,7 +219,7 @@ class TestAThreadThatSharesNothing:
         assert archival.all()[0].content == "Ada likes tea."
         assert [each.object for each in facts.as_of()] == ["Lisbon"]
 
-    def test_all_of_it_is_erased_and_moves_with_it(self, memory, graph, new_database, tmp_path):
+    def test_corrections_are_exported_and_erased_with_the_thread(self, memory, graph, new_database, tmp_path):
         say(graph, "Lisbon", ALONE)
         made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         memory.export(tmp_path / "all.jsonl")
@@ -232,13 +232,13 @@ class TestAThreadThatSharesNothing:
         memory.erase(thread_id="alone")
         assert memory.corrections.history() == []
 
-    def test_when_it_is_deleted_nothing_is_left(self, memory, graph):
+    def test_deleting_the_thread_deletes_its_corrections(self, memory, graph):
         say(graph, "Lisbon", ALONE)
         memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         memory.checkpointer.delete_thread("alone")
         assert memory.corrections.history() == []
 
-    def test_moved_into_a_namespace_it_is_corrected_there(self, memory, graph):
+    def test_corrections_move_with_an_adopted_thread(self, memory, graph):
         say(graph, "Lisbon", ALONE)
         made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         memory.admin.adopt("alone", ADA)
@@ -247,17 +247,17 @@ class TestAThreadThatSharesNothing:
         assert len(memory.corrections.history("core", "city", namespace=ADA)) == 2
 
 
-def test_a_key_that_is_a_secret_is_found_without_it(memory):
+def test_a_secret_key_is_corrected_by_its_redaction(memory):
     memory.layers().core.set(SECRET, "x")
     assert memory.corrections.delete("core", SECRET, by=BY).key == "***"
     assert memory.layers().core.get() == {}
 
 
 class TestErrors:
-    def test_who_corrects_and_what_is_named_or_refused(self, memory):
+    def test_invalid_authors_and_keys_are_rejected(self, memory):
         do = memory.corrections
         for by in ("", " ", None, 7, "a\x00b", "a\nb"):
-            with pytest.raises(InvalidInput, match="who corrects"):
+            with pytest.raises(InvalidInput, match="the name of the person who corrects"):
                 do.core("city", "Porto", by=by)
         for wrong in (7, None, "", "a\x00b", ["x"], "x" * 5000):
             for call, given in (
@@ -271,7 +271,7 @@ class TestErrors:
                     call("core", wrong)
         assert do.history() == []
 
-    def test_what_is_unknown_is_told(self, memory):
+    def test_unknown_items_and_corrections_raise_errors(self, memory):
         with pytest.raises(InvalidInput, match="There is no record"):
             memory.corrections.record("nowhere", "x", by=BY)
         with pytest.raises(InvalidInput, match="There is no correction 'x'"):
@@ -281,7 +281,7 @@ class TestErrors:
         with pytest.raises(InvalidInput, match="or neither"):
             memory.corrections.history("core")
 
-    def test_a_namespace_sees_its_own(self, memory):
+    def test_history_is_limited_to_the_namespace(self, memory):
         made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
         memory.corrections.core("city", "Rome", by=BY, namespace=("users", "ben"))
         assert [each.id for each in memory.corrections.history(namespace=ADA)] == [made.id]
@@ -291,7 +291,7 @@ class TestErrors:
         with pytest.raises(InvalidInput, match="no correction"):
             inside.undo(made.id, by=BY)
 
-    def test_the_newest_come_first_some_at_a_time(self, memory):
+    def test_history_is_paged_newest_first(self, memory):
         for number in range(5):
             memory.corrections.core("city", f"{number}", by=BY, namespace=ADA)
         for of in ((), ("core", "city")):

@@ -1,4 +1,4 @@
-"""The final memory: the original's keys and file names, whole files, and the same bytes for the same memory."""
+"""Final memory export: documented keys and file names, atomic files and stable output."""
 
 import json
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.sqlite_suffices
 NAMES = {"markdown_name": "final_memory_for_paper.md", "json_name": "final_memory_for_paper.json"}
 
 
-def used(minutes, **told):
+def usage_record(minutes, **told):
     return record(minutes, json.dumps(told), tags=(RESOURCE_USED, f"resource_id:{told.get('resource_id')}"))
 
 
@@ -24,8 +24,8 @@ CORE = [entry("goal", "a fast stencil", made=1), entry("name", "Ada")]
 EVENTS = [event(5, "40 GFLOPS", "metric_extracted"), event(3, "The baseline\nruns.", "phase_complete")]
 RECORDS = [
     record(4, "Guided scheduling wins.", tags=("results", "openmp")),
-    used(6, resource_id="template", usage_type="read", context="to begin with", timestamp=at(2).timestamp()),
-    used(7, resource_id="template", usage_type="include"),
+    usage_record(6, resource_id="template", usage_type="read", context="to begin with", timestamp=at(2).timestamp()),
+    usage_record(7, resource_id="template", usage_type="include"),
     record(8, "x" * 900, tags=("results",)),
 ]
 
@@ -36,7 +36,7 @@ def final():
 
 
 class TestData:
-    def test_core_and_recall_are_all_there_and_archival_memory_is_summed_up(self, final):
+    def test_data_has_core_recall_and_an_archival_summary(self, final):
         assert final["core"] == {"name": "Ada", "goal": "a fast stencil"}
         assert final["recall"] == [
             {"id": "e3", "type": "phase_complete", "content": "The baseline\nruns.", "timestamp": at(3).timestamp()},
@@ -48,7 +48,7 @@ class TestData:
         assert summary["records"][0] == {**told, "excerpt": "Guided scheduling wins."}
         assert summary["records"][1]["excerpt"] == "x" * 499 + "…"
 
-    def test_resources_tell_every_use_and_the_timeline_everything_in_the_order_of_time(self, final):
+    def test_resources_list_uses_and_the_timeline_is_chronological(self, final):
         uses = [
             {"usage_type": "read", "context": "to begin with", "timestamp": at(2).timestamp()},
             {"usage_type": "include", "context": None, "timestamp": at(7).timestamp()},
@@ -59,7 +59,7 @@ class TestData:
             ("recall", "metric_extracted"), ("resource", "include"), ("archival", "results"),
         ]  # fmt: skip
 
-    def test_what_names_no_resource_is_no_use_of_one_and_one_without_a_time_is_of_its_records(self):
+    def test_malformed_usage_records_are_treated_as_plain_records(self):
         wrong = [f'{{"resource_id": "data", "timestamp": {time}}}' for time in ("NaN", '"soon"', "true", "1e300", "-1")]
         for text in ("", "no JSON", "[1]", "{}", '{"resource_id": 3}', *wrong, "[" * 100_000):
             final = final_memory([], [], [record(1, text, tags=(RESOURCE_USED, "resource_id:data"))])
@@ -72,7 +72,7 @@ class TestData:
 
 
 class TestMarkdown:
-    def test_it_tells_all_of_it(self, final):
+    def test_markdown_contains_all_sections(self, final):
         assert final_markdown(final).startswith(
             "# Final Memory\n"
             "\n## Core Memory\n\n- **name**: Ada\n- **goal**: a fast stencil\n"
@@ -84,18 +84,18 @@ class TestMarkdown:
         )
         assert "- **template**, 2026-01-01 12:02:00 UTC \\[read\\]: to begin with\n" in final_markdown(final)
 
-    def test_an_empty_memory_says_so(self):
+    def test_an_empty_memory_renders_nothing_placeholders(self):
         text = final_markdown(final_memory([], [], []))
         assert text.count("\n## ") == text.count("Nothing.") == 5
 
 
 class TestFiles:
-    def test_strings_that_utf_8_has_no_bytes_for_come_back(self, tmp_path):
+    def test_lone_surrogates_survive_the_json_file(self, tmp_path):
         final = final_memory([entry("k", "a\ud800b\udfff\x00\u2028")], [], [])
         _, data = write_final(final, tmp_path, **NAMES)
         assert json.loads(data.read_text(encoding="utf-8"))["core"]["k"] == "a\ud800b\udfff\x00\u2028"
 
-    def test_what_cannot_be_written_leaves_the_old_files(self, final, tmp_path):
+    def test_a_failed_write_keeps_the_old_files(self, final, tmp_path):
         paths = write_final(final, tmp_path, **NAMES)
         before = [path.read_bytes() for path in paths]
         with pytest.raises(TypeError):
@@ -105,16 +105,16 @@ class TestFiles:
         assert [path.read_bytes() for path in paths] == before
         assert len(list(tmp_path.iterdir())) == 2
 
-    def test_places_that_cannot_be_are_refused(self, final, tmp_path):
+    def test_invalid_folders_and_names_are_rejected(self, final, tmp_path):
         (tmp_path / "file").write_text("x")
         for folder in (tmp_path / "file", tmp_path / "file" / "below", "", "a\0b"):
             with pytest.raises(InvalidInput):
                 write_final(final, folder, **NAMES)
-        with pytest.raises(InvalidInput, match="both be called"):
+        with pytest.raises(InvalidInput, match="need different names"):
             write_final(final, tmp_path, markdown_name="same", json_name="same")
 
 
-async def test_a16_every_memory_can_be_exported(memory, tmp_path):
+async def test_export_final_works_for_empty_and_filled_memory(memory, tmp_path):
     layers = LayeredMemory(memory, "user-42")
     for folder in ("empty", "full"):
         text, data = layers.export_final(tmp_path / folder)

@@ -1,4 +1,4 @@
-"""Whoever reads their memory pays for what they remember, not for what everybody else does: all goes by indexes."""
+"""Queries of layered memory use indexes: reading does not depend on the amount of other memory."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.support.plans import plan_of
 
 pytestmark = pytest.mark.sqlite_suffices
 
-LOOKED_UP = {
+QUERY_PARAMETERS = {
     "current_memory": {"kind": "event"},
     "newest_memory": {"kind": "event", "label": None, "limit": 10},
     "count_memory": {"kind": "event"},
@@ -22,7 +22,7 @@ LOOKED_UP = {
 
 @pytest.fixture
 def view(memory):
-    """What a fork shows, where others have much more."""
+    """Return the view of a fork in a database in which others have much more memory."""
     for number in range(20):
         LayeredMemory(memory, f"user {number}").write(core={"k": "v"}, recall=["event"] * 25)
     fork = LayeredMemory(memory, "user 7").fork("fork")
@@ -30,10 +30,10 @@ def view(memory):
     return memory.database.engine.read(lambda tx: fork._context.point.view(tx, memory.database.now()))
 
 
-def test_no_query_reads_the_whole_table(memory, raw, view):
+def test_queries_use_indexes_instead_of_table_scans(memory, raw, view):
     branch, position = view.branches[0][:2]
     here = {**view.parameters(), "at": view.time, "branch": branch, "position": position}
-    for name, more in LOOKED_UP.items():
+    for name, more in QUERY_PARAMETERS.items():
         plan = plan_of(memory, raw, name, here | more)
         if memory.database.engine.dialect == "sqlite":
             tables = ("memory", "m", "n", "b")

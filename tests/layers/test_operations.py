@@ -1,4 +1,4 @@
-"""What a model does with its memory: each operation, on both engines, waited for and awaited."""
+"""Memory operations that a model calls."""
 
 import json
 
@@ -24,7 +24,7 @@ def do(layers, name, /, **given):
     return operation.run(layers, operation.arguments(**given))
 
 
-def test_the_operations_are_those_of_the_document():
+def test_operations_match_the_documented_names():
     assert sorted(BY_NAME) == [
         "consolidate", "mem_archival_get", "mem_archival_search", "mem_archival_update", "mem_archival_write",
         "mem_core_del", "mem_core_get", "mem_core_set", "mem_node_fork", "mem_node_read", "mem_node_write",
@@ -33,7 +33,7 @@ def test_the_operations_are_those_of_the_document():
 
 
 class TestCore:
-    def test_notes_are_kept_read_and_deleted(self, layers):
+    def test_core_notes_are_set_read_and_deleted(self, layers):
         assert do(layers, "mem_core_set", key="plan", value="Write.", importance=5) == "The note 'plan' is kept."
         [entry] = layers.core.entries()
         assert (entry.key, entry.value, entry.importance, entry.expires_at) == ("plan", "Write.", 5, None)
@@ -47,26 +47,26 @@ class TestCore:
 
 
 class TestRecall:
-    def test_events_are_summed_up_or_leave(self, layers):
+    def test_events_are_summarized_and_evicted(self, layers):
         for number in range(25):
             layers.recall.append("note", f"Thing {number} happened.")
         assert json.loads(format_answer(do(layers, "mem_recall_summarize")))["summarized"]["events"] >= 5
-        assert do(layers, "mem_recall_evict", oldest=1) == "1 event left recall memory."
+        assert do(layers, "mem_recall_evict", oldest=1) == "Removed 1 event from recall memory."
         assert len(layers.recall.recent(limit=None)) == 19
 
 
 class TestArchival:
-    def test_an_id_that_is_nobodys_is_told(self, layers):
+    def test_an_unknown_record_id_is_reported(self, layers):
         for name in ("mem_archival_get", "mem_archival_update"):
             more = {"content": "x"} if name == "mem_archival_update" else {}
             assert "There is no record 'x'" in do(layers, name, record_id="x", **more)
 
-    def test_a_search_shows_the_beginning_of_a_long_record_and_get_all_of_it(self, layers):
+    def test_search_truncates_long_records_and_get_does_not(self, layers):
         text = "word " * MAX_TEXT_LENGTH
         record_id = layers.archival.write(text)
         [found] = do(layers, "mem_archival_search", query="word")["records"]
         assert len(found["content"]) < MAX_TEXT_LENGTH + 200
-        assert f"mem_archival_get shows all of {record_id}" in found["content"]
+        assert f"mem_archival_get returns all of {record_id}" in found["content"]
         assert do(layers, "mem_archival_get", record_id=record_id)["content"] == text
         assert len(do(layers, "mem_archival_search", query="*", limit=-1)["records"]) == 1
 
@@ -74,7 +74,7 @@ class TestArchival:
 class TestBranches:
     def test_a_branch_is_forked_written_and_read(self, layers):
         layers.core.set("plan", "old")
-        assert "'attempt' begins here" in do(layers, "mem_node_fork", child_node_name="attempt")
+        assert "'attempt' is created" in do(layers, "mem_node_fork", child_node_name="attempt")
         do(layers, "mem_node_write", node_id="attempt", core={"plan": "new"}, recall="tried", archival=["it worked"])
         read = do(layers, "mem_node_read", node_id="attempt")
         assert read["core"] == {"plan": "new"}
@@ -83,19 +83,19 @@ class TestBranches:
         assert do(layers, "mem_node_read") == {"core": {"plan": "old"}, "recall": [], "archival": []}
         assert do(layers, "mem_node_read", scope="core", node_id="user-42") == {"core": {"plan": "old"}}
 
-    def test_what_is_no_text_is_written_as_json(self, layers):
+    def test_non_text_values_are_written_as_json(self, layers):
         do(layers, "mem_node_write", core={"number": 5}, recall="It began.", archival=["A text.", {"n": 1}])
         assert layers.core.get() == {"number": "5"}
         assert [event.content for event in layers.recall.recent()] == ["It began."]
         assert [record.content for record in layers.archival.all()] == ["A text.", '{"n": 1}']
 
-    def test_the_newest_events_are_shown_in_order(self, layers):
+    def test_node_read_shows_the_newest_events_in_order(self, layers):
         for number in range(15):
             layers.recall.append("note", str(number))
         read = do(layers, "mem_node_read", scope="recall")
         assert [event["content"] for event in read["recall"]] == [str(number) for number in range(5, 15)]
 
-    def test_other_peoples_branches_are_out_of_reach(self, layers, memory):
+    def test_branches_of_other_users_are_not_accessible(self, layers, memory):
         LayeredMemory(memory, "user-43").core.set("secret", "theirs")
         child, sibling = layers.fork("child"), layers.fork("sibling")
         sibling.core.set("secret", "its")

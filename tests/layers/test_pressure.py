@@ -1,4 +1,4 @@
-"""Memory pressure: how full a memory is, what could be done, and what is done when asked."""
+"""Memory pressure: levels, recommendations and relief."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def layers(memory):
 
 
 class TestLevels:
-    def test_sixty_parts_core_and_forty_parts_recall(self):
+    def test_pressure_weighs_core_60_and_recall_40_percent(self):
         for core, events, level in (
             (0, 0, "low"), (50, 5, "low"), (100, 2, "low"), (100, 3, "medium"), (100, 7, "high"), (100, 10, "critical")
         ):  # fmt: skip
@@ -26,13 +26,13 @@ class TestLevels:
             assert pressure.level == level, (core, events)
             assert pressure.overall == pytest.approx(0.6 * core / 100 + 0.4 * min(events / 10, 1))
 
-    def test_recommendations(self):
+    def test_recommendations_follow_the_pressure(self):
         assert pressure_of(0, 0, 0, SETTINGS).recommendations == ()
         assert pressure_of(80, 8, 0, SETTINGS).recommendations == ("compress_core", "summarize_recall")
         full = pressure_of(100, 11, 101, SETTINGS).recommendations
         assert " ".join(full) == "consolidate_recall evict_core compress_core summarize_recall prune_archival"
 
-    def test_it_is_measured_on_what_the_memory_shows(self, layers):
+    def test_pressure_counts_inherited_memory(self, layers):
         layers.core.set("k", "x" * 47)
         layers.recall.append("k", "event")
         layers.archival.write("record")
@@ -49,14 +49,14 @@ class TestRelief:
             layers.core.set(key, key * 20, importance=importance)
         layers.write(recall=[{"kind": "k", "content": f"event {number}"} for number in range(15)])
 
-    def test_low_pressure_asks_for_nothing(self, layers):
+    def test_low_pressure_changes_nothing(self, layers):
         self.fill(layers)
         before = layers.read()
         report = layers.consolidate("low")
         assert (report.level, report.events, report.records, report.evicted) == ("low", 0, (), ())
         assert layers.read() == before
 
-    def test_medium_consolidates_old_events_and_high_moves_the_unimportant_until_core_memory_is_at_ease(self, layers):
+    def test_medium_consolidates_events_and_high_evicts_core(self, layers):
         self.fill(layers)
         report = layers.consolidate("medium")
         assert report.events == 5
@@ -66,13 +66,13 @@ class TestRelief:
         assert list(layers.core.get()) == ["c", "d"]
         assert len(layers.archival.all(tags=[CORE_EVICTED])) == 2
 
-    def test_critical_enforces_the_budget_whatever_matters(self, layers, memory):
+    def test_critical_enforces_the_core_budget(self, layers, memory):
         self.fill(layers)
         tighter = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=30))
         assert tighter.consolidate("critical").evicted == ("a", "b", "c")
         assert list(tighter.core.get()) == ["d"]
 
-    def test_the_level_that_there_is(self, layers):
+    def test_consolidate_defaults_to_the_current_level(self, layers):
         self.fill(layers)
         assert layers.pressure().level == "critical"
         assert layers.consolidate().level == "critical"

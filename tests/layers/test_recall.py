@@ -1,4 +1,4 @@
-"""Recall memory: events in their order, with ids, kinds and times."""
+"""Recall memory: ordered events with ids, kinds and times."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestEvents:
-    def test_an_event_has_an_id_a_kind_and_a_time(self, layers, clock):
+    def test_an_event_has_id_kind_and_time(self, layers, clock):
         before = clock.now
         event_id = layers.recall.append("metric", "accuracy 0.93")
         event = layers.recall.get(event_id)
@@ -23,13 +23,13 @@ class TestEvents:
         assert before < event.created_at <= clock.now
         assert layers.recall.get("nobody") is None
 
-    def test_a_time_of_ones_own(self, layers):
+    def test_append_accepts_an_explicit_time(self, layers):
         at = datetime(2020, 5, 1, 12, tzinfo=UTC)
         aware = layers.recall.append("k", "x", at=at)
         naive = layers.recall.append("k", "x", at=at.replace(tzinfo=None))
         assert layers.recall.get(aware).created_at == layers.recall.get(naive).created_at == at
 
-    def test_what_cannot_be_is_refused(self, layers):
+    def test_invalid_arguments_are_rejected(self, layers):
         for wrong in ((None, "x"), ("", "x"), ("a\nb", "x"), ("k", None), ("k", 5), ("k", "x", "now")):
             with pytest.raises(InvalidInput):
                 layers.recall.append(*wrong)
@@ -38,7 +38,7 @@ class TestEvents:
             with pytest.raises(InvalidInput, match="limit"):
                 layers.recall.recent(limit)
 
-    def test_any_time_that_utc_has_a_year_for_is_taken_and_no_other(self, layers):
+    def test_append_accepts_only_times_within_utc_range(self, layers):
         for at in (datetime(1, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC), datetime(1969, 7, 20, tzinfo=UTC)):
             event_id = layers.recall.append("k", "x", at=at)
             assert abs(layers.recall.get(event_id).created_at - at) < timedelta(seconds=1)
@@ -49,8 +49,8 @@ class TestEvents:
         assert len(layers.recall.recent()) == 3
 
 
-class TestTheWindow:
-    def test_the_newest_come_oldest_first(self, layers):
+class TestWindow:
+    def test_recent_returns_the_newest_events_in_order(self, layers):
         for number in range(30):
             layers.recall.append("ab"[number % 2], str(number))
         assert contents(layers.recall.recent()) == [str(number) for number in range(10, 30)]
@@ -60,21 +60,21 @@ class TestTheWindow:
         assert len(layers.recall.recent(None, kind="b")) == 15
         assert layers.recall.recent(0) == []
 
-    def test_events_of_one_moment_keep_their_order(self, url):
+    def test_events_with_equal_times_keep_their_order(self, url):
         with AgentMemory(url, clock=lambda: datetime.fromisoformat("2026-01-01T12:00:00+00:00")) as memory:
             layers = LayeredMemory(memory, "main")
             for number in range(20):
                 layers.recall.append("k", str(number))
             assert contents(layers.recall.recent(None)) == [str(number) for number in range(20)]
 
-    def test_the_window_is_as_large_as_the_settings_say(self, memory):
+    def test_window_size_follows_the_settings(self, memory):
         layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=3))
         layers.write(recall=["0", "1", "2", "3", "4"])
         assert contents(layers.recall.recent()) == ["2", "3", "4"]
 
 
 class TestSearch:
-    def test_words_find_events(self, layers):
+    def test_search_finds_events_by_words(self, layers):
         layers.recall.append("error", "the disk is full")
         layers.recall.append("error", "the network is down")
         [event] = layers.recall.search("disk")
@@ -82,7 +82,7 @@ class TestSearch:
         assert event.score > 0
         assert "disk" in event.why.terms
 
-    def test_a_star_means_all_the_newest_first(self, layers):
+    def test_a_star_query_returns_all_events_newest_first(self, layers):
         for number in range(30):
             layers.recall.append("k", str(number))
         assert contents(layers.recall.search("*")) == [str(number) for number in range(29, 19, -1)]
@@ -95,26 +95,26 @@ class TestEviction:
         self.ids = [layers.recall.append("ab"[number % 2], f"event {number}") for number in range(6)]
         return layers
 
-    def test_the_oldest_and_a_kind(self, layers):
+    def test_evict_by_oldest_or_kind(self, layers):
         assert layers.recall.evict(oldest=2) == 2
         assert layers.recall.evict(kind="a") == 2
         assert contents(layers.recall.recent()) == ["event 3", "event 5"]
 
-    def test_some_by_their_ids_or_the_oldest_of_a_kind_among_them(self, layers):
+    def test_evict_by_ids_kind_and_count(self, layers):
         assert layers.recall.evict(ids=[self.ids[1], self.ids[4], "nobody", self.ids[1]]) == 2
         assert layers.recall.get(self.ids[1]) is layers.recall.get(self.ids[4]) is None
         assert layers.recall.evict(ids=self.ids[2:], kind="b", oldest=1) == 1
         assert layers.recall.get(self.ids[3]) is None
 
-    def test_what_leaves_is_a_record_with_its_text(self, layers):
+    def test_evicted_events_become_archival_records(self, layers):
         layers.recall.evict(ids=[self.ids[0]])
         assert layers.recall.search("0") == []
         [record] = layers.archival.all(tags=[RECALL_EVICTED])
         assert record.content == "[a] event 0"
         assert record.tags == (RECALL_EVICTED, "kind:a", f"event:{self.ids[0]}")
 
-    def test_nothing_leaves_unless_something_says_what(self, layers):
-        with pytest.raises(InvalidInput, match="which events"):
+    def test_evict_without_criteria_is_rejected(self, layers):
+        with pytest.raises(InvalidInput, match="no events to move"):
             layers.recall.evict()
         assert layers.recall.evict(ids=[]) == 0
         assert len(layers.recall.recent()) == 6

@@ -1,4 +1,4 @@
-"""Room in a memory that threads share: whoever needs it makes it, and each sums up what is its own."""
+"""Core budget and recall window in memory that several threads share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = LayersConfig(core_max_chars=100, recall_max_events=4)
 
 @pytest.fixture
 def run(memory):
-    """Runs a function in a node of a thread, and gives what takes the thread back to before it."""
+    """Return a function that runs `act` in a node of a thread and returns what rewinds the thread."""
 
     def run(thread: str, act: Any):
         config = at(thread, namespace=NS)
@@ -24,7 +24,7 @@ def run(memory):
     return run
 
 
-def test_two_threads_that_evict_the_same_archive_it_once(memory, run):
+def test_two_threads_evicting_one_key_archive_it_once(memory, run):
     memory.layers(namespace=NS).core.set("old", "o" * 50, importance=1)
     rewind = []
 
@@ -45,7 +45,7 @@ def test_two_threads_that_evict_the_same_archive_it_once(memory, run):
     assert scope.archival.all() == []
 
 
-def test_a_task_sums_up_its_own_events_and_main_all_that_count(memory, run):
+def test_a_task_summarizes_only_its_threads_events(memory, run):
     scope = memory.layers(namespace=NS, settings=SMALL)
     run("b", lambda layers: [layers.recall.append("note", f"of b {n}") for n in range(4)])
     run("a", lambda layers: [layers.recall.append("note", f"of a {n}") for n in range(4)])
@@ -59,7 +59,7 @@ def test_a_task_sums_up_its_own_events_and_main_all_that_count(memory, run):
     assert len(scope.archival.all()) == 2
 
 
-def test_a_record_that_two_threads_wrote_stays_when_one_of_them_is_rewound(run, memory):
+def test_a_shared_record_survives_rewinding_one_thread(run, memory):
     ids = []
     rewind = [
         run(name, lambda layers, name=name: ids.append(layers.archival.write("Ada likes tea.", tags=[name])))

@@ -1,4 +1,4 @@
-"""An agent keeps its own memory with tools, and whatever it does wrong comes back as a message."""
+"""Tools with which an agent keeps its own memory; errors are returned as messages."""
 
 import json
 
@@ -37,11 +37,11 @@ def results(state):
 
 
 class TestUse:
-    def test_there_is_one_for_each_operation_with_a_schema_that_a_provider_takes(self, tools):
+    def test_each_operation_has_a_tool_with_valid_schema(self, tools):
         assert sorted(tools) == sorted(each.name for each in OPERATIONS)
         check_schemas(tools.values())
 
-    def test_every_spelling_of_the_documents_is_understood(self, tools):
+    def test_documented_argument_aliases_are_accepted(self, tools):
         tools["mem_archival_write"].invoke({"text": "The zebra is called Ada.", "tags": "animals"})
         [record] = json.loads(tools["mem_archival_search"].invoke({"query": "zebra", "k": "1"}))["records"]
         assert record["tags"] == ["animals"]
@@ -52,17 +52,17 @@ class TestUse:
         tools["mem_recall_append"].invoke({"kind": "a", "event_type": "b", "content": "Both."})
         events = json.loads(tools["mem_recall_search"].invoke({"query": "*"}))["events"]
         assert [event["kind"] for event in events] == ["a", "note"]
-        assert tools["mem_node_write"].invoke({"recall": "", "core": {"a": "b"}}) == "It is written."
+        assert tools["mem_node_write"].invoke({"recall": "", "core": {"a": "b"}}) == "The entries are written."
         assert tools["mem_node_write"].invoke({"recall": ""}).endswith("Give core, recall or archival.")
 
-    def test_a_layered_memory_has_tools_of_its_own(self, memory):
+    def test_tools_can_be_made_from_layered_memory(self, memory):
         layers = LayeredMemory(memory, "x", settings=LayersConfig(core_max_chars=10))
         [keeping] = [tool for tool in layer_tools(layers) if tool.name == "mem_core_set"]
         assert keeping.invoke({"key": "a long key", "value": "b"}).startswith("mem_core_set was not done: ")
         keeping.invoke({"key": "a", "value": "b"})
         assert layers.core.get() == {"a": "b"}
 
-    def test_the_namespace_is_that_of_the_run_unless_one_is_given(self, memory):
+    def test_namespace_defaults_to_that_of_the_run(self, memory):
         config = {"configurable": {"agentmem_namespace": ("alice",)}}
         for namespace, owner in ((None, ("alice",)), (("bob",), ("bob",))):
             [keeping] = [t for t in layer_tools(memory, "x", namespace) if t.name == "mem_core_set"]
@@ -70,7 +70,7 @@ class TestUse:
             assert LayeredMemory(memory, "x", namespace=owner).core.get() == {"owner": owner[0]}
         assert LayeredMemory(memory, "x").core.get() == {}
 
-    def test_what_cannot_be_is_refused_when_they_are_made(self, memory):
+    def test_invalid_arguments_are_rejected(self, memory):
         mine = LayeredMemory(memory, "x")
         wrong = [(memory, *given) for given in ((5,), ("",), (None, "ns"), ("x", ("",)))]
         for given in (*wrong, (object(),), (mine, "y"), (mine, None, ("ns",))):
@@ -78,30 +78,30 @@ class TestUse:
                 layer_tools(*given)
 
 
-class TestMistakes:
-    async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools):
+class TestToolErrors:
+    async def test_invalid_calls_return_an_error_message(self, tools):
         await check_mistakes(tools, CASES["mistakes"])
 
-    def test_half_a_character_is_no_mistake_and_never_told_as_it_is(self, tools):
+    def test_lone_surrogates_are_stored_and_returned_escaped(self, tools):
         tools["mem_core_set"].invoke({"key": "a", "value": "x\ud800"})
         text = tools["mem_core_get"].invoke({})
         text.encode()
         assert json.loads(text) == {"core": {"a": "x\ud800"}}
 
-    async def test_a_memory_that_is_closed_is_a_message_too(self, tools, memory):
+    async def test_a_closed_memory_returns_an_error_message(self, tools, memory):
         memory.close()
         for name in ("mem_core_get", "consolidate"):
             assert "closed" in tools[name].invoke({})
             assert "closed" in await tools[name].ainvoke({})
 
-    def test_without_a_thread_or_a_branch_it_is_said_what_to_do(self, memory):
+    def test_a_missing_thread_returns_an_error_message(self, memory):
         for tool in layer_tools(memory):
             if tool.name in ("mem_core_get", "consolidate"):
                 assert "needs config[" in tool.invoke({})
 
 
 class TestInAGraph:
-    async def test_an_agent_remembers_in_its_thread_and_rewinds_with_it(self, memory):
+    async def test_an_agents_memory_rewinds_with_its_thread(self, memory):
         noting = [calling("mem_core_set", key="user_name", value=name) for name in ("Ada", "Bob")]
         wrong = calling("mem_core_set", "c2", key=1, wrong=2)
         looking = calling("mem_core_get", keys="user_name")
@@ -117,7 +117,7 @@ class TestInAGraph:
         assert await memory.layers(before).core.aget() == {"user_name": "Ada"}
         assert memory.layers(at("u")).core.get() == {}
 
-    def test_a_threads_memory_is_forked_by_langgraph_and_the_model_is_told(self, memory):
+    def test_forking_thread_memory_returns_tool_errors(self, memory):
         forking, reading = calling("mem_node_fork", name="b"), calling("mem_node_read", node_id="b")
         told = results(agent(memory, forking, reading, AIMessage("x")).invoke(says("Hi."), at()))
         assert [message.status for message in told] == ["error"] * 2

@@ -1,4 +1,4 @@
-"""Messages, between LangChain, a provider and the database."""
+"""Conversion of messages between LangChain, providers and the database."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ JSON_ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=Fal
 JSON = st.recursive(
     JSON_ATOMS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2), max_leaves=4
 )
-ODD = st.recursive(
+ARBITRARY = st.recursive(
     JSON_ATOMS | st.binary(max_size=3) | st.datetimes() | st.uuids() | st.decimals(allow_nan=False),
     lambda inner: st.one_of(
         st.lists(inner, max_size=2),
@@ -63,7 +63,7 @@ ODD = st.recursive(
     ),
     max_leaves=4,
 )
-DICTS = st.dictionaries(KEYS, ODD, max_size=3)
+DICTS = st.dictionaries(KEYS, ARBITRARY, max_size=3)
 JSON_DICTS = st.dictionaries(KEYS, JSON, max_size=3)
 BLOCKS = st.one_of(
     TEXT,
@@ -101,7 +101,7 @@ USAGE = st.none() | st.fixed_dictionaries(
     optional={"input_token_details": st.just({"cache_read": 3})},
 )
 AI = {**COMMON, "invalid_tool_calls": INVALID, "usage_metadata": USAGE}
-TOOL = {**COMMON, "tool_call_id": TEXT, "artifact": ODD, "status": st.sampled_from(["success", "error"])}
+TOOL = {**COMMON, "tool_call_id": TEXT, "artifact": ARBITRARY, "status": st.sampled_from(["success", "error"])}
 FUNCTION = {**COMMON, "name": TEXT}
 CHAT = {**COMMON, "role": TEXT | st.sampled_from(["user", "assistant", "tool", "remove", "chat"])}
 
@@ -137,7 +137,7 @@ TOOL_CALLS = st.builds(
     name=TEXT,
     arguments=TEXT | JSON | st.sampled_from(['{"a":1}', '{"a":NaN}', '{"a":1,"a":2}', "", "[]", "null", '{"a": 1}']),
 )
-AGENT_CALLS = st.builds(AgentCallMsg, agent_name=IDS, request=ODD)
+AGENT_CALLS = st.builds(AgentCallMsg, agent_name=IDS, request=ARBITRARY)
 ENVELOPES = st.builds(lambda call, output: {"tool_call_id": call, "output": output}, TEXT, JSON)
 LANGCHAIN_FIELDS = st.none() | st.fixed_dictionaries(
     {},
@@ -145,11 +145,11 @@ LANGCHAIN_FIELDS = st.none() | st.fixed_dictionaries(
         "type": st.sampled_from(["human", "AIMessageChunk", "chat", "remove", "tool", "ai", "never"]),
         "additional_kwargs": KWARGS,
         "response_metadata": DICTS,
-        "artifact": ODD,
+        "artifact": ARBITRARY,
         "status": st.just("error"),
         "extra": st.just({"example": True}),
         "role": TEXT,
-        "invented": ODD,
+        "invented": ARBITRARY,
     },
 )
 MESSAGES = st.builds(
@@ -195,7 +195,7 @@ class TestRoundTrips:
         assert back == message
         assert encode_body(back) == encode_body(message)
 
-    def test_the_id_is_no_part_of_the_body(self):
+    def test_body_excludes_the_id(self):
         one, two = Message(role="user", content="x"), Message(role="user", content="x")
         assert one.message_id != two.message_id
         body = {key: value for key, value in one.to_dict().items() if key != "message_id"}
@@ -203,13 +203,13 @@ class TestRoundTrips:
         assert json.loads(encode_body(one)) == body
         assert encode_body(from_langchain(HumanMessage("x"))) == encode_body(one)
 
-    def test_a_message_without_an_id_gets_one_and_keeps_it(self):
+    def test_missing_message_id_is_generated_and_kept(self):
         ours = from_langchain(HumanMessage("x"))
         assert UUID(ours.message_id)
         assert to_langchain(ours) == HumanMessage("x", id=ours.message_id)
         assert from_langchain(HumanMessage("x", id="")).message_id
 
-    def test_a_plain_message_carries_no_note(self):
+    def test_plain_message_has_no_extra_fields(self):
         for message in (HumanMessage("a", id="1"), AIMessage("a", id="1"), ToolMessage("a", tool_call_id="c")):
             assert from_langchain(message).langchain is None
             assert to_langchain(from_langchain(message)).additional_kwargs == {}
@@ -221,7 +221,7 @@ class TestRoundTrips:
         back = to_langchain(decode_body(encode_body(ours), "x"))
         assert list(back.tool_calls[0]["args"]) == ["z", "é"]
 
-    def test_arguments_that_json_cannot_hold_survive(self):
+    def test_unserializable_arguments_survive(self):
         for args in ({"a": b"x"}, {"a": {1, 2}}, {"a": float("inf")}, {"a": object}):
             message = AIMessage("", id="1", tool_calls=[{"name": "t", "args": args, "id": "c", "type": "tool_call"}])
             assert to_langchain(from_langchain(message)).tool_calls == message.tool_calls, args
@@ -231,14 +231,14 @@ class TestRoundTrips:
         assert [each["id"] for each in message.tool_calls] == ["{}"]
         assert {each.id for each in from_langchain(message).tool_calls} == {each.id for each in calls}
 
-    def test_calls_hidden_in_additional_kwargs_stay_there(self):
+    def test_calls_in_additional_kwargs_are_not_parsed(self):
         """LangChain's constructor would parse them; a message that has been emptied must stay empty."""
         raw = [{"id": "1", "function": {"name": "t", "arguments": "{}"}}]
         message = AIMessage("x", id="1", additional_kwargs={"tool_calls": raw})
         message.tool_calls = []
         assert to_langchain(from_langchain(message)) == message
 
-    def test_a_class_of_ones_own_comes_back_as_the_nearest(self):
+    def test_custom_class_becomes_its_langchain_base(self):
         class Mine(AIMessageChunk):
             mood: str = "calm"
 
@@ -257,33 +257,33 @@ class TestRoundTrips:
         assert ours.content == [{"type": "text", "text": "a"}]
         assert ours.langchain == {"additional_kwargs": {"k": [1]}}
 
-    def test_a_developer_is_a_system_message_as_langchain_has_it(self):
+    def test_developer_role_becomes_a_system_message(self):
         message = to_langchain(Message(role="developer", content="x", message_id="1"))
         assert message == SystemMessage("x", id="1", additional_kwargs={"__openai_role__": "developer"})
         assert from_langchain(message).role == "developer"
 
 
-class TestChangesInLangChain:
-    def test_what_was_changed_stays_changed(self):
+class TestLangChainChanges:
+    def test_changed_content_is_kept(self):
         message = Message(role="user", content={"a": 1}, images=["https://x/y.png"], structured_data={"s": 1})
         shown = to_langchain(message)
         changed = from_langchain(shown.model_copy(update={"content": "new"}))
         assert (changed.content, changed.images) == ("new", None)
         assert changed.structured_data == {"s": 1}
 
-    def test_changed_calls_stay_changed(self):
+    def test_changed_calls_are_kept(self):
         call = ToolCallMsg(id="1", call_id="2", name="t", arguments='{"a":1}')
         shown = to_langchain(Message(role="assistant", tool_calls=[call]))
         shown.tool_calls[0]["args"] = {"a": 2}
         assert from_langchain(shown).tool_calls == [ToolCallMsg(id="1", name="t", arguments='{"a": 2}')]
 
-    def test_a_note_of_the_users_own_is_kept(self):
+    def test_user_additional_kwargs_are_kept(self):
         message = AIMessage("x", id="1", additional_kwargs={"agentmem": {"fields": 1}})
         assert to_langchain(from_langchain(message)) == message
         ours = replace(from_langchain(message), structured_data={"a": 1})
         assert from_langchain(to_langchain(ours)) == ours
 
-    def test_what_langchain_shows_is_fit_for_a_model(self):
+    def test_langchain_message_is_ready_for_a_model(self):
         shown = to_langchain(Message(role="tool", content='{"tool_call_id": "c", "output": "42"}'))
         assert (shown.content, shown.tool_call_id) == ("42", "c")
         url = "https://x/y.png"
@@ -291,7 +291,7 @@ class TestChangesInLangChain:
         assert shown.content == [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": url}}]
 
 
-class TestRefusals:
+class TestValidation:
     def test_a_malformed_message_is_refused(self):
         bad = {
             "role": ["", None, 5],
@@ -317,7 +317,7 @@ class TestRefusals:
         with pytest.raises(MessageError, match="role"):
             Message.from_dict({"content": "x"})
 
-    def test_an_object_in_an_artifact_is_refused_by_its_place(self):
+    def test_unserializable_artifact_is_rejected_with_its_path(self):
         class Row(BaseModel):
             x: int
 
@@ -344,21 +344,21 @@ class TestRefusals:
             with pytest.raises(DatabaseUnreadable, match=r"'m' is damaged; verify\(\) tells more"):
                 pytest.fail(f"{decode_body(body, 'm')} of {body[:40]!r}")
 
-    def test_a_message_is_frozen_and_has_the_hash_of_its_id(self):
+    def test_message_is_frozen_and_hashed_by_id(self):
         message = Message(role="user", content="x")
         with pytest.raises(FrozenInstanceError):
             message.content = "y"
         assert hash(message) == hash(replace(message, content="z"))
         assert hash(AgentCallMsg(agent_name="a", request={"a": [1]}))
 
-    def test_what_is_no_langchain_message_is_refused(self):
+    def test_non_langchain_messages_are_rejected(self):
         for thing in ("text", {"role": "user"}, None, Message(role="user")):
             with pytest.raises(MessageError, match="LangChain message"):
                 from_langchain(thing)
 
 
 class TestProviderFormat:
-    def test_a_block_that_says_nonsense_of_its_kind_is_kept_as_it_is(self):
+    def test_blocks_of_invalid_type_are_kept(self):
         calls = [{"id": "1", "name": "look", "arguments": "{}"}]
         for kind in ([], {}, 7, None):
             message = Message(role="user", content=[{"type": kind}], tool_calls=calls)
@@ -367,14 +367,14 @@ class TestProviderFormat:
             assert message.text == ""
 
     @given(MESSAGES)
-    def test_what_goes_out_can_be_read_back(self, message):
+    def test_provider_dictionary_can_be_read_back(self, message):
         """MARSYS: ``memory.add(message=Message(**retrieved))``."""
         out = replace(message, images=None).to_llm_dict(include_id=True)
         again = Message(**out)
         assert again.message_id == message.message_id
         assert again.to_llm_dict(include_id=True) == out
 
-    def test_only_what_is_set_goes_out(self):
+    def test_unset_fields_are_omitted(self):
         assert Message(role="user", content="hi").to_llm_dict() == {"role": "user", "content": "hi"}
         assert Message(role="user").to_llm_dict() == {"role": "user", "content": ""}
         call = {"id": "1", "type": "function", "function": {"name": "t", "arguments": "{}"}}
@@ -394,7 +394,7 @@ class TestProviderFormat:
         assert Message(role="assistant", content={"é": 1}).to_llm_dict()["content"] == '{"é": 1}'
         assert Message(role="assistant", structured_data={"a": 1}).to_llm_dict()["content"] == '{"a": 1}'
 
-    def test_a_tool_result_comes_out_of_its_envelope_and_what_only_looks_like_one_stays(self):
+    def test_tool_result_envelopes_are_unwrapped(self):
         envelope, cut, other = {"tool_call_id": "c", "output": {"a": 1}}, '{"tool_call_id": "c"', "d"
         text, more = json.dumps(envelope), '{"tool_call_id": "c", "output": 1, "error": 2}'
         for content, call_id, *expected in (
@@ -423,7 +423,7 @@ class TestProviderFormat:
             assert text == {"type": "text", "text": "see"}
             assert image == {"type": "image_url", "image_url": {"url": expected}}, block
 
-    def test_the_strict_form_has_no_reasoning_and_no_call_blocks(self):
+    def test_api_format_omits_reasoning_and_call_blocks(self):
         text, call = {"type": "output_text", "text": "yes"}, {"type": "tool_use", "id": "1", "name": "t", "input": {}}
         blocks = [{"type": "thinking", "thinking": "hm"}, text, call]
         message = Message(role="assistant", content=blocks)
@@ -457,7 +457,7 @@ class TestProviderFormat:
 
 
 class TestImages:
-    def test_files_are_read_when_a_provider_asks(self, tmp_path):
+    def test_image_files_are_read_on_demand(self, tmp_path):
         for name in ("right.png", "wrong.jpg", "none", "with space.png"):
             (tmp_path / name).write_bytes(PNG)
         url = "data:image/png;base64," + base64.b64encode(PNG).decode()
@@ -488,7 +488,7 @@ class TestImages:
             out = Message(role="tool", images=[str(tmp_path / name)]).to_llm_dict()["content"]
             assert out[0]["image_url"]["url"].startswith(f"data:{kind};base64,"), kind
 
-    def test_a_missing_file_is_named_and_a_changed_one_is_read_again(self, tmp_path):
+    def test_missing_files_raise_and_changed_files_are_reread(self, tmp_path):
         path = tmp_path / "a.png"
         message = Message(role="user", images=[str(path)])
         with pytest.raises(MessageError, match=r"a\.png"):
@@ -501,7 +501,7 @@ class TestImages:
 
 
 class TestText:
-    def test_it_is_what_a_person_would_read(self):
+    def test_text_holds_the_readable_content(self):
         inner = {"type": "text", "text": "found"}
         url = "data:image/png;base64,QQ"
         for content, text in (
@@ -534,7 +534,7 @@ class TestCalls:
 
 
 class TestMessageTime:
-    def test_it_is_read_wherever_it_is_kept(self):
+    def test_time_is_read_from_every_form(self):
         moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         texts = "2026-01-02T03:04:05Z", "2026-01-02T03:04:05", "2026-01-02T05:04:05+02:00"
         for told in (moment.replace(tzinfo=None), moment, *texts):
@@ -546,7 +546,7 @@ class TestMessageTime:
         assert (ours.created_at, ours.langchain) == (moment, None), "it is kept once"
         assert message_time(Message(role="user")) is None
 
-    def test_what_is_no_time_is_refused(self):
+    def test_invalid_times_are_rejected(self):
         for told in ("yesterday", 5, "", [], True):
             message = HumanMessage("x", id="1", additional_kwargs={"created_at": told})
             assert to_langchain(from_langchain(message)) == message, told

@@ -1,4 +1,4 @@
-"""Rounds, posts and attachments, as values."""
+"""Rounds, posts and attachments as values: serialization and validation."""
 
 import json
 import re
@@ -36,8 +36,8 @@ OTHER_TYPES = [kind for kind in AttachmentType if kind is not AttachmentType.sha
 ATTACHMENTS = st.builds(Attachment, id=IDS, type=st.sampled_from(OTHER_TYPES), content=TEXT, extra=JSON) | st.builds(
     Attachment, id=IDS, type=st.just(AttachmentType.shared_memory_entry), content=TEXT, extra=ENTRIES
 )
-SOME = st.lists(ATTACHMENTS, max_size=2)
-POSTS = st.builds(Post, id=IDS, message=TEXT, send_from=TEXT, send_to=TEXT, attachment_list=SOME)
+ATTACHMENT_LISTS = st.lists(ATTACHMENTS, max_size=2)
+POSTS = st.builds(Post, id=IDS, message=TEXT, send_from=TEXT, send_to=TEXT, attachment_list=ATTACHMENT_LISTS)
 STATES = st.sampled_from(["created", "finished", "failed"])
 ROUNDS = st.builds(Round, id=IDS, user_query=TEXT, state=STATES, post_list=st.lists(POSTS, max_size=2))
 CONVERSATIONS = st.builds(Conversation, id=IDS, rounds=st.lists(ROUNDS, max_size=2), enabled=st.booleans())
@@ -80,8 +80,8 @@ class TestAttachmentTypes:
                 Attachment.from_json(json.dumps(data))
 
 
-class TestOldDumps:
-    def test_malformed_data_is_refused_by_name(self):
+class TestMalformedDumps:
+    def test_malformed_data_is_rejected_with_its_field(self):
         for kind, data, said in (
             (Post, [], "expected a dictionary"),
             (Post, {"message": "x"}, "Post: send_from is missing"),
@@ -93,7 +93,7 @@ class TestOldDumps:
             (Round, {"user_query": "q", "post_list": [None]}, "post_list[0]"),
             (Conversation, {"enabled": "yes"}, "enabled must be a valid boolean"),
             (Attachment, {"type": "plan", "content": 5}, "content must be a valid string"),
-            (Attachment, {"type": ["plan"], "content": ""}, "no attachment type ['plan']"),
+            (Attachment, {"type": ["plan"], "content": ""}, "Unknown attachment type ['plan']"),
             (Attachment, {"content": ""}, "'type' is missing"),
             (SharedMemoryEntry, {"type": "a", "scope": "b", "content": ""}, "'round' or 'conversation'"),
             (MessageContent, {"next_action": "sleep"}, "'sleep'"),
@@ -103,7 +103,7 @@ class TestOldDumps:
             with pytest.raises(InvalidInput, match=re.escape(said)):
                 pytest.fail(f"{kind.from_dict(data)} of {data}")
 
-    def test_text_that_is_no_dump_is_refused(self):
+    def test_unparsable_text_is_rejected(self):
         for text in ("{", "!!python/object/apply:os.getcwd []", "a: b: c", "5"):
             for read in (Post.from_yaml, Post.from_json):
                 with pytest.raises(InvalidInput):
@@ -123,7 +123,7 @@ class TestValues:
         with pytest.raises(TypeError):
             Post("id")
 
-    def test_attachments_come_and_go_in_copies(self):
+    def test_with_attachment_returns_a_copy(self):
         post = Post.create("m", "A")
         plan, thought = Attachment.create("plan", "p", extra={"a": [1]}), Attachment.create("thought", "t")
         full = post.with_attachment(plan, thought)
@@ -132,7 +132,7 @@ class TestValues:
         assert full.id == post.id
         assert full.get_attachment(AttachmentType.plan) == (plan,)
 
-    def test_what_json_cannot_hold_is_no_extra(self):
+    def test_unserializable_extra_is_rejected(self):
         with pytest.raises(InvalidInput, match="JSON-able"):
             Attachment.create("plan", "p", extra={"a": [object()]})
         with pytest.raises(InvalidInput, match="two keys"):
@@ -141,7 +141,7 @@ class TestValues:
             Attachment.create("plan", "p", extra=SharedMemoryEntry.create("a", "round", "b"))
         assert Attachment.create("plan", "p", extra=(1, 2)).extra == [1, 2]
 
-    def test_an_extra_is_not_shared_with_its_giver(self):
+    def test_extra_is_copied(self):
         extra = {"a": []}
         attachment = Attachment.create("plan", "p", extra)
         extra["a"].append(1)
@@ -155,13 +155,13 @@ class TestValues:
         assert MessageContent().to_dict() == {}
         assert MessageContent.from_dict({"other": 1}) == MessageContent()
 
-    def test_lists_of_the_wrong_thing_are_refused(self):
+    def test_lists_of_wrong_types_are_rejected(self):
         with pytest.raises(InvalidInput, match=r"post_list\[0\] must be .* Post, got 'x'"):
             Round(user_query="q", post_list=["x"])
         with pytest.raises(InvalidInput, match="rounds must be a valid tuple, got 5"):
             Conversation(rounds=5)
 
-    def test_ids_tell_what_and_when(self):
+    def test_ids_contain_kind_and_time(self):
         assert re.fullmatch(r"conv-\d{8}-\d{6}-[0-9a-f]{8}", new_id("conv"))
         assert new_id("conv") != new_id("conv")
         assert Conversation().id.startswith("conv-")
@@ -176,7 +176,7 @@ class TestValues:
 
 
 class TestRetention:
-    def test_a_senseless_limit_is_refused(self):
+    def test_invalid_limits_are_rejected(self):
         assert Retention().is_off
         counts, ages = (0, -1, True, 1.5), (timedelta(0), timedelta(-1), 5)
         for limit in (*({"keep_last": each} for each in counts), *({"max_age": each} for each in ages)):

@@ -49,14 +49,14 @@ SABOTAGES = (
     Sabotage(
         "1: conversations keep fifty messages without a setting",
         "conversations/log_memory.py",
-        "now, retention = self._now(), self._retention",
-        "now, retention = self._now(), self._retention or Retention(max_messages=50)",
+        "now, retention = self._now_argument(), self._retention",
+        "now, retention = self._now_argument(), self._retention or Retention(max_messages=50)",
         "conversations",
     ),
     Sabotage(
         "2: histories are not repaired",
         "messages/history_repair.py",
-        "    if sound_until(messages) == len(messages):\n",
+        "    if valid_length(messages) == len(messages):\n",
         "    if messages:\n",
         "messages",
     ),
@@ -70,7 +70,7 @@ SABOTAGES = (
     Sabotage(
         "2: halves of characters are sent",
         "messages/history_repair.py",
-        "return altered(message, **changes) if changes else message",
+        "return alter_message(message, **changes) if changes else message",
         "return message",
         "messages",
     ),
@@ -98,7 +98,7 @@ SABOTAGES = (
     Sabotage(
         "3: failing embeddings end a search",
         "search/vectors.py",
-        "            if leaves_the_node(error):\n                raise\n",
+        "            if is_graph_bubble_up(error):\n                raise\n",
         "            raise\n",
         "search",
     ),
@@ -112,14 +112,14 @@ SABOTAGES = (
     Sabotage(
         "4: writes are not flushed to the disk",
         "storage/sqlite.py",
-        "pragma synchronous = {self.opening.synchronous}",
+        "pragma synchronous = {self.options.synchronous}",
         "pragma synchronous = off",
         "storage",
     ),
     Sabotage(
         "5: writers do not wait for each other",
         "storage/sqlite.py",
-        "timeout=self.opening.busy_timeout,",
+        "timeout=self.options.busy_timeout,",
         "timeout=0.0,",
         "storage",
     ),
@@ -133,22 +133,22 @@ SABOTAGES = (
     Sabotage(
         "6: names are not checked",
         "base/argument_checks.py",
-        "    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME",
+        "    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS",
         "    if False",
         "layers",
     ),
     Sabotage(
         "6: ids are not checked",
         "base/namespaces.py",
-        "    if not all(part and len(part) <= LONGEST_ID and not _FORBIDDEN.search(part) for part in parts):",
+        "    if not all(part and len(part) <= MAX_ID_CHARS and not CONTROL_CHARS.search(part) for part in parts):",
         "    if False:",
         "conversations",
     ),
     Sabotage(
         "7: memory can close its fence",
         "base/fencing.py",
-        'return _TOKENS.sub(lambda match: "&lt;" if match.group() == "<" else "&#91;", _NAMED.sub(_plainly, text))',
-        "return text",
+        "return _CONTROL_TOKENS.sub(",
+        "return text or _CONTROL_TOKENS.sub(",
         "experiences",
     ),
     Sabotage(
@@ -161,7 +161,7 @@ SABOTAGES = (
     Sabotage(
         "8: a vocabulary is downloaded",
         "language_models/tokens.py",
-        "    if _counts_by_download(counter):\n",
+        "    if _lacks_offline_tokenizer(counter):\n",
         "    if False:\n",
         "language_models",
     ),
@@ -175,7 +175,7 @@ SABOTAGES = (
     Sabotage(
         "9: a memory within a namespace reaches outside it",
         "base/namespaces.py",
-        "        if named[: len(within)] != within:\n            raise InvalidInput(",
+        "        if namespace[: len(boundary)] != boundary:\n            raise InvalidInput(",
         "        if False:\n            raise InvalidInput(",
         "test_scopes.py",
     ),

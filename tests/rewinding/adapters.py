@@ -1,4 +1,4 @@
-"""The memory that is held against the oracle."""
+"""The memory that is compared with the oracle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.layers.layer import LayersConfig
 
 WHOLE = LayersConfig(recall_max_events=10_000)
-"""Old events stay events."""
+"""Settings without consolidation of old events."""
 
 
 class Real:
@@ -31,18 +31,18 @@ class Real:
         return self.memory.layers(config, settings=WHOLE).recall
 
     def adding(self, config: RunnableConfig, name: str, a: str) -> Any:
-        """Add an id to the memory of a task; where `a` is "a", return what is to be awaited."""
+        """Add an id to the memory of a task; if `a` is "a", return an awaitable."""
         return getattr(self.recall(config), f"{a}append")("note", name)
 
     def added(self, name: str, found: Any) -> None:
-        """An id was added."""
+        """Hook: an id was added."""
 
     def looking(self, config: RunnableConfig, a: str) -> Any:
-        """Look at what a task sees, or whoever names a checkpoint; awaited in the same way."""
+        """Read the memory of a task or checkpoint; if `a` is "a", return an awaitable."""
         return getattr(self.recall(config), f"{a}recent")(limit=None)
 
     def names(self, found: Any) -> list[str]:
-        """Return the ids in what a look gave, in order."""
+        """Return the ids in a result of `looking`, in order."""
         return [each.content for each in found]
 
     def remember(self, config: RunnableConfig, name: str) -> None:
@@ -62,7 +62,7 @@ class Real:
         return self.names(await self.looking(config, "a"))
 
     def reopen(self) -> None:
-        """Go on as another process would that opens the same database."""
+        """Reopen the database, as another process would."""
         self.memory.close()
         self.memory = self.opened()
 

@@ -1,4 +1,4 @@
-"""Fixtures of rewinding: a mind on either engine, in every durability, waiting and awaiting."""
+"""Fixtures of rewinding: a `Mind` on either engine, in every durability, sync and async."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FORMS = {
     "awaited": {"waiting": False, "awaiting": True},
 }
 QUICK = {"durability": 2, "awaited": 1}
-"""How many of them the quick ring runs."""
+"""Number of forms that the quick ring runs."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Choose the forms of a test, unless it names its own."""
+    """Parametrize a test with its forms, unless it names its own."""
     own = {each.args[0] for each in metafunc.definition.iter_markers("parametrize")}
     for name, forms in FORMS.items():
         if name in metafunc.fixturenames and name not in own:
@@ -35,7 +35,7 @@ def mind(url, durability, awaited):
 
 @pytest.fixture
 def filled(request, url, clock, new_id):
-    """A memory that was opened when all of this was there."""
+    """A memory that was opened after its content was written."""
     with AgentMemory(url, clock=clock, new_id=new_id) as memory:
         fill(memory)
     return request.getfixturevalue("memory")
@@ -43,7 +43,7 @@ def filled(request, url, clock, new_id):
 
 @pytest.fixture
 def another(request, new_database, url, clock):
-    """A memory on the other engine; in the quick ring, in another file."""
+    """A memory on the other engine, or in another file in the quick ring."""
     kind = "postgres" if request.config.option.full and not url.startswith("postgres") else "sqlite"
     with AgentMemory(new_database(kind), clock=clock) as memory:
         yield memory
@@ -57,7 +57,7 @@ def exported(filled, tmp_path):
 
 @pytest.fixture
 def older(memory):
-    """A thread of the root that has a fork and a conversation, beside another one."""
+    """A root thread with a fork and a conversation, next to another thread."""
     for said in ("one", "two, forget it"):
         say(memory, said)
     early = list(memory.checkpointer.list(at()))[9].config["configurable"]

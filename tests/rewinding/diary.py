@@ -1,4 +1,4 @@
-"""Nodes that do whatever a memory allows, and look at all of it: core, events, records, and what searches find.
+"""Nodes that use and read all of a memory: core, events, records and search.
 
 The scripts are those of rewind equality. Where they remember, here something random is done: a value is set with or
 without an end, deleted or brought back; an event is appended, evicted, summed up; a record written, changed, deleted.
@@ -24,7 +24,7 @@ from .adapters import Real
 from .oracle import World, address
 
 SMALL = LayersConfig(core_max_chars=70, recall_max_events=3)
-"""So little room that values leave core memory, and old events are consolidated."""
+"""Settings so small that core entries are evicted and events consolidated."""
 KINDS = ("event", "record")
 MANY = 5_000
 ENDS = (None, None, None, 0.002, 0.02, 86_400.0)
@@ -33,7 +33,7 @@ OPERATIONS |= {"tag": 0.5, "delete": 0.7, "consolidate": 0.5}
 
 
 class Look(NamedTuple):
-    """All that a memory shows, and what was wrong with how it did."""
+    """Everything that a memory shows, and the errors found in it."""
 
     core: tuple[CoreEntry, ...]
     events: tuple[Event, ...]
@@ -47,7 +47,7 @@ class Look(NamedTuple):
 
     @property
     def ids(self) -> set[str]:
-        """Of all that a search can find; of records with equal texts it finds one."""
+        """Return the ids that a search can find; of records with equal texts it finds one."""
         found = {each.content for each in self.records if each.id in self.found}
         records = [each for each in self.records if each.id in self.found or each.content not in found]
         return {each.id for each in (*self.events, *records)}
@@ -77,7 +77,7 @@ class Diary(Real):
         return getattr(part, f"{a}{method}")(*arguments)
 
     def wish(self, layers: LayeredMemory, name: str) -> Any:  # noqa: C901, PLR0911 - one for each thing that can be done
-        """What is to be done under a name: the same each time."""
+        """Return the operation for a name: the same each time."""
         rng = Random(zlib.crc32(f"{self.word} {name}".encode()))
         text, key = f"{self.word} {name}", rng.choice("abcde")
         ids = [each.id for each in layers.archival.all()] or ["none"]
@@ -132,7 +132,7 @@ class Diary(Real):
 
 
 def without_tasks(part: Any) -> Any:
-    """A script in which nobody calls a `@task`: a node may see what those remember that it calls, or not."""
+    """Return a script without calls of `@task`s, whose memory their caller may or may not see."""
     match part:
         case ["task" | "tasks", *_]:
             return ["remember", 2, ""]
@@ -154,12 +154,12 @@ def ids_of(things: Iterable[Any]) -> list[str]:
 
 
 def texts_of(records: Iterable[Record]) -> set[str]:
-    """The texts of records: a search gives each once, and two summaries of one second may be equal."""
+    """Return the texts of records as a set, since summaries of one second may be equal."""
     return {each.content for each in records}
 
 
 class Witness(World):
-    """What a node saw when it started, its checkpoint shows ever after; and what a checkpoint once showed, too."""
+    """A world that checks that a checkpoint always shows the same memory, and what its node saw."""
 
     adapter: Diary
 

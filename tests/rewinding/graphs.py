@@ -1,4 +1,4 @@
-"""The graphs that follow a script's plan, and look into memory as they go.
+"""Graphs that follow a script's plan and read memory as they run.
 
 Every node returns the ids of what it remembered into the graph's state. State is LangGraph's own way of committing what
 a step did, so it says what memory must be: at the start of a node, and after whatever the node itself has done since.
@@ -25,7 +25,7 @@ class Broken(Exception):
 
 
 class Flaky(Exception):
-    """An attempt that fails, and is retried."""
+    """An attempt that fails and is retried."""
 
 
 class Now:
@@ -35,23 +35,23 @@ class Now:
 
 
 RUNNING: contextvars.ContextVar[tuple[object, ...]] = contextvars.ContextVar("running", default=())
-"""The executions in which code runs, the outermost first. What a failed one called may run on for a while."""
+"""The current executions, outermost first. Callees of a failed one may run on for a while."""
 
 
 def merged(old: list[str], new: Any) -> list[str]:
-    """The reducer of ids: all of both, each once. `{"fresh": ids}` begins anew."""
+    """Merge ids, each once; `{"fresh": ids}` starts again."""
     if isinstance(new, dict):
         return list(new["fresh"])
     return [*old, *(each for each in new if each not in old)]
 
 
 def furthest(old: int, new: Any) -> int:
-    """The reducer of the place in a plan, which tasks may move at once. `{"fresh": place}` begins anew."""
+    """Return the later position in a plan; `{"fresh": position}` starts again."""
     return int(new["fresh"]) if isinstance(new, dict) else max(old, new)
 
 
 class Found(TypedDict):
-    """What a graph gives: all ids, and those that were remembered in it since it began."""
+    """State of a graph: all ids, and those remembered in it since its start."""
 
     log: Annotated[list[str], merged]
     mine: Annotated[list[str], merged]
@@ -79,7 +79,7 @@ def attempt_of(config: Any) -> int:
 
 
 def follow(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:
-    """Do what a script says, and give the ids of what was remembered.
+    """Do the operations of a script and return the remembered ids.
 
     Args:
         log: What state says was remembered before.
@@ -101,7 +101,7 @@ def follow(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:
 
 
 def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[str]) -> Doing:  # noqa: C901, PLR0912
-    """`follow`, in an execution of its own."""
+    """Do `follow` in its own execution."""
     world, own, attempt = Now.world, config["configurable"]["__pregel_task_id"], attempt_of(config)
     calls = any(op[0] in CALLS for op in ops)
     if look == "always" or (look == "first" and attempt == 1):
@@ -161,7 +161,7 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[s
 
 
 def result_of(future: Any) -> Any:
-    """What a `@task` gives. A zombie may have called it when its run was over: then it never ends, and is given up."""
+    """Return the result of a `@task`. One called by a zombie after its run never ends, and is given up."""
     while True:
         try:
             return future.result(timeout=0.05)
@@ -171,7 +171,7 @@ def result_of(future: Any) -> Any:
 
 
 async def answered(request: Any, awaits: bool) -> Any:
-    """Do what is requested, waiting or awaiting."""
+    """Do a requested call, sync or async."""
     adapter = Now.world.adapter
     match request:
         case "remembered", config:
@@ -188,7 +188,7 @@ async def answered(request: Any, awaits: bool) -> Any:
 
 
 async def adone(doing: Doing, *, awaits: bool = True) -> Any:
-    """Do it, awaiting."""
+    """Run a generator of requests, async."""
     reply, raised = None, None
     while True:
         try:
@@ -203,7 +203,7 @@ async def adone(doing: Doing, *, awaits: bool = True) -> Any:
 
 
 def done(doing: Doing) -> Any:
-    """Do it, waiting."""
+    """Run a generator of requests, sync."""
     try:
         adone(doing, awaits=False).send(None)
     except StopIteration as end:
@@ -211,7 +211,7 @@ def done(doing: Doing) -> Any:
 
 
 def both(doing: Callable[..., Doing]) -> Any:
-    """Return what does it, waiting, and what does it, awaiting."""
+    """Return a runnable with a sync and an async form."""
 
     def run(given: Any) -> Any:
         return done(doing(given))
@@ -274,7 +274,7 @@ def descend(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def keeping(graph: Any) -> Any:
-    """A node with a graph that keeps its state, which gives the node all ids that its own lacks."""
+    """Return a node with a persistent subgraph, which returns the ids that its state lacks."""
 
     def work(state: dict[str, Any]) -> Doing:
         found = yield "invoke", graph, descend(state), None
@@ -314,7 +314,7 @@ def scripted(inside: Any = None, keeper: Any = None, *, stubborn: bool = False) 
 
 @functools.cache
 def inner_graph(kind: str, *, stubborn: bool = False) -> Any:
-    """A graph that a node calls: "call", "kept" (which remembers its own state), "off" (which saves nothing)."""
+    """Return a graph that a node calls: "call", "kept" (persistent) or "off" (without a saver)."""
     checkpointer = {"kept": True, "kept leaf": True, "off": False}.get(kind)
     inside = () if "leaf" in kind else ("leaf", "kept leaf") if kind != "off" else ("leaf",)
     return scripted(*(inner_graph(each, stubborn=stubborn) for each in inside), stubborn=stubborn).compile(
@@ -329,7 +329,7 @@ def graph_builder(*, stubborn: bool = False) -> Any:
 
 
 def functions(saver: Any) -> tuple[Any, Any]:
-    """A function whose memory is what the calls before it returned, for those who wait and for those who await."""
+    """Return a functional entrypoint whose state is its previous results, sync and async."""
 
     def work(given: dict[str, Any], previous: list[str] | None) -> Doing:
         log = previous or []

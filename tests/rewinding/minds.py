@@ -1,4 +1,4 @@
-"""Small graphs whose nodes remember, and return what they remembered into state: so state says what memory must be."""
+"""Small graphs whose nodes write memory and return the same ids into state, so the two must be equal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .oracle import state_of
 AT = at()
 RETRY = {"retry_policy": RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)}
 PATIENCE = 30.0
-"""Seconds that somebody waits for somebody else, who should come at once."""
+"""Seconds to wait for another thread."""
 
 
 class State(TypedDict):
@@ -55,7 +55,7 @@ class Mind:
         return name
 
     def noting(self, what: str, *, waits: bool = False) -> Any:
-        """Return a node that notes something, and may wait for an answer then."""
+        """Return a node that notes something and may interrupt afterwards."""
 
         def node(state: State) -> State:
             log = [self.note(what)]
@@ -67,11 +67,11 @@ class Mind:
         return node
 
     def graph(self, *nodes: Any, inner: bool = False, saves: bool | None = None, **settings: Any) -> Any:
-        """Return a graph of nodes, one after the other, each with the same settings."""
+        """Return a graph of sequential nodes with the same settings."""
         return line(saves if inner else self.adapter.saver, *nodes, state=State, settings=settings)
 
     def beside(self, *nodes: Any) -> Any:
-        """Return a graph of nodes that run at the same time."""
+        """Return a graph of parallel nodes."""
         return beside(self.adapter.saver, state=State, **{node.__name__: node for node in nodes})
 
     def run(self, graph: Any, given: Any, config: Any = AT, **options: Any) -> Any:
@@ -80,26 +80,26 @@ class Mind:
         return graph.invoke(given, config, durability=self.durability, **options)
 
     def at_once(self, *runs: tuple[Any, ...], **options: Any) -> list[BaseException | None]:
-        """Run several at the same time, each in a thread of its own, and give how each has failed, if it has."""
+        """Run several calls concurrently and return the exception of each, or None."""
         with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
             ends = [pool.submit(self.run, *each, **options) for each in runs]
         return [end.exception() for end in ends]
 
     def held(self, config: Any = AT) -> list[str]:
-        """What a thread remembers, after a look at each of its checkpoints, on whatever branch."""
+        """Check the memory of all checkpoints of a thread and return that of the newest."""
         found = self.found(config)
         for each in found:
             assert sorted(self.adapter.remembered(each.config)) == sorted(state_of(each)), each.metadata
         return self.adapter.remembered(found[0].config) if found else []
 
     def ends(self, config: Any = AT) -> list[list[str]]:
-        """What is remembered where the branches of a thread end, the newest first."""
+        """Return the memory at the end of each branch of a thread, newest first."""
         found = self.found(config)
         inner = [each.parent_config for each in found]
         return [self.adapter.remembered(each.config) for each in found if each.config not in inner]
 
     def found(self, config: Any = AT) -> list[Any]:
-        """The checkpoints of a thread, without those of subgraphs."""
+        """Return the checkpoints of a thread, without those of subgraphs."""
         return list(self.adapter.saver.list({"configurable": {**config["configurable"], "checkpoint_ns": ""}}))
 
     def reopen(self) -> None:
@@ -110,7 +110,7 @@ class Mind:
 
 
 def failing(times: int) -> Callable[[], int]:
-    """Raises so often, and then no more."""
+    """Return a function that raises the given number of times."""
     count = itertools.count(1)
 
     def attempt() -> int:
@@ -126,7 +126,7 @@ def resumed(answer: str = "yes") -> Command[Any]:
 
 
 class Late:
-    """Code that goes on when nobody waits for it any more: it notes something then, and what became of that."""
+    """Code that continues after its run has ended; it records its notes and refusals."""
 
     def __init__(self, mind: Mind) -> None:
         self.mind = mind
@@ -134,7 +134,7 @@ class Late:
         self.refused: list[Exception] = []
 
     def note(self, config: Any, times: int = 1) -> list[str]:
-        """Wait until it is let go, and note something that often; return what was noted."""
+        """Wait for `goes_on`, note something the given number of times, and return the notes."""
         noted = []
         self.begun.set()
         assert self.let_go.wait(PATIENCE)
@@ -147,6 +147,6 @@ class Late:
         return noted
 
     def goes_on(self) -> None:
-        """Let it go, and wait until it is through."""
+        """Release the code and wait until it has finished."""
         self.let_go.set()
         assert self.over.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""The oracle of rewinding: it follows a script on a database, and compares memory with LangGraph's own state.
+"""The oracle of rewinding: it runs a script on a database and compares memory with LangGraph's state.
 
 What LangGraph hides from everybody is left out of the scripts: cache hits run no node, and `update_state(None, END)`
 over `Send` tasks cannot be recognised. One thing is allowed for: a called graph keeps the state its caller passed in,
@@ -37,13 +37,13 @@ from .worlds import printed
 
 NEVER = 1 << 60
 PATIENCE = 60.0
-"""Seconds that nodes may take that nobody waits for."""
+"""Seconds that unattended nodes may take."""
 MOST_EACH = 6
-"""Differences of one run that are told."""
+"""Maximum number of reported differences of one run."""
 
 
 class World:
-    """What one run knows: its memory, its threads, what was remembered when and by which task."""
+    """Knowledge of one run: its memory, its threads, and which task remembered what and when."""
 
     def __init__(self, adapter: Real, label: str = "") -> None:
         self.adapter, self.label = adapter, label
@@ -53,11 +53,11 @@ class World:
         self.checks, self.excused, self.outcomes = 0, 0, Counter[str]()
         self.failed_calls = False
         self.crowded = False
-        """Whether two have run a thread at once."""
+        """True if two runs have used a thread at the same time."""
         self.stubborn = False
-        """Whether nodes cannot be cancelled."""
+        """True if nodes cannot be cancelled."""
         self.strangers = False
-        """Whether another process uses a thread at the same time, and remembers what is not known here."""
+        """True if another process uses a thread at the same time, with memory that is unknown here."""
         self.running = threading.Condition()
         self.runs = 0
         """Executions that go on."""
@@ -70,7 +70,7 @@ class World:
         self.replaced: set[str] = set()
         """Ids without versions that a graph has of a caller that ran again since, and gave to another caller."""
         self.passed: set[tuple[str, int, str]] = set()
-        """What each execution of a task, by its id, had when it called a graph, by the number of its operation."""
+        """Ids that each execution of a task, by its id, had at its calls of a graph, by operation number."""
         self.shared, self.control = RunControl(), None
         """A control that several runs share, and what the present action gives to its runs."""
         self.where = "at the beginning"
@@ -83,7 +83,7 @@ class World:
         self.open()
 
     def open(self) -> None:
-        """Make the graphs on the saver, which is slower from now on."""
+        """Build the graphs on the saver, which is slowed down."""
         saver = self.adapter.saver
         slow(saver, self)
         self.built = [graph_builder(stubborn=each).compile(checkpointer=saver) for each in (False, True)]
@@ -124,19 +124,19 @@ class World:
             return found
 
     def goes_with(self, name: str, task: str) -> bool:
-        """Whether an id is lost when a task fails, named by its `checkpoint_ns`, as no graph in it keeps its state."""
+        """Return whether an id is lost with a failed task, given by its `checkpoint_ns`: no graph in it keeps state."""
         before, _, below = f"{self.spaces.get(name, '')}|".partition(f"{task}|")  # another process may have named it
         return not before and all(":" in part or part.isdigit() for part in below.split("|")[:-1])
 
     def living(self, names: Sequence[str], caller: str = "") -> list[str]:
-        """Those of the ids that a called graph gives its caller that count: none of a caller that ran again since."""
+        """Return the ids from a called graph that count: none of a caller that has run again since."""
         gone = [each for each in names if each in self.dead]
         others = [each for each in gone if "#" in each and each.partition(".")[0] != caller]
         self.replaced.update(each.partition("#")[0] for each in others)
         return [each for each in names if each not in gone]
 
     def new_of(self, names: Sequence[str], known: Sequence[str], caller: str, number: int) -> list[str]:
-        """Those of the ids that a called graph gives its caller which no execution of the caller had passed in."""
+        """Return the ids from a called graph that no execution of the caller had passed in."""
         new = self.living([each for each in names if each not in known], caller)
         return [each for each in new if (caller, number, each) not in self.passed]
 
@@ -172,7 +172,7 @@ class World:
         self.compare(f"{thread!r} {space!r} {moment}", space, space.rpartition("|")[0], expected, got)
 
     def counts(self, config: Any) -> bool:
-        """Whether it matters what a task sees."""
+        """Return whether the memory that a task sees matters."""
         if self.over & set(RUNNING.get()):
             return False
         return config["configurable"]["thread_id"] not in self.stopped
@@ -210,11 +210,11 @@ class World:
                 self.differences.append(f"{self.where}: {view}\n    {late} is behind what was remembered later: {got}")
 
     def stands_in(self, name: str) -> bool:
-        """Whether an id may show in the place of one that a called graph has."""
+        """Return whether an id may show in place of one that a called graph has."""
         return name.partition("#")[0] in self.replaced
 
     def own(self, names: Iterable[str], loop: str) -> set[str]:
-        """Ids without the version that a caller may replace, but for those of the callers of a called graph."""
+        """Return ids without the version that a caller may replace, except those of a called graph's callers."""
         root = loop.partition("|")[0]
         kept = [
             name
@@ -241,11 +241,11 @@ class World:
     KNOWN += ("names", "moments", "times", "spaces", "dead", "replaced", "passed", "crowded")
 
     def known(self) -> dict[str, Any]:
-        """What another process needs to go on with this world, as plain data."""
+        """Return the data that another process needs to continue with this world."""
         return {name: getattr(self, name) for name in self.KNOWN}
 
     def learn(self, known: dict[str, Any]) -> None:
-        """Go on with what another process knows."""
+        """Continue with the data of another process."""
         self.__dict__.update(known)
 
     def learn_beside(self, known: Sequence[dict[str, Any]]) -> None:
@@ -358,7 +358,7 @@ class World:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the present action gives to its runs."""
+        """Return the options that the present action passes to its runs."""
         return {"durability": self.durability, "control": self.control}
 
     def run(self, thread: str, given: Any, at: Any) -> None:
@@ -380,7 +380,7 @@ class World:
     go = resume = again = invoke
 
     def answers(self, thread: str, action: dict[str, Any]) -> tuple[Command[Any] | None, Any]:
-        """What answers interrupts: all, or some of them; None where none waits."""
+        """Return the answers to all or some interrupts, or None without interrupts."""
         at = self.at(thread, action)
         waiting = self.call(self.graph(thread), "get_state", at).interrupts
         if not waiting:
@@ -390,7 +390,7 @@ class World:
         return Command(resume=some), at
 
     def answers_again(self, thread: str, action: dict[str, Any]) -> tuple[Command[Any] | None, Any]:
-        """What answers an interrupt once more; None where nothing was asked."""
+        """Return a repeated answer to an interrupt, or None without an earlier interrupt."""
         waiting = [each for each in self.here(thread) if any(w[1] == "__interrupt__" for w in each.pending_writes)]
         if not waiting:
             return None, self.at(thread, {})
@@ -400,7 +400,7 @@ class World:
         return Command(resume=answers or "again"), at
 
     def wanted(self, thread: str, action: dict[str, Any]) -> tuple[Any, Any]:
-        """What a call that is made twice is given: its input, and its config."""
+        """Return the input and the config of a call that is made twice."""
         match action["do"]:
             case "invoke":
                 return self.given(thread, copy.deepcopy(action)), self.at(thread, action)
@@ -411,7 +411,7 @@ class World:
         return None, self.at(thread, action)
 
     def stop(self, thread: str, action: dict[str, Any]) -> None:
-        """Turn away in the middle of a run: close its stream, or cancel it and wait until the rest is stored."""
+        """Leave a run in the middle: close its stream, or cancel it and wait until the rest is stored."""
         graph, at, given = self.graph(thread), self.at(thread, action), self.given(thread, action)
         if self.awaited:
 
@@ -433,7 +433,7 @@ class World:
             stream.close()
 
     def zombie(self, thread: str, action: dict[str, Any]) -> str | None:
-        """Cancel a run whose nodes go on nevertheless, and call again at once."""
+        """Cancel a run whose nodes continue anyway, and call it again immediately."""
         self.stubborn, token = True, object()
         given, at = self.wanted(thread, action["runs"][0])
         graph = self.graph(thread)
@@ -581,7 +581,7 @@ class World:
 
 
 def address(found: Any) -> dict[str, str]:
-    """What names a checkpoint."""
+    """Return the keys that identify a checkpoint."""
     return {key: found.config["configurable"][key] for key in ("thread_id", "checkpoint_ns", "checkpoint_id")}
 
 
@@ -604,14 +604,14 @@ def called_graph(space: str, loop: str) -> str:
 
 
 def beside(remembered: str, looking: str) -> bool:
-    """Whether a `@task`, named by its `checkpoint_ns`, was called by one of the tasks in which somebody looks."""
+    """Return whether a `@task`, given by its `checkpoint_ns`, was called by one of the reading tasks."""
     there, here = remembered.split("|"), looking.split("|")
     common = list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(there, here, strict=False)))
     return bool(common) and len(there) > len(common) and there[len(common)].startswith("piece:")
 
 
 def state_of(found: Any) -> list[str]:
-    """The ids that a checkpoint's state holds: of a graph, of a function, of an input that is yet to be read."""
+    """Return the ids in a checkpoint's state: of a graph, of a function, or of an unread input."""
     values = found.checkpoint["channel_values"]
     log = values.get("log") or values.get("__previous__") or []
     given = values.get("__start__")
@@ -619,7 +619,7 @@ def state_of(found: Any) -> list[str]:
 
 
 def slow(saver: Any, world: World) -> None:
-    """Let a saver wait before it puts, as a distant database would."""
+    """Make a saver wait before each put, as a distant database would."""
 
     def waiting(method: Callable[..., Any], part: float) -> Callable[..., Any]:
         def wait(*arguments: Any, **options: Any) -> Any:
@@ -643,7 +643,7 @@ def slow(saver: Any, world: World) -> None:
 
 
 def followed(script: dict[str, Any], make: Callable[[], World]) -> World:
-    """The world after it has followed a script."""
+    """Return the world after running a script."""
     world = make()
     try:
         world.follow(script)
@@ -653,5 +653,5 @@ def followed(script: dict[str, Any], make: Callable[[], World]) -> World:
 
 
 def report(seed: int, script: dict[str, Any], world: World) -> str:
-    """What to print of a seed that failed: its script, and what is wrong."""
+    """Return the report of a failed seed: its script and the differences."""
     return "\n".join([f"seed {seed}", printed(script), *world.differences[:3]])

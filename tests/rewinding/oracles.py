@@ -1,4 +1,4 @@
-"""Every oracle of rewinding by its name: who writes its scripts, and the world that follows them.
+"""All oracles of rewinding by name: the writer of their scripts and the world that runs them.
 
     outcomes = follow_all("one after the other", range(20), url)
 
@@ -65,7 +65,7 @@ class Rounds(Real):
 
 
 class RunsWriter(Writer):
-    """Writes scripts in which steps stop often, are resumed, and lose runs in between."""
+    """Writer of scripts whose steps stop often, are resumed, and lose runs in between."""
 
     actions = ACTIONS | {"resume": 6, "go": 4, "delete_runs": 4, "stop": 0.2}
 
@@ -192,7 +192,7 @@ ORACLES: dict[str, tuple[Write, Make]] = {
 
 
 def follow_all(name: str, seeds: Iterable[int], url: str) -> Counter[str]:
-    """Follow the scripts of some seeds of an oracle."""
+    """Run the scripts of some seeds of an oracle."""
     return follow(*ORACLES[name], seeds, url)
 
 

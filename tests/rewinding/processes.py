@@ -1,4 +1,4 @@
-"""Another process that opens the same database and does what it is told: one action of a script each time.
+"""Another process on the same database that executes the actions of a script one by one.
 
 Every action has a process of its own, forked from one that has loaded everything and holds nothing open. It may be
 told to kill itself, with `kill -9`, between two statements. Two processes may do one action each at the same time.
@@ -35,7 +35,7 @@ SERVE = "from tests.rewinding.processes import serve; serve()"
 
 
 APART = 1_000_000
-"""How many names a process may give before it gives those of the next one."""
+"""Number of names reserved for each process."""
 
 
 class Statements:
@@ -124,7 +124,7 @@ def serve() -> None:
 
 
 class Processes:
-    """Does actions in processes of their own."""
+    """Runs actions in other processes."""
 
     def __enter__(self) -> Self:
         self.server = subprocess.Popen(
@@ -136,7 +136,7 @@ class Processes:
         self.server.communicate()
 
     def perform(self, world: World, action: dict[str, Any], last: int | None = None) -> int | None:
-        """Do an action elsewhere, and learn what became of it.
+        """Do an action in another process and take over its results.
 
         Returns:
             How many statements it took, or None where it was killed before the end.
@@ -150,7 +150,7 @@ class Processes:
         return count
 
     def perform_with(self, other: Processes, world: World, actions: Sequence[dict[str, Any]]) -> None:
-        """Do two actions at the same time, in a process of each, and learn what became of them."""
+        """Do two actions at the same time in two processes, and take over their results."""
         both = (self, other)
         for number, (processes, action) in enumerate(zip(both, actions, strict=True)):
             processes._ask(world, action, None, number + 1)

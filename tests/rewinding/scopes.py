@@ -1,4 +1,4 @@
-"""The oracle of shared memory: what the heads of the threads of a scope show, and what was folded into main.
+"""The oracle of shared memory: heads of the threads of a scope, and memory merged into main.
 
 It follows the scripts of rewind equality, with all threads in one scope. Each id that is remembered has an author, the
 thread whose task remembered it; a copy of a thread teaches only what it adds. So what anybody sees follows from the
@@ -37,17 +37,17 @@ class Shared(Real):
         return AgentMemory(self.url, namespace=self.scope)
 
     def outside(self) -> list[str]:
-        """The ids that main shows."""
+        """Return the ids visible in main."""
         return [each.content for each in self.memory.layers(settings=WHOLE).recall.recent(limit=None)]
 
     def alone(self, config: RunnableConfig) -> list[str]:
-        """The ids that a thread's own line shows."""
+        """Return the ids on a thread's own line."""
         recall = self.memory.layers(config, scope="thread", settings=WHOLE).recall
         return [each.content for each in recall.recent(limit=None)]
 
 
 class Scope(World):
-    """A world in which every thread sees what the others' heads show."""
+    """A world in which every thread sees the heads of the others."""
 
     adapter: Shared
 
@@ -69,12 +69,12 @@ class Scope(World):
         return found
 
     def taught(self, thread: str) -> set[str]:
-        """What the head of a thread shows of its own."""
+        """Return the own ids at the head of a thread."""
         found = self.here(thread, 1)
         return {each for each in (state_of(found[0]) if found else ()) if self.author[each] == self.me(thread)}
 
     def others(self, thread: str | None) -> set[str]:
-        """What counts of all but one."""
+        """Return the visible ids of all threads but one."""
         return self.main.union(*(self.taught(each) for each in self.threads if each != thread))
 
     def looks(self, config: Any, known: list[str]) -> list[str]:
@@ -93,7 +93,7 @@ class Scope(World):
         super().looked(config, moment, [*expected, *sorted(others)], got)
 
     def out_of_order(self, got: list[str]) -> str | None:
-        """What others committed stands where it was committed."""
+        """Check nothing, since ids of other threads are placed by their commit."""
         return None
 
     def check(self, threads: Iterable[str], most: int | None = None) -> None:
@@ -132,7 +132,7 @@ class Scope(World):
         self.delete(thread)
 
     def delete(self, thread: str) -> None:
-        """Delete a thread: what it taught is main's."""
+        """Delete a thread; its shared memory moves to main."""
         self.where += f", then {thread} is deleted"
         seen = {each: self.adapter.remembered({"configurable": {"thread_id": each}}) for each in self.threads}
         self.main |= self.taught(thread)
@@ -155,11 +155,11 @@ class SharedCore(Shared):
 
     def __init__(self, url: str, scope: str = "") -> None:
         self.void: set[str] = set()
-        """What was to be deleted, and was not there: nothing was written."""
+        """Names of deletions of unknown keys, which wrote nothing."""
         super().__init__(url, scope)
 
     def wish(self, name: str) -> tuple[str, bool]:
-        """The key that a name stands for, and whether it is deleted."""
+        """Return the key of a name, and whether the name deletes it."""
         rng = Random(name.rpartition("#")[2])
         return rng.choice(self.KEYS), rng.random() < 0.25
 

@@ -1,4 +1,4 @@
-"""Threads that people correct: every checkpoint shows what it had, and the newest what it was corrected to."""
+"""Corrections of threads: every checkpoint shows its own value, the newest the corrected one."""
 
 from random import Random
 
@@ -9,8 +9,8 @@ from langchain_agentmem import AgentMemory
 from tests.support.graphs import at, line
 
 
-class Story:
-    """A thread of which it is known what each checkpoint is to show."""
+class CorrectedThread:
+    """A thread with the expected value of each checkpoint."""
 
     def __init__(self, memory, thread, shows=()):
         self.memory, self.name, self.shows = memory, thread, dict(shows)
@@ -28,7 +28,7 @@ class Story:
         return at(self.name, **({"checkpoint_id": checkpoint} if checkpoint else {}))
 
     def noted(self, before, after):
-        """What is new shows what was there, and the newest what was said."""
+        """Record that new checkpoints show `before`, and the newest `after`."""
         history = self.graph.get_state_history(self.at())
         new = {each.config["configurable"]["checkpoint_id"] for each in history} - self.shows.keys()
         self.shows.update(dict.fromkeys(new, before), **{max(new): after})
@@ -56,10 +56,10 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_story(seed):
+def test_random_corrections_show_at_the_expected_checkpoints(seed):
     random = Random(seed)
     with AgentMemory() as memory:
-        stories = [Story(memory, "a")]
+        stories = [CorrectedThread(memory, "a")]
         stories[0].say("first")
         for number in range(14):
             story, text = random.choice(stories), f"city {number}"
@@ -72,7 +72,7 @@ def test_any_story(seed):
                     story.update(random.choice([*story.shows]))
                 case "copy" if len(stories) < 3:
                     memory.checkpointer.copy_thread(story.name, text)
-                    stories.append(Story(memory, text, story.shows))
+                    stories.append(CorrectedThread(memory, text, story.shows))
                 case event:
                     story.correct(text, undone=event == "undo")
             for each in stories:

@@ -1,4 +1,4 @@
-"""What is remembered is counted, verified, erased, exported and imported with everything else."""
+"""Memory of branches and threads in statistics, verification, erasure, adoption and transfer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class State(TypedDict):
 
 
 def graph_of(memory):
-    """A graph that remembers what is said, in every layer, beside a question that somebody has to answer at times."""
+    """Return a graph that writes every layer, and interrupts if the message contains "ask"."""
 
     def note(state, config):
         layers, said = memory.layers(config), state["said"][-1]
@@ -83,7 +83,7 @@ def answer(memory, text="yes", thread="asking"):
 
 
 def fill_threads(memory, namespace=()):
-    """A thread with a fork, a copy of it that went on, and one that waits for an answer while others are done."""
+    """Create a thread with a fork, a copy that continued, and one interrupted next to a finished task."""
     for said in ("one", "two, forget it", "three"):
         say(memory, said, namespace=namespace)
     early = list(memory.checkpointer.list(at(namespace=namespace)))[9].config["configurable"]
@@ -95,7 +95,7 @@ def fill_threads(memory, namespace=()):
 
 
 def fill_branches(memory, namespace=NS):
-    """A branch with forks of forks, where each has changed what it saw."""
+    """Create a branch with nested forks, each of which changed inherited memory."""
     root = memory.layers("root", namespace)
     root.write(core={"name": "Ana", "home": {"value": "Lisbon", "importance": 5}}, recall=["born", "moved"])
     root.archival.write("Ana likes quinces", tags=["fruit"])
@@ -116,13 +116,13 @@ def fill(memory):
 
 
 def named(memory):
-    """What the named branches show."""
+    """Return everything that the named branches show."""
     layers = [memory.layers(name, NS) for name in ("root", "fork", "deep")] + [memory.layers("alone")]
     return [(each.read(), each.ancestors(), str(each.tree())) for each in layers]
 
 
 def shown(memory, namespace=()):
-    """What every checkpoint of the threads shows."""
+    """Return everything that each checkpoint of the threads shows."""
     seen = {}
     for thread in THREADS:
         for each in memory.checkpointer.list(at(thread)):
@@ -138,15 +138,15 @@ def counted(memory):
     return {name: memory.admin.stats()[name] for name in MEMORIES}
 
 
-class TestCounting:
-    def test_statistics_tell_of_branches_and_of_what_lies_there(self, memory):
+class TestStatistics:
+    def test_statistics_count_branches_and_memories(self, memory):
         fill_branches(memory)
         assert counted(memory) == {
             "branches": 4, "forks": 2, "memories": 12, "core": 4, "events": 2, "records": 3, "old_memories": 1,
             "waiting_groups": 0, "contents": memory.admin.stats()["contents"],
         }  # fmt: skip
 
-    async def test_verification_looks_at_all_of_it(self, filled):
+    async def test_verify_checks_all_memories_and_branches(self, filled):
         report = filled.admin.verify()
         assert report.problems == ()
         assert report.checked["memories"] == filled.admin.stats()["memories"]
@@ -154,8 +154,8 @@ class TestCounting:
         assert await filled.admin.averify() == report
 
 
-def tell_secrets(memory):
-    """Distinctive words in every place of memory that can hold one."""
+def write_distinctive_words(memory):
+    """Write distinctive words into every field of memory."""
     namespace = (WORDS["namespace"],)
     layers = memory.layers(WORDS["branch"], namespace)
     for number in range(70):
@@ -180,10 +180,10 @@ def traces(memory, url):
     return sorted({word for content in pages.values() for word in WORDS.values() if word.encode() in content})
 
 
-class TestErasing:
-    def test_nothing_that_was_remembered_can_be_read_from_the_storage(self, url, raw):
+class TestErasure:
+    def test_erased_memory_leaves_no_bytes_in_storage(self, url, raw):
         with AgentMemory(url) as memory:
-            tell_secrets(memory)
+            write_distinctive_words(memory)
             fill(memory)
             before, held = (named(memory), shown(memory)), memory.admin.stats()["memories"]
             if memory.database.engine.dialect == "postgres":
@@ -196,7 +196,7 @@ class TestErasing:
             assert (named(memory), shown(memory)) == before
             assert memory.admin.verify().problems == ()
 
-    def test_a_copy_of_an_erased_thread_keeps_what_it_remembered_itself(self, memory):
+    def test_a_copy_keeps_its_own_memory_after_erasure(self, memory):
         fill_threads(memory)
         layers = memory.layers(at("copy"))
         assert len(layers.recall.recent(limit=100)) > 1
@@ -213,7 +213,7 @@ class TestErasing:
         memory.erase(thread_id="asking")
         assert set(counted(memory).values()) == {0}
 
-    def test_a_namespace_takes_its_branches_with_their_forks_and_no_others(self, filled):
+    def test_erasing_a_namespace_erases_only_its_branches(self, filled):
         elsewhere = filled.layers("root", ("users", "anabel"))
         elsewhere.core.set("name", "Anabel")
         report = filled.erase(namespace=NS)
@@ -226,7 +226,7 @@ class TestErasing:
         filled.layers("root", NS).core.set("name", "Bea")
         assert filled.layers("root", NS).fork("fork").core.get() == {"name": "Bea"}
 
-    def test_an_erased_conversation_takes_no_branch_or_thread_of_its_name_along(self, filled):
+    def test_erasing_a_conversation_keeps_equally_named_branches(self, filled):
         for name in ("t", "alone"):
             filled.conversation(name).add_user_message("hello")
         before = named(filled), shown(filled)
@@ -236,15 +236,15 @@ class TestErasing:
 
 
 def said_in(memory, namespace, *threads):
-    """What threads of a namespace show of their own, what the search finds there, and what "t" says."""
+    """Return the threads' own memory, the search hits and the conversation "t" of a namespace."""
     views = [memory.layers(at(thread, namespace), scope="thread").read() for thread in threads]
     hits = memory.search("somebody said one two", namespace=namespace, limit=100)
     said = memory.conversation("t", namespace=namespace).retrieve_all()
     return views, {(each.kind, each.text) for each in hits}, said
 
 
-class TestAdopting:
-    def test_a_thread_is_as_it_was_and_others_of_the_namespace_see_what_it_taught(self, older):
+class TestAdoption:
+    def test_an_adopted_thread_shares_memory_with_its_namespace(self, older):
         checkpoints = [each.checkpoint["id"] for each in older.checkpointer.list(at())]
         views, found, said = said_in(older, (), "t")
         assert len(found) > 5
@@ -261,7 +261,7 @@ class TestAdopting:
         [first, *_] = older.search("what did Ana say", namespace=NS, kinds=["message"])
         assert (first.text, first.namespace) == ("somebody said one more thing", NS)
 
-    def test_it_goes_on_rewinds_and_is_erased_there_and_the_root_has_nothing_of_it_left(self, older):
+    def test_an_adopted_thread_leaves_nothing_in_the_root(self, older):
         older.admin.adopt("t", NS)
         assert [each.namespace for each in older.admin.threads(thread_id="t").threads] == [NS]
         assert older.conversation("t").retrieve_all() == []
@@ -276,7 +276,7 @@ class TestAdopting:
         assert older.admin.verify().problems == ()
         assert older.layers(at("other")).core.get("last") == {"last": "three"}
 
-    async def test_a_conversation_that_is_no_thread_moves_too_and_the_hooks_are_told(self, url):
+    async def test_conversations_are_adopted_and_hooks_notified(self, url):
         told = []
         async with AgentMemory(url, hooks=[told.append]) as memory:
             for name in ("c", "d"):
@@ -290,7 +290,7 @@ class TestAdopting:
         moved = [each for each in told if isinstance(each, ThreadMoved)]
         assert moved == [ThreadMoved(namespace=NS, conversation_id=name) for name in ("c", "d")]
 
-    def test_what_cannot_be_is_refused_and_nothing_moves(self, older):
+    def test_invalid_adoptions_are_rejected_without_changes(self, older):
         say(older, "elsewhere", "other", NS)
         for namespace in ((), NS):
             older.conversation("c", namespace=namespace).add(role="user", content="hello")
@@ -317,14 +317,14 @@ class TestAdopting:
 
 
 def told(memory, *view):
-    """What core memory and events say that somebody sees."""
+    """Return the core memory and the event texts of a view."""
     seen = memory.layers(*view).read()
     return seen["core"], [each["content"] for each in seen["recall"]]
 
 
-class TestMoving:
-    def test_every_branch_and_every_checkpoint_shows_the_same_on_the_other_engine(self, filled, another, exported):
-        """A second time nothing is added, nor into itself. What an unfinished task remembered stays behind."""
+class TestTransfer:
+    def test_import_restores_every_branch_and_checkpoint(self, filled, another, exported):
+        """A second import adds nothing. Memory of an unfinished task is not exported."""
         read = another.import_(exported)
         assert (read.branches, read.memories) == (4, another.admin.stats()["memories"])
         before = named(filled), shown(filled)
@@ -337,7 +337,7 @@ class TestMoving:
             assert (counted(memory), named(memory), shown(memory)) == (held, *before)
             assert memory.admin.verify().problems == ()
 
-    def test_what_was_imported_goes_on_and_what_is_gone_comes_back(self, filled, another, exported):
+    def test_reimport_restores_deleted_memory_and_keeps_new(self, filled, another, exported):
         before = shown(filled)
         another.import_(exported)
         for memory in (filled, another):
@@ -362,7 +362,7 @@ class TestMoving:
         assert another.admin.verify().problems == ()
         assert another.import_(exported).memories == 0
 
-    def test_nothing_of_another_namespace_comes_along_that_waits_there(self, memory, tmp_path):
+    def test_export_contains_no_pending_memory_of_other_namespaces(self, memory, tmp_path):
         say(memory, "ours", namespace=NS)
         say(memory, "ask, theirs", namespace=("users", "bob"))
         assert memory.admin.stats()["waiting_groups"] == 2
@@ -372,7 +372,7 @@ class TestMoving:
         assert b"theirs" not in held
 
     @pytest.mark.parametrize("change", ["other value", "fewer", "other branch", "other parent"])
-    def test_a_branch_of_the_same_name_with_other_content_refuses_all_of_it(self, filled, another, tmp_path, change):
+    def test_import_rejects_a_conflicting_branch(self, filled, another, tmp_path, change):
         path = tmp_path / "all.jsonl"
         if change == "fewer":
             filled.export(path)
@@ -392,8 +392,8 @@ class TestMoving:
 
 
 @pytest.mark.parametrize("config", [graphs.at("one"), at("one"), at("one", ("users", "bo"))])
-def test_a_thread_that_is_named_by_its_id_alone_stays_in_its_namespace(memory, tmp_path, config):
-    """What a run says there is found in the namespace and at the thread, and goes with an export of the namespace."""
+def test_a_bare_thread_id_resolves_to_its_namespace(memory, tmp_path, config):
+    """Memory of the run is visible in the namespace and the thread, and part of its export."""
     say(memory, "the first word", "one", ("users", "bo"))
     graph_of(memory).invoke({"said": ["quinces"]}, config)
     assert {found.namespace for found in memory.search("quinces", limit=20, everything=True)} == {("users", "bo")}

@@ -1,4 +1,4 @@
-"""What lies on several branches, of subgraphs, forks and copied threads, is shown once, in its order, and found."""
+"""Memory on several branches (subgraphs, forks, copies) is shown once, in order, and found."""
 
 import threading
 import uuid
@@ -21,7 +21,7 @@ TABLES = "memory memory_group sealed_group finished_task finished_group checkpoi
 
 @pytest.fixture
 def note(memory):
-    """Makes a node that remembers texts."""
+    """Return a function that makes nodes which remember texts."""
 
     def make(*texts):
         def node(state):
@@ -35,12 +35,12 @@ def note(memory):
 
 
 def graph(*nodes, memory=None):
-    """Return a graph of the nodes, one after the other."""
+    """Return a graph of sequential nodes."""
     return line(memory and memory.checkpointer, *nodes, state=State)
 
 
 def begun(runs, thread="t"):
-    """Return the config of the checkpoint with which a thread began."""
+    """Return the config of the first checkpoint of a thread."""
     return next(each.config for each in runs.get_state_history(at(thread)) if each.metadata["source"] == "input")
 
 
@@ -53,20 +53,20 @@ def shown(memory, thread="t"):
 
 
 def found(memory, word, thread="t"):
-    """Return what a thread's own search finds; `memory.search` must find that too."""
+    """Return the hits of a thread's own search; `memory.search` must find them too."""
     own = texts(memory.layers(at(thread)).recall.search(word, limit=100))
     assert set(own) <= set(texts(memory.search(word, config=at(thread), kinds=["event"], limit=100)))
     return own
 
 
 class TestSubgraphs:
-    def test_what_only_a_subgraph_remembered_is_found_from_outside(self, memory, note):
+    def test_subgraph_memory_is_searchable_from_outside(self, memory, note):
         graph(graph(note("an apple", "an apple pie")), memory=memory).invoke(EMPTY, at())
         assert texts(memory.search("apple", kinds=["event"])) == ["an apple", "an apple pie"]
         assert texts(memory.search("apple", config=at("another"), kinds=["event"])) == []
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    def test_a_node_may_look_at_the_one_that_it_runs_in(self, memory, note, durability):
+    def test_a_node_may_read_its_own_subgraphs_checkpoint(self, memory, note, durability):
         def look(state, config):
             note("before")(state)
             own = config["configurable"]["checkpoint_ns"].rpartition("|")[0]
@@ -77,7 +77,7 @@ class TestSubgraphs:
         graph(graph(look, note("then")), memory=memory).invoke(EMPTY, at(), durability=durability)
         assert shown(memory) == ["before", "after", "then"]
 
-    def test_what_is_shown_is_found_when_the_checkpoints_of_its_subgraph_are_gone(self, memory, note):
+    def test_memory_survives_deletion_of_its_subgraphs_checkpoints(self, memory, note):
         run = uuid.uuid4()
         graph(graph(note("an apple")), memory=memory).invoke(EMPTY, at(run_id=run, metadata={"run_id": str(run)}))
         graph(note("a pear"), memory=memory).invoke(EMPTY, at())
@@ -87,7 +87,7 @@ class TestSubgraphs:
 
 
 class TestCopiedThreads:
-    def test_a_copy_of_a_copy_finds_what_each_of_them_remembered(self, memory, note):
+    def test_a_copy_of_a_copy_inherits_all_memory(self, memory, note):
         for old, new in (("0", "1"), ("1", "2"), ("2", "3")):
             memory.checkpointer.copy_thread(old, new)
             graph(note(f"apple {new}"), memory=memory).invoke(EMPTY, at(new))
@@ -97,8 +97,8 @@ class TestCopiedThreads:
         assert len(shown(memory, "3")) == len(found(memory, "apple", "3")) == 3
 
     @pytest.mark.parametrize("back", [False, True])
-    def test_nothing_is_left_of_a_thread_whose_copies_are_deleted_too(self, memory, note, raw, back):
-        """Also where a copy went back behind what it was given, when the thread was gone."""
+    def test_deleting_a_thread_and_copies_leaves_no_rows(self, memory, note, raw, back):
+        """Also if a copy was rewound before its copied checkpoints after the thread was deleted."""
         runs = graph(graph(note("an apple")), note("a pear"), memory=memory)
         runs.invoke(EMPTY, at())
         memory.checkpointer.copy_thread("t", "copy")
@@ -112,8 +112,8 @@ class TestCopiedThreads:
             assert raw(memory, f"select * from {table}") == [], table
 
 
-class TestSearching:
-    def test_what_comes_to_its_place_while_a_search_looks_is_found(self, memory, note, monkeypatch):
+class TestSearch:
+    def test_memory_committed_during_a_search_is_found(self, memory, note, monkeypatch):
         looking, placed, found = threading.Event(), threading.Event(), []
 
         def search(tx, *arguments, **options):
@@ -140,7 +140,7 @@ class TestSearching:
         assert texts(found) == ["an apple"]
 
 
-def test_what_was_overwritten_goes_when_no_checkpoint_shows_it(memory, raw):
+def test_overwritten_versions_are_deleted_with_their_checkpoints(memory, raw):
     def setting(value):
         return lambda state: memory.layers().core.set("key", value)
 
@@ -151,7 +151,7 @@ def test_what_was_overwritten_goes_when_no_checkpoint_shows_it(memory, raw):
     assert raw(memory, "select count(*) as versions from memory") == [{"versions": 1}]
 
 
-def test_what_has_expired_is_gone_and_takes_nobodys_place(url, clock):
+def test_expired_memory_is_hidden_from_reads_and_search(url, clock):
     now = [clock()]
     with AgentMemory(url, clock=lambda: now[0]) as memory:
         layers = memory.layers("branch")
@@ -169,7 +169,7 @@ def test_what_has_expired_is_gone_and_takes_nobodys_place(url, clock):
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_a_thread_that_keeps_one_checkpoint_keeps_its_memory_and_no_versions_that_it_does_not_show(url, durability):
+def test_keep_last_drops_versions_of_removed_checkpoints(url, durability):
     def node(state, config):
         layers = memory.layers(config)
         assert len(layers.recall.recent(limit=None)) == len(state["messages"]) - 1
@@ -188,8 +188,8 @@ def test_a_thread_that_keeps_one_checkpoint_keeps_its_memory_and_no_versions_tha
         assert memory.admin.verify().ok
 
 
-def test_the_id_of_a_checkpoint_holds_its_time_to_the_microsecond_unless_somebody_else_made_it():
-    """By the example of RFC 9562, and one a microsecond later."""
+def test_checkpoint_time_reads_uuid6_and_ignores_other_ids():
+    """The example of RFC 9562, and one a microsecond later."""
     made = to_micros(datetime(2022, 2, 22, 19, 22, 22, tzinfo=UTC))
     assert checkpoint_time("1ec9414c-232a-6b00-b3c8-9f6bdeced846") == made
     assert checkpoint_time("1ec9414c-232a-6b0a-b3c8-9f6bdeced846") == made + 1

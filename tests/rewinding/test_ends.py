@@ -1,4 +1,4 @@
-"""What is left of a thread of a scope that is deleted, erased or pruned, and who still sees it."""
+"""Memory of deleted, erased and pruned threads of a scope."""
 
 import asyncio
 from functools import partial
@@ -21,7 +21,7 @@ at = partial(support.at, user_id="ada")
 
 
 def run(memory, work, thread="t", **more):
-    """Do something in a node of a thread of Ada's, with its layers and its facts."""
+    """Run `work` in a node of a thread of Ada's, with its layers and facts."""
 
     def node(state, config):
         work(memory.layers(config), memory.facts(config))
@@ -35,7 +35,7 @@ def keep(memory, key, value, thread="t", **more):
 
 
 def seen(memory, *threads):
-    """What threads and the outside see of Ada, by what it says."""
+    """Return the memory of Ada that threads, or main, show."""
     found = []
     for view in [(at(thread),) for thread in threads] or [("main", ADA)]:
         layers, facts = memory.layers(*view), memory.facts(*view)
@@ -57,8 +57,8 @@ def memory(url):
         assert memory.admin.verify().problems == ()
 
 
-def teach(memory):
-    """Main, a thread that changes and deletes what main said, and another one."""
+def fill_threads(memory):
+    """Write main, a thread that changes and deletes main's memory, and another thread."""
     main = memory.layers("main", ADA)
     main.write(core={"home": "Turin", "pet": "cat", "name": "Ada"})
 
@@ -74,10 +74,10 @@ def teach(memory):
     return memory
 
 
-class TestDeleting:
+class TestDeletion:
     @pytest.mark.parametrize("way", DELETIONS)
-    def test_what_counted_is_kept_and_nobody_sees_a_difference(self, memory, way):
-        teach(memory)
+    def test_deleting_a_thread_keeps_its_shared_memory(self, memory, way):
+        fill_threads(memory)
         before = seen(memory), seen(memory, "other", "new")
         assert before[0][0][0] == {"home": "Lisbon", "name": "Ada Lovelace"}
         assert before[0][0][1:] == (["to Lisbon"], ["Ada grows quinces"], [("Ada", "Lisbon")])
@@ -85,18 +85,18 @@ class TestDeleting:
         assert (seen(memory), seen(memory, "other", "new")) == before
         assert memory.admin.threads(ADA, thread_id="t").total == 0
 
-    def test_what_was_learned_from_its_messages_stays_learned(self, memory):
+    def test_facts_from_a_deleted_threads_messages_are_kept(self, memory):
         memory.conversation("t", ADA).add(Message(role="user", content="I live in Lisbon", message_id="m1"))
-        teach(memory)
+        fill_threads(memory)
         memory.checkpointer.delete_thread("t")
         assert seen(memory)[0][3] == [("Ada", "Lisbon")]
 
     @pytest.mark.parametrize("way", DELETIONS)
     @pytest.mark.parametrize("scope", ["forgets", "none"])
-    def test_everything_goes_where_it_is_to_be_forgotten_or_nobody_shares_it(self, url, way, scope):
+    def test_forget_deletes_the_threads_memory(self, url, way, scope):
         options = {} if scope == "none" else {"namespace": ("users", "{user_id}"), "on_thread_delete": "forget"}
         with AgentMemory(url, **options) as memory:
-            teach(memory)
+            fill_threads(memory)
             DELETIONS[way](memory.checkpointer, "t")
             if scope == "none":
                 memory.checkpointer.delete_thread("other")
@@ -107,9 +107,9 @@ class TestDeleting:
             assert memory.admin.verify().problems == ()
 
 
-class TestErasing:
-    def test_what_a_thread_ever_wrote_goes_in_main_too(self, memory):
-        teach(memory)
+class TestErasure:
+    def test_erasing_a_thread_removes_its_shared_memory(self, memory):
+        fill_threads(memory)
         memory.checkpointer.delete_thread("t")
         memory.erase(thread_id="t")
         assert seen(memory, "other") == seen(memory)
@@ -117,7 +117,7 @@ class TestErasing:
         memory.erase(thread_id="other")
         assert seen(memory)[0][0] == {"name": "Ada"}
 
-    def test_on_a_copy_it_is_buried_and_what_it_hid_stays_hidden(self, memory):
+    def test_erasing_a_copied_thread_hides_its_values(self, memory):
         keep(memory, "home", "Turin", "a")
         memory.checkpointer.copy_thread("a", "b")
         keep(memory, "home", "Lisbon", "b")
@@ -130,7 +130,7 @@ class TestErasing:
         assert seen(memory)[0][0] == {"home": "Turin", "pet": "cat"}
         assert "Lisbon" not in {each.text for each in memory.search("Lisbon", namespace=ADA)}
 
-    def test_a_thread_begun_anew_is_another_and_erasing_by_id_means_both(self, memory):
+    def test_erasing_by_id_includes_deleted_predecessors(self, memory):
         keep(memory, "home", "Turin")
         memory.checkpointer.delete_thread("t")
         keep(memory, "pet", "cat")
@@ -141,9 +141,9 @@ class TestErasing:
         assert memory.admin.stats()["memories"] == 0
 
 
-class TestPruning:
-    def test_keeping_the_latest_changes_nothing_for_anybody(self, memory):
-        teach(memory)
+class TestPrune:
+    def test_pruning_does_not_change_visible_memory(self, memory):
+        fill_threads(memory)
         for number in range(3):
             keep(memory, "home", f"home {number}")
         before = seen(memory), seen(memory, "t", "other", "new")

@@ -1,4 +1,4 @@
-"""A step remembers once: whatever fails, is retried, interrupted or cancelled, its last execution counts."""
+"""Memory of a step is stored once: after failures, retries, interrupts and cancellations."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from .minds import AT, EMPTY, RETRY, failing
 
 
 class TestRetries:
-    def test_of_a_node_that_fails_twice_the_third_attempt_counts_and_none_sees_another(self, mind):
+    def test_only_the_successful_attempts_memory_is_kept(self, mind):
         attempt, seen = failing(2), []
 
         def work(state):
@@ -31,7 +31,7 @@ class TestRetries:
 
     @pytest.mark.parametrize("called", ["a subgraph", "a function"])
     @pytest.mark.parametrize("caller_remembers", ["before", "after", "never"])
-    def test_of_what_a_retried_node_calls_the_last_run_counts(self, mind, called, caller_remembers):
+    def test_only_the_last_call_of_a_retry_counts(self, mind, called, caller_remembers):
         attempt, inside = failing(2), mind.noting("inside")
         inner, function = mind.graph(inside, inner=True), task(inside)
 
@@ -46,7 +46,7 @@ class TestRetries:
         assert mind.held() == expected[caller_remembers]
 
     @pytest.mark.parametrize("handled", [False, True])
-    def test_nothing_stays_of_attempts_that_failed_whoever_goes_on(self, mind, handled):
+    def test_failed_attempts_leave_no_memory(self, mind, handled):
         attempt = failing(3 if handled else 2)
 
         def work(state):
@@ -60,7 +60,7 @@ class TestRetries:
         assert mind.times["tried"] == 2
         assert mind.held() == (["instead 1"] if handled else ["after 1"])
 
-    def test_nothing_stays_of_them_where_a_saver_is_called_in_another_thread(self, mind, monkeypatch):
+    def test_failed_attempts_leave_nothing_with_threaded_savers(self, mind, monkeypatch):
         attempt, saver, read = failing(1), mind.adapter.saver, mind.adapter.saver.get_tuple
 
         def work(state):
@@ -77,9 +77,9 @@ class TestRetries:
         assert mind.held() == []
 
 
-class TestGoingOn:
+class TestResume:
     @pytest.mark.parametrize("durability", ["sync", "async"])
-    def test_where_only_the_checkpoint_was_missing_all_of_its_step_counts(self, mind, monkeypatch):
+    def test_a_missing_checkpoint_keeps_the_steps_memory(self, mind, monkeypatch):
         def fails(saver, config, checkpoint, metadata, versions):
             if metadata["step"] == 1:
                 raise ConnectionError
@@ -101,7 +101,7 @@ class TestGoingOn:
         assert mind.held() == ["work 1"]
 
 
-async def test_a_cancelled_run_leaves_nothing_and_the_next_remembers_once(mind):
+async def test_a_cancelled_run_leaves_no_memory(mind):
     waiting = asyncio.Event()
 
     async def work(state):

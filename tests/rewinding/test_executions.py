@@ -1,4 +1,4 @@
-"""An execution owns what it remembers: neither another run of the same step nor another attempt takes or adds to it."""
+"""Executions own their memory: other runs and attempts of a step neither take it nor add to it."""
 
 import contextlib
 import threading
@@ -23,7 +23,7 @@ NAMED = at(namespace=("ada",))
 
 
 def run(mind, kind, body, given):
-    """Run a node or a function that is retried; its body gives the ids of what was remembered."""
+    """Run a retried node or function whose body returns the remembered ids."""
     if kind == "node":
         return mind.run(mind.graph(lambda _: {"log": body()}, **RETRY), given)
 
@@ -76,20 +76,20 @@ def retried_after_a_call(mind, piece, attempt):
     return retried().result()
 
 
-STORIES = {
+SCENARIOS = {
     resumed_twice: (2, ["one 1", "two 1", "answered 1"]),
     failed_beside_a_finished_one: (1, ["one 1", "two 3", "answered 1"]),
     failed_and_caught: (0, ["caller 1"]),
     retried_after_a_call: (0, ["one 2", "retried 2"]),
 }
-"""What a retried caller does with `@task`s, how often it is resumed, and what is remembered in the end."""
+"""Scenarios of a retried caller with `@task`s: number of resumes and expected memory."""
 
 
 @pytest.mark.sqlite_suffices
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("reopened", [False, True])
 @pytest.mark.parametrize("kind", ["node", "function"])
-def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_again(mind, kind, reopened, story):
+def test_memory_of_cached_tasks_survives_caller_retries(mind, kind, reopened, scenario):
     """LangGraph counts the `@task`s that a caller calls, in all its attempts; a resume begins to count anew.
 
     What an attempt of a `@task` that failed had remembered counts no more, whoever catches the error.
@@ -99,8 +99,8 @@ def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_
     def piece(name):
         return mind.note(name)
 
-    attempt, (resumes, expected) = failing(1), STORIES[story]
-    body = partial(story, mind, piece, attempt)
+    attempt, (resumes, expected) = failing(1), SCENARIOS[scenario]
+    body = partial(scenario, mind, piece, attempt)
     run(mind, kind, body, EMPTY)
     for _ in range(resumes):
         assert mind.held() == []
@@ -111,8 +111,8 @@ def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_
 
 
 @pytest.mark.parametrize("saves", [None, True], ids=["begins anew", "keeps its state"])
-def test_a_called_graph_shows_nothing_that_its_caller_remembers_afterwards(mind, saves):
-    """Not even where its caller had written before, and no word of it is left: it deleted what was not there."""
+def test_a_called_graph_hides_later_caller_memory(mind, saves):
+    """This holds even if the caller's earlier write left nothing, as a deletion of an unknown key."""
     inner = mind.graph(mind.noting("inside"), inner=True, saves=saves)
 
     def calls(state):
@@ -128,7 +128,7 @@ def test_a_called_graph_shows_nothing_that_its_caller_remembers_afterwards(mind,
 
 @pytest.mark.sqlite_suffices
 @pytest.mark.parametrize("hours", [23, 25])
-def test_what_one_has_remembered_is_kept_for_a_day_whoever_executes_its_step_again(url, clock, hours):
+def test_a_superseded_execution_is_kept_for_a_day(url, clock, hours):
     with AgentMemory(url, clock=clock) as memory:
         runs = []
 
@@ -155,17 +155,17 @@ def test_what_one_has_remembered_is_kept_for_a_day_whoever_executes_its_step_aga
         assert sorted(noted) == [["run 0", "run 0", "run 0, later"], ["run 1", "run 1"]][hours > 24 :]
 
 
-class TestDeletingRuns:
-    """Some runs stop in one step, of which more has finished each time."""
+class TestDeleteRuns:
+    """Runs that stop in one step, each with more finished tasks."""
 
     @pytest.fixture
     def raises(self):
-        """Whether nodes that stop raise. Default: they ask."""
+        """True if nodes that stop raise an error. Default: they interrupt."""
         return False
 
     @pytest.fixture
     def run(self, mind, raises):
-        """Runs a graph with a step of three, of which some stop, and gives the id of the run."""
+        """Return a function that runs a graph with three parallel nodes, of which some stop, and returns the run id."""
         stops = set()
 
         def node(name):
@@ -196,8 +196,8 @@ class TestDeletingRuns:
         return run
 
     @pytest.mark.parametrize("raises", [False, True], ids=["asking", "raising"])
-    def test_what_another_run_left_finished_stays_when_the_run_that_sealed_it_is_deleted(self, mind, run, tmp_path):
-        """It is exported, too."""
+    def test_deleting_a_run_keeps_other_runs_memory(self, mind, run, tmp_path):
+        """Its export contains the memory too."""
         memory, kept = mind.adapter.memory, tmp_path / "file.jsonl"
         run("right")
         memory.checkpointer.delete_for_runs([run()])
@@ -212,7 +212,7 @@ class TestDeletingRuns:
 
 
 @pytest.mark.sqlite_suffices
-def test_a_run_that_goes_on_is_known_however_many_begin_meanwhile_and_those_that_are_over_are_not(url, monkeypatch):
+def test_active_runs_stay_registered_and_finished_are_dropped(url, monkeypatch):
     monkeypatch.setattr(graph_runs, "MOST_RUNS", 12)
     mind = Mind(url)
 
@@ -232,11 +232,11 @@ def test_a_run_that_goes_on_is_known_however_many_begin_meanwhile_and_those_that
     mind.close()
 
 
-class TestScopesOfRuns:
-    """A run whose config names the thread alone, as servers' do: its thread may be in a namespace."""
+class TestRunScopes:
+    """Runs whose config names only the thread, whose thread may be in a namespace."""
 
     @pytest.mark.parametrize("look", [AT, NAMED], ids=["not named", "named"])
-    def test_what_is_remembered_is_kept_where_the_thread_is(self, mind, look):
+    def test_memory_is_stored_in_the_threads_namespace(self, mind, look):
         seen, piece, inner = [], task(mind.noting("piece")), mind.graph(mind.noting("inside"), inner=True)
 
         def work(state):

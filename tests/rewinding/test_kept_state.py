@@ -1,4 +1,4 @@
-"""Subgraphs that keep their state (`compile(checkpointer=True)`).
+"""Persistent subgraphs (`compile(checkpointer=True)`).
 
 The memory of such a subgraph is what its state says, whatever its thread did since it waits: so is that of the thread.
 """
@@ -15,7 +15,7 @@ from .oracle import state_of
 
 
 def waiting(mind):
-    """Return a graph that remembers something and waits, and keeps its state."""
+    """Return a persistent graph that remembers something and interrupts."""
 
     def ask(state):
         interrupt("?")
@@ -25,7 +25,7 @@ def waiting(mind):
 
 
 def nested(mind, depth):
-    """Return a graph with a subgraph that keeps its state, one or two levels deep."""
+    """Return a graph with a persistent subgraph, one or two levels deep."""
     inner = waiting(mind) if depth == 1 else beside(True, state=State, inner=waiting(mind))
     return beside(mind.adapter.saver, state=State, inner=inner)
 
@@ -37,8 +37,8 @@ def innermost(graph):
     return state.config
 
 
-def agreed(mind):
-    """Return what the newest checkpoint of a thread shows, after a look at all of them, those of subgraphs too."""
+def checked_memory(mind):
+    """Check the memory of all checkpoints, including subgraphs, and return that of the newest."""
     for each in mind.adapter.saver.list(AT):
         assert sorted(mind.adapter.remembered(each.config)) == sorted(state_of(each)), each
     return sorted(mind.held())
@@ -54,10 +54,10 @@ CHANGES = {
 }
 
 
-class TestSubgraphsThatKeepTheirState:
+class TestPersistentSubgraphs:
     @pytest.mark.parametrize("depth", [1, 2])
     @pytest.mark.parametrize("change", CHANGES)
-    def test_one_loses_nothing_where_its_thread_is_changed_while_it_waits(self, mind, change, depth):
+    def test_memory_survives_changes_while_the_subgraph_waits(self, mind, change, depth):
         mind.run(nested(mind, depth), EMPTY)
         CHANGES[change](mind, nested(mind, depth))
         mind.reopen()
@@ -65,7 +65,7 @@ class TestSubgraphsThatKeepTheirState:
         mind.run(graph, None)
         while graph.get_state(AT).interrupts:
             mind.run(graph, resumed())
-        assert {"learned 1", "answered 1"} <= {*agreed(mind)}
+        assert {"learned 1", "answered 1"} <= {*checked_memory(mind)}
         assert mind.adapter.memory.admin.verify().ok
 
     def test_all_kinds_of_memory_are_kept(self, mind):

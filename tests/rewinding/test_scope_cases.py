@@ -1,4 +1,4 @@
-"""Who sees what of a scope, case by case. A and B are threads of Ada."""
+"""Visibility of memory in a scope, case by case. A and B are threads of Ada."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class State(TypedDict):
 
 
 class Threads:
-    """Threads whose node does what it is given, and what is seen of core memory from anywhere."""
+    """Threads whose node runs a given function, and their views of core memory."""
 
     def __init__(self, memory):
         self.memory = memory
@@ -63,14 +63,14 @@ def threads(url):
         yield Threads(memory)
 
 
-def test_what_is_committed_all_see(threads):
+def test_committed_memory_is_visible_to_all_threads(threads):
     threads.sets("a", city="Lisbon")
     assert threads.sees("a") == threads.sees("b") == threads.outside == {"city": "Lisbon"}
     assert threads.memory.layers(at("a", user_id="bob")).core.get() == {}
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_what_a_node_has_set_nobody_else_sees_before_it_ends_and_after_a_failure_nobody(threads, fails):
+def test_uncommitted_memory_is_visible_only_to_its_task(threads, fails):
     def act(core):
         core.set("city", "Lisbon")
         assert core.get() == {"city": "Lisbon"}
@@ -90,7 +90,7 @@ def test_what_a_node_has_set_nobody_else_sees_before_it_ends_and_after_a_failure
 
 
 @pytest.mark.parametrize("durability", ["sync", "exit"])
-def test_the_later_commit_counts_and_in_its_own_task_the_own_word(threads, durability):
+def test_the_later_commit_wins_across_threads(threads, durability):
     def act(core):
         core.set("city", "Lisbon")
         threads.sets("b", city="Porto")
@@ -101,7 +101,7 @@ def test_the_later_commit_counts_and_in_its_own_task_the_own_word(threads, durab
     assert threads.sees("a") == threads.sees("b") == threads.outside == {"city": "Lisbon"}
 
 
-def test_going_back_uncovers_what_was_there_and_the_past_stays_as_it_was(threads):
+def test_rewinding_reveals_the_earlier_values(threads):
     threads.sets("a", city="1")
     past = threads.config("a")
     threads.sets("b", city="2")
@@ -114,7 +114,7 @@ def test_going_back_uncovers_what_was_there_and_the_past_stays_as_it_was(threads
     assert threads.memory.layers(past).core.get() == {"city": "1"}
 
 
-def test_the_past_of_a_thread_shows_and_finds_what_main_and_others_have_changed_since(threads):
+def test_past_checkpoints_show_memory_changed_since(threads):
     main, facts = threads.memory.layers(namespace=ADA), threads.memory.facts(namespace=ADA)
     main.write(core={"city": "Lisbon", "pet": "cat"})
     kept, gone = main.archival.write("quinces are ripe"), main.archival.write("quinces are sour")
@@ -142,7 +142,7 @@ def test_the_past_of_a_thread_shows_and_finds_what_main_and_others_have_changed_
 
 
 @pytest.mark.parametrize("end", ["prune", "delete", "retention"])
-def test_what_main_has_changed_goes_with_the_last_checkpoint_that_showed_it(url, raw, end):
+def test_old_main_values_are_deleted_with_their_checkpoints(url, raw, end):
     keep = Retention(keep_last=1) if end == "retention" else None
     with AgentMemory(url, namespace=TEMPLATE, retention=keep) as memory:
         threads, main = Threads(memory), memory.layers(namespace=ADA)
@@ -166,7 +166,7 @@ def test_what_main_has_changed_goes_with_the_last_checkpoint_that_showed_it(url,
 
 @pytest.mark.sqlite_suffices
 @pytest.mark.parametrize("name", ["releasable_memory", "superseded_memory"])
-def test_the_checkpoints_that_show_what_main_said_are_found_by_an_index(threads, raw, name):
+def test_checkpoints_showing_a_value_are_found_by_index(threads, raw, name):
     plan = raw(
         threads.memory, f"explain query plan {load_queries('sqlite')[name]}", ids="[1]", checkpoints=1, scope=1, limit=1
     )
@@ -174,12 +174,12 @@ def test_the_checkpoints_that_show_what_main_said_are_found_by_an_index(threads,
 
 
 def versions(memory, raw):
-    """The values of core memory that the database holds, in whatever version."""
+    """Return all stored versions of core memory values."""
     rows = raw(memory, "select c.body from memory m join content c on c.id = m.content_id where m.kind = 'core'")
     return sorted(bytes(row["body"]).decode() for row in rows)
 
 
-def test_in_a_task_its_thread_alone_means_the_task_and_other_threads_and_checkpoints_are_only_read(threads):
+def test_a_task_writes_only_to_its_own_thread(threads):
     threads.sets("a", city="Lisbon")
     past = threads.config("a")
 
@@ -197,7 +197,7 @@ def test_in_a_task_its_thread_alone_means_the_task_and_other_threads_and_checkpo
     assert threads.sees("b") == {"city": "Porto", "pet": "cat"}
 
 
-def test_a_copy_teaches_only_what_it_adds(threads):
+def test_a_copied_thread_contributes_only_its_additions(threads):
     threads.sets("a", city="Lisbon")
     threads.memory.within(user_id="ada").checkpointer.copy_thread("a", "c")
     threads.back("a", -1)
@@ -208,7 +208,7 @@ def test_a_copy_teaches_only_what_it_adds(threads):
     assert threads.sees("c") == {"city": "Lisbon", "pet": "cat"}
 
 
-def test_a_thread_that_is_begun_anew_teaches_nothing_of_before(threads):
+def test_a_restarted_thread_drops_its_earlier_memory(threads):
     threads.sets("a", city="Lisbon")
     begun = {**at("a")["configurable"], "checkpoint_ns": ""}
     threads.memory.checkpointer.put({"configurable": begun}, empty_checkpoint(), {"source": "input", "step": -1}, {})
@@ -216,7 +216,7 @@ def test_a_thread_that_is_begun_anew_teaches_nothing_of_before(threads):
     assert threads.memory.admin.verify().problems == ()
 
 
-def test_what_expired_uncovers_nothing(url, clock):
+def test_expiry_does_not_reveal_older_values(url, clock):
     with AgentMemory(url, namespace=TEMPLATE, clock=clock) as memory:
         threads = Threads(memory)
         threads.sets("a", city="Lisbon")
@@ -226,7 +226,7 @@ def test_what_expired_uncovers_nothing(url, clock):
         assert threads.outside == {}
 
 
-def test_named_branches_are_apart_and_a_thread_alone_sees_its_own(threads):
+def test_named_branches_are_separate_from_threads(threads):
     threads.sets("a", city="Lisbon")
     experiment = threads.memory.within(user_id="ada").layers("experiment")
     experiment.core.set("pet", "cat")

@@ -1,4 +1,4 @@
-"""Everything that is remembered tells where it comes from: its source, who that is, and the thread that wrote it."""
+"""Provenance of memory: source, actor and thread."""
 
 from functools import partial
 
@@ -30,7 +30,7 @@ def use_tools(memory, config):
     tools["mem_archival_write"].invoke({"content": "a record"}, config)
 
 
-def test_what_a_tool_wrote_is_of_the_model_and_of_the_thread_whoever_looks(memory):
+def test_tool_writes_have_model_source_and_thread(memory):
     seen = []
 
     def act(config):
@@ -47,27 +47,27 @@ def test_what_a_tool_wrote_is_of_the_model_and_of_the_thread_whoever_looks(memor
     assert found == {"event": ("t", "model", "mem_recall_append"), "record": ("t", "model", "mem_archival_write")}
 
 
-def test_what_code_wrote_says_so_by_nobody_and_main_by_no_thread(memory):
+def test_writes_by_code_have_no_source(memory):
     memory.layers(namespace=NS).core.set("city", "Lisbon")
     run(memory, "t", lambda config: memory.layers(config).core.set("pet", "cat"))
     assert list(map(told, memory.layers(namespace=NS).core.entries())) == [(None, None, None), ("t", None, None)]
 
 
-def test_a_fact_is_from_whoever_says_it(memory):
+def test_fact_source_follows_the_role(memory):
     for role, source in (("user", "user"), ("assistant", "model"), ("tool", "tool"), ("x", None)):
         memory.facts(namespace=NS).add_fact(role, f"Ada {role}", "lives in", "Lisbon")
         [found] = memory.search(f"Ada {role}", namespace=NS, limit=1)
         assert told(found) == (None, source, None), role
 
 
-def test_a_message_is_from_whoever_said_it(memory):
+def test_message_source_and_actor_follow_the_author(memory):
     graph = line(memory.checkpointer, lambda _: {"messages": [AIMessage("a heron, I think")]})
     graph.invoke({"messages": [HumanMessage("is that a heron?", name="Ada")]}, at("t"))
     found = {told(each) for each in memory.search("heron", namespace=NS)}
     assert found == {("t", "user", "Ada"), ("t", "model", None)}
 
 
-def test_it_survives_a_fold_an_export_and_a_copy(memory, new_database, tmp_path):
+def test_provenance_survives_deletion_copy_and_import(memory, new_database, tmp_path):
     run(memory, "t", lambda config: use_tools(memory, config))
     memory.checkpointer.copy_thread("t", "copy")
     memory.within(NS).checkpointer.delete_thread("t")

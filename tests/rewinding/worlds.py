@@ -1,4 +1,4 @@
-"""Random scripts of what somebody does with LangGraph threads, as plain data.
+"""Random scripts of operations on LangGraph threads, as plain data.
 
 A script is a list of actions: run, go on, answer, edit, copy, fork, prune, open the database again. What the nodes do
 stands in the input of a run, as a plan: a list of steps with lists of operations, such as `["remember", 2, ""]`. A
@@ -15,18 +15,18 @@ from typing import Any
 
 DURABILITIES = ("sync", "async", "exit")
 DELAYS = (0.0, 0.0, 0.001, 0.002)
-"""Seconds that a saver waits before it puts."""
+"""Seconds that a saver waits before each put."""
 
 OPERATIONS = {"remember": 7, "look": 1, "ask": 1.2, "fail": 0.9, "flaky": 0.9}
 CALLS = {"task": 0.9, "tasks": 0.5, "call": 0.9, "kept": 0.4, "off": 0.3, "apart": 0.25}
-"""Operations in which others run."""
+"""Operations that contain other operations."""
 
 STEPS = {"work": 5, "two": 2.5, "send": 1.6, "sub": 1.6, "risky": 0.8}
 ACTIONS = {"invoke": 6, "go": 2.5, "resume": 4, "again": 1.5, "update": 2, "bulk": 0.7, "copy": 1.1, "end": 0.4}
 ACTIONS |= {"duplicate": 0.5, "prune": 0.35, "forget": 0.15, "reopen": 0.5, "stop": 0.4, "together": 0.6, "inside": 0.3}
 RUNS = ("invoke", "go", "resume", "again", "stop", "together")
 AGAIN = {"invoke": 2, "go": 3, "resume": 5, "again": 1.5}
-"""What is done twice."""
+"""Weights of the actions that are done twice."""
 WIDE = {"invoke": 3, "go": 2, "resume": 6, "again": 1, "update": 0.7, "copy": 0.5, "reopen": 0.4, "stop": 0.3}
 WIDE |= {"zombie": 3, "twice": 2, "copies": 3, "prune": 0.2}
 CROWDED = {"invoke": 2, "go": 1, "resume": 2.5, "again": 0.5, "update": 0.6, "reopen": 0.3, "zombie": 0.7, "crowd": 7}
@@ -37,14 +37,14 @@ THREADS = {"graph 1": 5, "graph 2": 2, "function": 1.5}
 
 
 class Writer:
-    """Writes the script of a seed."""
+    """Writer of the random script of a seed."""
 
     actions, operations_here = ACTIONS, OPERATIONS
 
     def __init__(self, seed: int) -> None:
         self.rng, self.keys = Random(seed), 0
         self.calm = self.rng.random() < 0.15
-        """Whether nothing fails, asks or is retried."""
+        """True if nothing fails, interrupts or is retried."""
 
     def one_of(self, weights: dict[str, float]) -> str:
         return self.rng.choices(list(weights), list(weights.values()))[0]
@@ -160,12 +160,12 @@ class WideWriter(Writer):
         return step
 
     def lingering(self) -> list[Any]:
-        """What remembers something, or not, takes its time, and remembers more."""
+        """Return operations that may remember, take their time, and remember more."""
         before = self.rng.choice(([], [["remember", 1, ""]]))
         return [*before, ["linger", self.rng.randrange(4, 25)], ["remember", self.rng.choice((1, 2)), ""]]
 
     def calls(self, depth: int) -> list[Any]:
-        """What calls `@task`s, and fails, is retried or asks before, between and after."""
+        """Return operations that call `@task`s and may fail, be retried or interrupt around the calls."""
         ops: list[Any] = []
         if not self.calm and self.rng.random() < 0.4:
             ops.append(self.rng.choice((["flaky", 1], ["slip", self.key()], ["slip", self.key()])))
@@ -181,7 +181,7 @@ class WideWriter(Writer):
         return ops
 
     def trouble(self, probability: float) -> list[Any]:
-        """What stops an execution, or makes it last; it remembers something before, most of the time."""
+        """Return operations that stop an execution or delay it, usually after remembering something."""
         if self.calm or self.rng.random() > probability:
             return []
         stops: list[Any] = self.rng.choice(
@@ -238,7 +238,7 @@ class KeptWriter(Writer):
         return step
 
     def waiting(self, depth: int) -> list[dict[str, Any]]:
-        """The plan of a subgraph, which often remembers something and then waits."""
+        """Return the plan of a subgraph that often remembers something and then interrupts."""
         plan = self.plan(depth)
         if not self.calm and self.rng.random() < 0.7:
             plan.append({"kind": "work", "look": "always", "ops": [["remember", 1, ""]]})
@@ -247,7 +247,7 @@ class KeptWriter(Writer):
 
 
 def script_of(writer: type[Writer]) -> Callable[[int], dict[str, Any]]:
-    """Return what writes the script of a seed."""
+    """Return a function that writes the script of a seed."""
     return lambda seed: writer(seed).write()
 
 

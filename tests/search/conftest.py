@@ -1,4 +1,4 @@
-"""Memories with embeddings, and what is said and found in them."""
+"""Fixtures and helpers for searching memories with embeddings."""
 
 import threading
 
@@ -15,7 +15,7 @@ DIMS = len(WORDS.embed_query("x"))
 
 @pytest.fixture
 def embeddings():
-    """The embeddings of `opened`, if it is given no others."""
+    """The default embeddings of `opened`."""
     return WORDS
 
 
@@ -33,21 +33,21 @@ def opened(url, embeddings):
         memory.close()
 
 
-def said(memory, *texts, conversation="c", **options):
+def add_texts(memory, *texts, conversation="c", **options):
     chat = memory.conversation(conversation, **options)
     return [chat.add(role="user", content=text) for text in texts]
 
 
-def found(memory, query, **options):
+def search_texts(memory, query, **options):
     return [each.text for each in memory.search(query, everything="namespace" not in options, **options)]
 
 
-def waiting(memory):
-    """How many documents have no vector yet."""
+def count_pending(memory):
+    """Count the documents without a vector."""
     return len(memory.database.engine.read(lambda tx: vectors.load_pending(tx, 1_000_000)))
 
 
-def held_up(embeddings):
+def block_embeddings(embeddings):
     """Make embeddings wait; return the events that say that they began, and let them go on."""
     going, go_on, real = threading.Event(), threading.Event(), embeddings.embed_documents
 
@@ -60,7 +60,7 @@ def held_up(embeddings):
     return going, go_on
 
 
-def in_thread(function):
+def start_thread(function):
     thread = threading.Thread(target=function)
     thread.start()
     return thread

@@ -1,4 +1,4 @@
-"""What a model is shown anyway is no answer to it, and no reason for what stands next to it."""
+"""Searches exclude the messages of the current turn."""
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -11,7 +11,7 @@ SAID = ["The quokka sleeps in a blue tent.", "Turnips cost four euros.", "Please
 
 @pytest.fixture
 def ask(memory):
-    """Says something in a thread, and gives what a node of that run finds."""
+    """Send a message to a thread; return the search results of a node in that run."""
     found = []
 
     def node(state):
@@ -30,14 +30,14 @@ def ask(memory):
     return ask
 
 
-def test_a_question_is_no_reason_for_its_neighbours(memory, ask):
+def test_current_question_does_not_raise_neighbour_scores(memory, ask):
     assert [ask(text) for text in SAID] == [[], [], []]
     found = ask("How much do turnips cost?")
     assert (found[0], set(found)) == (SAID[1], set(SAID))  # what was said before is found, and lends its words
     assert ask("Please explain photosynthesis!")[0] == SAID[2]
 
 
-def test_nor_is_a_message_that_equals_the_query_outside_of_runs(memory):
+def test_message_equal_to_query_adds_no_neighbours(memory):
     chat = memory.conversation("c")
     for text in SAID:
         chat.add_user_message(text)
@@ -51,7 +51,7 @@ def test_nor_is_a_message_that_equals_the_query_outside_of_runs(memory):
     assert [each.content for each in memory.layers().recall.search(SAID[2])] == [SAID[2]]
 
 
-def test_reasons_tell_a_hits_own_words_from_borrowed_ones(memory):
+def test_explanation_separates_own_from_neighbour_terms(memory):
     chat = memory.conversation("c")
     chat.add_user_message("Where does the quokka sleep?")
     chat.add_ai_message("In a blue tent.")
@@ -67,7 +67,7 @@ def test_reasons_tell_a_hits_own_words_from_borrowed_ones(memory):
         assert sum(value for part in parts for value in part.values()) == pytest.approx(each.score)
 
 
-def test_the_turn_is_that_of_the_run_after_going_back(memory, ask):
+def test_current_turn_follows_a_rewound_thread(memory, ask):
     ask(SAID[0])
     before = ask.graph.get_state(THREAD).config
     ask("Turnips cost nine euros.")
@@ -77,7 +77,7 @@ def test_the_turn_is_that_of_the_run_after_going_back(memory, ask):
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_nothing_is_injected_because_of_the_question(memory, durability):
+def test_inject_excludes_matches_of_the_current_question(memory, durability):
     def node(state):
         prompts.append(str(memory.inject().invoke(state["messages"][-1:])))
 
@@ -87,7 +87,7 @@ def test_nothing_is_injected_because_of_the_question(memory, durability):
     assert [text for prompt in prompts for text in SAID if text in prompt] == SAID
 
 
-def test_a_turn_of_hundreds_of_messages_is_the_current_one_too(memory):
+def test_turn_of_hundreds_of_messages_is_excluded(memory):
     found = []
     call = {"name": "look", "args": {}, "id": "c"}
     looked = [(AIMessage("", tool_calls=[call]), ToolMessage(f"Heron {n}.", tool_call_id="c")) for n in range(125)]

@@ -1,4 +1,4 @@
-"""A query's words for times become periods, and nothing else does."""
+"""Parsing of dates and time expressions in queries."""
 
 import unicodedata
 from datetime import UTC, date, datetime, timedelta
@@ -16,7 +16,7 @@ def words(text):
 
 NOW = to_micros(datetime(2024, 6, 19, 15, 30, tzinfo=UTC))  # a Wednesday
 ENGLISH = words("January February March April May June July August September October November December")
-ELSEWHERE = {
+FOREIGN_MONTHS = {
     "{d}. {m} {y}": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
     "{d} {m} {y}": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
     "{d} de {m} de {y}": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
@@ -47,7 +47,7 @@ class TestWrittenDates:
     @given(st.dates(date(1950, 1, 1), date(2100, 12, 31)))
     @example(date(2024, 2, 29))
     @example(date(2000, 12, 31))
-    def test_every_day_is_found_exactly_however_it_is_written(self, day):
+    def test_days_are_parsed_in_every_date_format(self, day):
         y, m, d, name = day.year, day.month, day.day, ENGLISH[day.month - 1]
         english = (
             f"{d} {name} {y}|{d} {name}, {y}|{ordinal(d)} of {name} {y}|{d} {name[:3]} {y}|{d}-{name[:3]}-{y}|"
@@ -58,7 +58,7 @@ class TestWrittenDates:
             f"{y}-{m:02}-{d:02}|{y}/{m:02}/{d:02}|{y}/{m}/{d}|{y}.{m:02}.{d:02}|{d:02}.{m:02}.{y}|{d}.{m}.{y}|{m}/{d}/{y}|"
             f"{m:02}/{d:02}/{y}|{d:02}-{m:02}-{y}|{y}年{m}月{d}日|{y}年 {m:02}月 {d:02}日|{y}년 {m}월 {d}일"
         )
-        elsewhere = [form.format(d=d, m=words(names)[m - 1], y=y).strip() for form, names in ELSEWHERE.items()]
+        elsewhere = [form.format(d=d, m=words(names)[m - 1], y=y).strip() for form, names in FOREIGN_MONTHS.items()]
         start = (day - date(1970, 1, 1)) // timedelta(microseconds=1)
         for written in [*english.split("|"), *numbers.split("|"), *elsewhere]:
             expected = [(start, start + 24 * 60 * 60 * 1_000_000, written)]
@@ -66,7 +66,7 @@ class TestWrittenDates:
                 assert found(text) == expected
 
     @given(st.integers(1950, 2100), st.integers(1, 12))
-    def test_every_month_and_year_is_found_exactly(self, year, month):
+    def test_months_and_years_are_parsed_exactly(self, year, month):
         name = ENGLISH[month - 1]
         start, end = at(f"{year}-{month:02}-01"), at(f"{year + month // 12}-{month % 12 + 1:02}-01")
         for told in f"{name} {year}|{name} of {year}|{name[:3]} {year}|{year}-{month:02}|{year}年{month}月".split("|"):
@@ -74,7 +74,7 @@ class TestWrittenDates:
         assert found(f"the plans of {year}") == [(at(f"{year}-01-01"), at(f"{year + 1}-01-01"), str(year))]
 
     @given(st.dates(date(1950, 1, 1), date(2100, 12, 31)), st.integers(0, 60))
-    def test_a_range_lasts_to_the_end_of_its_last_day(self, day, length):
+    def test_date_range_includes_its_last_day(self, day, length):
         last = day + timedelta(days=length)
         expected = (at(day.isoformat()), at((last + timedelta(days=1)).isoformat()))
         one, two = f"{day.day} {ENGLISH[day.month - 1]}", f"{last.day} {ENGLISH[last.month - 1]} {last.year}"
@@ -82,7 +82,7 @@ class TestWrittenDates:
         assert period(f"from {day} to {last}") == expected
         assert period(f"between {one} and {two}") == expected, "the year holds for both"
 
-    def test_what_is_in_no_calendar_is_no_date(self):
+    def test_invalid_calendar_dates_are_ignored(self):
         for text in [
             "31 February 2023", "February 30, 2023", "2023-02-29", "29.02.2023", "2023-13-01", "0 May", "2023-00-10",
             "2023-13", "13/13", "0001-01-01", "9999-12-31", "9" * 900 + "-05-08", "8 May " + "9" * 900, "8 May 1899",
@@ -90,7 +90,7 @@ class TestWrittenDates:
         ]:  # fmt: skip
             assert not find_times(text, NOW), text
 
-    def test_with_slashes_the_month_comes_first_if_it_can(self):
+    def test_slash_dates_are_month_first_when_valid(self):
         assert period("5/8/2023")[0] == at("2023-05-08")
         assert period("13/8/2023")[0] == at("2023-08-13")
         assert period("8.5.2023")[0] == period("08-05-2023")[0] == at("2023-05-08")
@@ -127,26 +127,26 @@ PERIODS = {
 
 
 class TestPeriods:
-    def test_words_for_times_are_these_periods(self):
+    def test_time_expressions_resolve_to_expected_periods(self):
         for text, expected in PERIODS.items():
             assert period(text) == tuple(map(at, expected.split())), text
 
-    def test_a_leap_day_may_be_eight_years_ago(self):
+    def test_leap_day_without_year_skips_non_leap_century(self):
         assert period("29 February", at("2103-06-01"))[0] == at("2096-02-29")
 
 
-class TestFromToday:
-    def test_a_month_ago_ends_where_a_shorter_month_does(self):
+class TestRelativeTimes:
+    def test_month_ago_is_clamped_to_shorter_month(self):
         assert period("a month ago", at("2024-03-31")) == (at("2024-02-14"), at("2024-03-16"))
 
-    def test_no_time_ends_after_the_year_2200(self):
+    def test_periods_after_the_year_2200_are_ignored(self):
         assert period("this year", at("2200-06-01")) == (at("2200-01-01"), at("2201-01-01"))
         assert not find_times("next year", at("2200-06-01"))
         assert not find_times("today", at("2201-01-01"))
 
 
-class TestAroundADate:
-    def test_times_come_in_the_order_of_the_text_with_their_words(self):
+class TestSeveralTimes:
+    def test_times_keep_text_order_and_source_words(self):
         text = "Was it yesterday, last Friday or between 3 May and 9 May 2023?"
         assert [span.words for span in find_times(text, NOW)] == [
             "yesterday",
@@ -156,9 +156,9 @@ class TestAroundADate:
 
 
 class TestOtherLanguages:
-    """Their names of months, seasons, weekdays and the days around today are known, and nothing else they say."""
+    """Names of months, seasons, weekdays and the days around today in other languages."""
 
-    def test_their_names_of_days_are_known(self):
+    def test_foreign_day_and_month_names_are_parsed(self):
         for text, starts in {
             "gestern; vorgestern": "2024-06-18 2024-06-17", "am Montag, im März": "2024-06-17 2024-03-01",
             "am 8. Mai": "2024-05-08", "Was war vor drei Tagen?": "",
@@ -174,15 +174,15 @@ class TestOtherLanguages:
         }.items():  # fmt: skip
             assert [span.start for span in find_times(text, NOW)] == [at(day) for day in starts.split()], text
 
-    def test_may_and_march_in_lower_case_are_known_in_company(self):
+    def test_lowercase_may_is_a_month_beside_a_day(self):
         for text in ("8th of may", "may 8th", "on 8 may", "on may 8", "8th of may this year"):
             [found] = find_times(text, NOW)
             assert found == (at("2024-05-08"), at("2024-05-09"), text.removeprefix("on "))
         assert find_times("8 may come", NOW) == find_times("they may 8 times", NOW) == []
 
 
-class TestWhatIsNoDate:
-    def test_it_names_no_time(self):
+class TestNonDates:
+    def test_texts_without_dates_yield_no_times(self):
         for text in [
             "may I", "May I ask you?", "march on", "March on!", "the second", "I can may be", "this may be",
             "it may last", "half a year ago", "Python 3.11.7", "version 2024.1.2", "v2023", "call +49 170 2023 555",
@@ -201,20 +201,20 @@ class TestWhatIsNoDate:
         st.lists(st.sampled_from(["yesterday", "in May 2023", "on 3 May", "last week", "2023-05-01"]) | st.text()),
         st.integers(-(2**63), 2**63) | st.just(NOW),
     )
-    def test_no_text_and_no_time_raises(self, words, now):
+    def test_find_times_never_raises(self, words, now):
         text = " ".join(words)
         for span in find_times(text, now):
             assert span.start < span.end
             assert span.words in unicodedata.normalize("NFKC", text)
 
-    def test_a_long_text_of_anything_is_read_without_end_of_patience(self):
+    def test_repetitive_long_texts_parse_in_bounded_time(self):
         for part in [
             "a 1 ", "may 1 of the ", "1,1.1:1/1-1", "last ", "between 3 ", " ", "e\u0301", "- ", "1", "年", "of the ",
             "3 - ", "from May to ", "2023-05-08T", "the week before ", "\ufdfa",
         ]:  # fmt: skip
             assert find_times(part * 100_000, NOW) == find_times(part * 10_000, NOW), part
 
-    def test_only_the_beginning_of_a_long_text_is_read(self):
+    def test_find_times_reads_at_most_max_chars(self):
         assert len(find_times("8 May 2023, " * 10_000, NOW)) <= MAX_CHARS // len("8 May 2023, ")
         assert not find_times("x" * 100_000 + " 8 May 2023", NOW)
         assert not find_times("x" * (MAX_CHARS - 5) + " 20230", NOW), "a number is not cut into a year"

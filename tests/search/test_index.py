@@ -1,4 +1,4 @@
-"""The full-text index follows the log: what is there is found, what is gone is not."""
+"""Updates and rebuilds of the full-text index."""
 
 from langchain_core.messages import HumanMessage
 
@@ -11,7 +11,7 @@ def texts(memory, query):
     return sorted(each.text for each in memory.search(query, limit=1000))
 
 
-def test_edits_and_removals_reach_documents_that_wait_for_the_index_and_those_that_do_not(memory, raw):
+def test_edits_and_removals_update_indexed_and_unindexed_documents(memory, raw):
     chat = memory.conversation("c")
     early = [chat.add(role="user", content=f"early {n}") for n in range(4)]
     memory.database.engine.write(search_index.index_waiting)
@@ -39,7 +39,7 @@ def test_edits_and_removals_reach_documents_that_wait_for_the_index_and_those_th
         assert raw(memory, "select term from temp.words") == []
 
 
-def test_a_database_indexed_by_another_version_is_indexed_anew(url, monkeypatch):
+def test_database_of_another_analysis_version_is_reindexed(url, monkeypatch):
     with AgentMemory(url) as memory:
         chat = memory.conversation("c")
         chat.add_messages([HumanMessage(f"word{n}") for n in range(100)])
@@ -56,7 +56,7 @@ def test_a_database_indexed_by_another_version_is_indexed_anew(url, monkeypatch)
         assert memory.admin.verify().problems == ()
 
 
-def test_what_was_called_before_arguments_were_indexed_is_found_by_them(url, monkeypatch):
+def test_reindexing_adds_arguments_of_older_tool_calls(url, monkeypatch):
     calls = [{"id": f"c{n}", "name": "look", "arguments": {"city": f"Lisbon{n}"}} for n in range(3)]
     with monkeypatch.context() as before:
         before.setattr(analysis, "VERSION", analysis.VERSION - 1)

@@ -1,4 +1,4 @@
-"""A text is found once, as whatever it is kept, and what somebody asked in a session is found too."""
+"""Deduplication of search results, and search for the queries of session rounds."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ def kinds(found):
     return [(each.kind, sorted(kind for kind, _ in each.also)) for each in found]
 
 
-def test_a_message_an_event_and_a_record_of_one_text_are_one_hit_that_names_all(memory):
+def test_equal_texts_of_several_kinds_are_one_hit(memory):
     layers = memory.layers()
     record = layers.archival.write(TEXT)
     event = layers.recall.append("said", TEXT)
@@ -26,14 +26,14 @@ def test_a_message_an_event_and_a_record_of_one_text_are_one_hit_that_names_all(
     assert sorted(document.metadata["also"]) == sorted([["record", record], ["event", event]])
 
 
-def test_items_with_one_text_and_several_values_are_several_hits(memory):
+def test_items_with_different_values_are_separate_hits(memory):
     for number, who in enumerate(["Ada", "Ben", "Ada"]):
         memory.store.put(("p",), f"k{number}", {"text": TEXT, "who": who}, index=["text"])
     found = memory.search("heron", namespace=("p",))
     assert [(each.value["who"], len(each.also)) for each in found] == [("Ada", 1), ("Ben", 0)]
 
 
-def test_what_was_said_twice_is_one_hit_and_what_another_namespace_said_another(memory):
+def test_repeated_messages_are_one_hit_per_namespace(memory):
     for namespace in ((), ("ada",)):
         chat = memory.conversation("c", namespace)
         chat.add_user_message("yes, the heron")
@@ -46,7 +46,7 @@ def test_what_was_said_twice_is_one_hit_and_what_another_namespace_said_another(
     ] * 2  # the newest of the user's
 
 
-KEEPING = {
+WRITERS = {
     "record": lambda memory, text, n: memory.layers(f"branch {n}").archival.write(text),
     "event": lambda memory, text, n: memory.layers().recall.append("said", text),
     "message": lambda memory, text, n: memory.conversation(f"c{n}").add_user_message(text),
@@ -54,24 +54,24 @@ KEEPING = {
 }
 
 
-@pytest.mark.parametrize("kind", KEEPING)
-def test_equal_texts_leave_room_for_the_rest(memory, kind):
+@pytest.mark.parametrize("kind", WRITERS)
+def test_duplicates_do_not_use_up_the_limit(memory, kind):
     for number in range(20):
-        KEEPING[kind](memory, TEXT, number)
-    KEEPING[kind](memory, "Another heron nests near a lake somewhere far away from here.", 99)
+        WRITERS[kind](memory, TEXT, number)
+    WRITERS[kind](memory, "Another heron nests near a lake somewhere far away from here.", 99)
     for limit in (10, 2):
         found = memory.search("heron at the pond", kinds=[kind], limit=limit, everything=True)
         assert [len(each.also) for each in found] == [19, 0]
 
 
-def test_facts_of_one_text_and_two_times_are_two_hits(memory):
+def test_equal_facts_of_different_periods_are_separate(memory):
     facts = memory.facts()
     for begin, end in ((datetime(2001, 1, 1), datetime(2002, 1, 1)), (datetime(2005, 1, 1), None)):
         facts.add_fact("user", "Ana", "lives in", "Lisbon", valid_from=begin, valid_to=end)
     assert len(memory.search("Ana Lisbon", kinds=["fact"])) == len(facts.search("Ana Lisbon")) == 2
 
 
-def test_of_equal_records_the_most_trusted_is_found_by_all_their_tags(memory):
+def test_equal_records_return_the_most_trusted_one(memory):
     layers = memory.layers()
     with written_by("tool", "web"):
         layers.archival.write(TEXT, tags=["web"])
@@ -86,7 +86,7 @@ def test_of_equal_records_the_most_trusted_is_found_by_all_their_tags(memory):
 
 
 class TestSessions:
-    def test_what_a_user_asked_is_found_in_whatever_state(self, memory):
+    def test_round_query_is_searchable_in_every_state(self, memory):
         for state in (None, "finish_round", "fail_round"):
             session = memory.session(f"s {state}")
             begun = session.create_round("Where does the heron live?")
@@ -99,7 +99,7 @@ class TestSessions:
             session.reset_memory()
             assert memory.search("heron") == []
 
-    def test_it_is_found_once_where_a_post_says_it_too(self, memory):
+    def test_round_query_repeated_by_post_is_one_hit(self, memory):
         session = memory.session("s")
         begun = session.create_round("Where does the heron live?")
         post = session.add_post(begun.id, send_from="User", send_to="Planner", message="Where does the heron live?")

@@ -1,4 +1,4 @@
-"""Ranking is arithmetic: what each signal adds, where it reaches and where it stops."""
+"""The signals of ranking and their contribution to the score."""
 
 import itertools
 import math
@@ -30,8 +30,8 @@ DAY = 86_400_000_000
 ONE, TWO = 7 << PLACE_BITS, 8 << PLACE_BITS
 """The first places of two series."""
 FEATURE = {name: 1 << bit for bit, name in enumerate(FEATURES)}
-NOTHING = Weights(**dict.fromkeys(Weights.model_fields, 0.0))
-OWN = NOTHING.replace(own=1.0)
+NO_WEIGHTS = Weights(**dict.fromkeys(Weights.model_fields, 0.0))
+OWN_TERMS = NO_WEIGHTS.replace(own=1.0)
 
 
 def said(length=10, at=0, speaker=None, *features, role=None):
@@ -58,19 +58,19 @@ def scores(asked, where, weights=WEIGHTS, candidates=None):
     return {hit.number: hit.score for hit in hits}
 
 
-def alone(**weights):
-    """Only these signals, and the terms themselves."""
-    return OWN.replace(**weights)
+def only_weights(**weights):
+    """Weights for only these signals and the document's own terms."""
+    return OWN_TERMS.replace(**weights)
 
 
 class TestWeights:
-    def test_a_weight_is_a_line_over_how_long_messages_are(self):
+    def test_weight_is_linear_in_log_average_length(self):
         for average, length in ((3, 0), (25, 0), (250, 1), (79.06, 0.5), (4000, 1.2)):
             weight = Weights(context=(1.0, -0.5), date=0.3).at_length(average)
             assert weight["context"] == pytest.approx(1 - 0.5 * length, abs=1e-4)
             assert weight["date"] == 0.3
 
-    def test_anything_else_is_refused(self):
+    def test_invalid_weights_are_rejected(self):
         for wrong in ("1", None, (1.0,), (1.0, "2"), [1.0, 2.0], math.nan, (0.0, math.inf), True):
             with pytest.raises(InvalidInput, match="date must "):
                 Weights(date=wrong)
@@ -79,51 +79,52 @@ class TestWeights:
 
 
 class TestTerms:
-    def test_a_text_of_average_length_that_holds_every_word_scores_one_and_a_long_one_less(self):
+    def test_full_match_scores_one_and_decreases_with_length(self):
         where = field({"cat": [ONE]}, {ONE: said(10), TWO: said(10)}, average=10.0)
-        assert scores(RankingQuery(["cat"]), where, OWN)[ONE] == pytest.approx(1)
+        assert scores(RankingQuery(["cat"]), where, OWN_TERMS)[ONE] == pytest.approx(1)
         lengths = [
-            scores(RankingQuery(["cat"]), field({"cat": [ONE]}, {ONE: said(n)}), OWN)[ONE] for n in (1, 10, 100, 1000)
+            scores(RankingQuery(["cat"]), field({"cat": [ONE]}, {ONE: said(n)}), OWN_TERMS)[ONE]
+            for n in (1, 10, 100, 1000)
         ]
         assert lengths == sorted(lengths, reverse=True)
 
-    def test_a_rare_word_counts_more_than_a_common_one(self):
+    def test_rare_terms_score_higher_than_common_terms(self):
         documents = {ONE + 100 * n: said() for n in range(10)}
         where = field({"rare": [ONE], "common": [ONE + 100 * n for n in range(1, 10)]}, documents)
-        found = scores(RankingQuery(["rare", "common"]), where, OWN)
+        found = scores(RankingQuery(["rare", "common"]), where, OWN_TERMS)
         assert found[ONE] > 3 * found[ONE + 100]
         values = [rarity(100, holding) for holding in range(101)]
         assert values == sorted(values, reverse=True)
         assert values[-1] > 0
 
-    def test_nothing_that_the_question_did_not_lead_to_is_found(self):
+    def test_documents_without_query_terms_are_not_found(self):
         where = field({"cat": [ONE]}, {ONE: said(), ONE + 100: said(500, 0, None, "first person", "number")})
         assert set(scores(RankingQuery(["cat"], answer_kinds=["number"]), where)) == {ONE}
 
 
 class TestNeighbours:
-    def test_a_short_answer_inherits_the_words_of_its_question_and_a_long_one_says_them_itself(self):
+    def test_question_terms_raise_short_answers_most(self):
         asks, answers = ONE + 10, ONE + 11
         for length, share in ((0, 1), (40, 0.5), (400, 0.3)):
             documents = {asks: said(10, 0, None, "question"), answers: said(length)}
-            found = scores(RankingQuery(["cat"]), field({"cat": [asks]}, documents), alone(context=1.0))
+            found = scores(RankingQuery(["cat"]), field({"cat": [asks]}, documents), only_weights(context=1.0))
             assert found[answers] == pytest.approx(share * found[asks])
             found = scores(
-                RankingQuery(["cat"]), field({"cat": [asks]}, documents | {asks: said()}), alone(context=1.0)
+                RankingQuery(["cat"]), field({"cat": [asks]}, documents | {asks: said()}), only_weights(context=1.0)
             )
             assert found[answers] == pytest.approx(0.3 * found[asks])
 
-    def test_a_neighbour_lends_less_the_farther_it_is_and_nothing_beyond_the_reach(self):
+    def test_neighbour_score_decays_with_distance_within_reach(self):
         for features in ([], ["question"]):  # which lends more to what follows it alone
             documents = {ONE + n: said(10, 0, None, *features * (n == 10)) for n in range(20)}
-            found = scores(RankingQuery(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
+            found = scores(RankingQuery(["cat"]), field({"cat": [ONE + 10]}, documents), only_weights(context=1.0))
             assert set(found) == {ONE + n for n in range(10 - REACH, 11 + REACH)}
             for distance in range(1, REACH + 1):
                 expected = pytest.approx(found[ONE + 10] * 0.3 / math.sqrt(distance))
                 assert found[ONE + 10 - distance] == expected
                 assert found[ONE + 10 + distance] == expected or (features and distance == 1)
 
-    def test_a_series_is_a_wall(self):
+    def test_neighbour_scores_do_not_cross_series(self):
         last = TWO - 1
         documents = {last: said(10, 0, None, "question"), TWO: said(), TWO + 1: said()}
         assert set(scores(RankingQuery(["cat"]), field({"cat": [last]}, documents))) == {last}
@@ -139,9 +140,9 @@ class TestDates:
     SPAN = TimeSpan(100 * DAY, 101 * DAY, "that day")
 
     def nearness(self, at):
-        return scores(RankingQuery((), spans=[self.SPAN]), field({}, {ONE: said(at=at)}), alone(date=1.0))[ONE]
+        return scores(RankingQuery((), spans=[self.SPAN]), field({}, {ONE: said(at=at)}), only_weights(date=1.0))[ONE]
 
-    def test_it_fades_over_a_week_afterwards_and_sooner_before(self):
+    def test_date_score_decays_faster_before_the_date(self):
         after = [self.nearness(self.SPAN.end + n * DAY) for n in range(10)]
         before = [self.nearness(self.SPAN.start - n * DAY) for n in range(1, 10)]
         assert after == sorted(after, reverse=True)
@@ -151,23 +152,23 @@ class TestDates:
         assert all(one > other for one, other in zip(after[1:], before, strict=True))
 
 
-class TestKindsOfQuestions:
+class TestAnswerKinds:
     @pytest.mark.parametrize(("asks", "feature"), [("time", "time"), ("number", "number"), ("place", "proper noun")])
-    def test_what_has_the_kind_of_answer_that_is_asked_for_rises(self, asks, feature):
+    def test_documents_with_the_expected_answer_kind_rise(self, asks, feature):
         others = {"time", "number", "proper noun"} - {feature}
         documents = {ONE: said(10, 0, None, feature), ONE + 100: said(10, 0, None, *others), ONE + 200: said()}
         where = field({"cat": list(documents)}, documents)
-        found = scores(RankingQuery(["cat"], answer_kinds=[asks]), where, alone(**{asks: 1.0}))
+        found = scores(RankingQuery(["cat"], answer_kinds=[asks]), where, only_weights(**{asks: 1.0}))
         assert found[ONE] - found[ONE + 200] == pytest.approx(2 / 3), "two of three have it not"
         assert found[ONE + 100] == found[ONE + 200]
-        assert len(set(scores(RankingQuery(["cat"]), where, alone(**{asks: 1.0})).values())) == 1
+        assert len(set(scores(RankingQuery(["cat"]), where, only_weights(**{asks: 1.0})).values())) == 1
 
-    def test_what_everybody_has_tells_nothing_and_everybody_is_those_of_the_same_role(self):
+    def test_answer_kind_is_relative_to_same_role(self):
         dated = {ONE + n: said(10, 0, None, "time", role="assistant") for n in range(0, 40, 10)}
         documents = dated | {ONE + 50: said(10, 0, None, "time", role="user"), ONE + 60: said(role="user")}
         where = field({"cat": list(documents)}, documents)
         hits = rank_documents(
-            RankingQuery(["cat"], answer_kinds=["time"]), where, documents, limit=10, weights=alone(time=1.0)
+            RankingQuery(["cat"], answer_kinds=["time"]), where, documents, limit=10, weights=only_weights(time=1.0)
         )
         told = {hit.number: hit.signals.get("time") for hit in hits}
         assert [told[number] for number in dated] == [0.0] * 4
@@ -176,14 +177,14 @@ class TestKindsOfQuestions:
 
 class TestRoles:
     def found(self, asks=(), weights=WEIGHTS, roles=("user", "assistant"), features=(), cat=(ONE + 1,)):
-        """What the user's message and the reply to it owe their scores to."""
+        """The score signals of a user message and its reply."""
         documents = {ONE + 1: said(10, 0, None, *features, role=roles[0]), ONE + 2: said(400, role=roles[1])}
         where = field({"cat": cat}, documents)
         hits = rank_documents(RankingQuery(["cat"], answer_kinds=asks), where, documents, limit=10, weights=weights)
         return [hit.signals for hit in sorted(hits, key=lambda hit: hit.number)]
 
-    def test_an_exchange_is_one(self):
-        weights = alone(context=1.0, answer=1.0, answered=0.5)
+    def test_question_and_reply_share_their_scores(self):
+        weights = only_weights(context=1.0, answer=1.0, answered=0.5)
         user, reply = self.found(weights=weights)
         assert reply["answer"] == pytest.approx(1)
         assert not user.get("answered")
@@ -192,17 +193,17 @@ class TestRoles:
         assert not reply.get("answer")
 
     @pytest.mark.parametrize("feature", ["standing wish", "preference"])
-    def test_what_the_user_wants_counts_where_advice_is_asked_for_the_more_the_more_it_covers(self, feature):
+    def test_user_preferences_rise_for_advice_queries(self, feature):
         name = feature.replace(" ", "_")
-        weights = alone(context=1.0, **{name: 1.0})
+        weights = only_weights(context=1.0, **{name: 1.0})
         assert self.found(["advice"], weights, features=[feature])[0][name] == pytest.approx(1.3)
         assert self.found(["advice"], weights, features=[feature], cat=[ONE + 2])[0][name] == pytest.approx(0.3)
         assert not self.found(["time"], weights, features=[feature])[0].get(name)
 
 
-class TestVectorsAndOptions:
+class TestVectorSignals:
     def near(self, weights, average=25.0):
-        """What three documents owe their scores to; the first holds the word and has no vector yet."""
+        """The score signals of three documents; the first has the term but no vector."""
         documents = {number: said() for number in (ONE, ONE + 100, ONE + 200)}
         closeness = VectorScores({ONE + 100: 0.5, ONE + 200: 0.1}, {ONE + 100: 0.2, ONE + 200: 0.4})
         where = field({"cat": [ONE]}, documents, closeness=closeness, average=average)
@@ -211,14 +212,14 @@ class TestVectorsAndOptions:
             for hit in rank_documents(RankingQuery(["cat"]), where, documents, limit=9, weights=weights)
         }
 
-    def test_closeness_leads_to_a_document_alone_and_among_its_neighbours_each_by_its_weight(self):
-        found = self.near(alone(vectors=0.6, own_vector=0.2))
+    def test_own_and_context_similarity_are_weighted_separately(self):
+        found = self.near(only_weights(vectors=0.6, own_vector=0.2))
         near = {number: (each["vectors"], each["own_vector"]) for number, each in found.items()}
         assert near[ONE + 100] == pytest.approx((0.12, 0.1))
         assert near[ONE + 200] == pytest.approx((0.24, 0.02))
         assert near[ONE] == pytest.approx((0.18, 0.06))  # has no vector yet, and is held to be as near as others are
 
-    def test_vectors_are_trusted_where_what_holds_a_word_lies_nearer_than_the_rest(self):
+    def test_vector_trust_reflects_agreement_with_term_matches(self):
         holding = range(0, 100, 5)
         knowing = {number: 0.5 if number in holding else 0.2 for number in range(100)}
         assert vector_trust(knowing, holding) == 1
@@ -229,8 +230,8 @@ class TestVectorsAndOptions:
         assert {vector_trust(*each) for each in ((few, ()), (few, (1, 2)), ({}, ()), ({1: 0.2}, {1}))} == {1}
 
 
-def a_field(luck):
-    """Anything: documents of three series, some of them neighbours."""
+def random_field(luck):
+    """A random query and documents of three series, some of them neighbours."""
     numbers = [(series << PLACE_BITS) + luck.randrange(12) for series in (1, 2, 3) for _ in range(8)]
 
     def a_document():
@@ -254,10 +255,10 @@ def a_field(luck):
     return asked, where._replace(closeness=VectorScores(alone, among))
 
 
-class TestReasons:
-    def test_a_score_is_the_sum_of_its_reasons(self):
+class TestScoreExplanations:
+    def test_score_is_the_sum_of_its_parts(self):
         for seed in range(20):
-            asked, where = a_field(random.Random(seed))
+            asked, where = random_field(random.Random(seed))
             hits = rank_documents(asked, where, where.documents, limit=100, weights=WEIGHTS_WITH_VECTORS)
             assert hits, seed
             for hit in hits:
@@ -267,10 +268,10 @@ class TestReasons:
                 assert set(hit.signals) <= set(Weights.model_fields)
             assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
-    def test_fewer_results_are_the_first_of_more(self):
+    def test_smaller_limit_returns_a_prefix(self):
         for seed in range(40):
             luck = random.Random(seed)
-            asked, where = a_field(luck)
+            asked, where = random_field(luck)
             if seed % 4:
                 asked = asked._replace(answer_kinds=luck.sample(["time", "number", "place", "reply"], 2))
             some = {name: luck.uniform(-1, 1) for name in luck.sample(sorted(Weights.model_fields), 8)}
@@ -281,10 +282,10 @@ class TestReasons:
                     seed
                 )
 
-    def test_a_signal_whose_weight_is_zero_is_off(self):
+    def test_zero_weight_disables_a_signal(self):
         weights = WEIGHTS_WITH_VECTORS
         for seed, name in itertools.product(range(5), Weights.model_fields):
-            asked, where = a_field(random.Random(seed))
+            asked, where = random_field(random.Random(seed))
             on = {hit.number: hit for hit in rank_documents(asked, where, where.documents, limit=100, weights=weights)}
             for hit in rank_documents(asked, where, where.documents, limit=100, weights=weights.replace(**{name: 0.0})):
                 assert not hit.signals.get(name), (seed, name)

@@ -1,4 +1,4 @@
-"""Any text is a question, both engines give the same answer, and each answer says why."""
+"""Search queries, filters and results."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,7 +10,7 @@ from langchain_agentmem.search.analysis import extract_terms
 
 pytestmark = pytest.mark.sqlite_suffices
 
-ODD = [
+UNUSUAL_QUERIES = [
     "", " ", '"', "'", "''; drop table entry; --", '"unclosed', "cat AND dog", "cat NEAR/2 dog", "NOT cat", "cat*",
     "^cat", "terms : cat", "{a b} : c", "cat + dog", "(cat", "a & b | !c <-> d:*", "\\", "cat\\'s", "%s %(x)s :x ? $1",
     "😀", "cat\0dog", "\ud800 cat", "\U00020000\U00020001", "the of and", "cat " * 25_000,
@@ -19,7 +19,7 @@ ODD = [
 
 
 @pytest.fixture
-def spoken(memory):
+def conversation_memory(memory):
     chat = memory.conversation("c")
     chat.add(role="user", content="The cat sat on the mat.", name="Ann")
     chat.add(role="assistant", content="A dog and a cat.")
@@ -28,14 +28,14 @@ def spoken(memory):
 
 
 class TestQueries:
-    def test_any_text_is_a_query(self, spoken):
-        for query in ODD:
-            found = {each.text for each in spoken.search(query)}
+    def test_unusual_queries_find_matching_messages(self, conversation_memory):
+        for query in UNUSUAL_QUERIES:
+            found = {each.text for each in conversation_memory.search(query)}
             assert "cat" not in query or {"The cat sat on the mat.", "A dog and a cat."} <= found, query[:20]
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.text(max_size=60))
-    def test_whatever_was_said_is_found_by_its_own_words(self, memory, text):
+    def test_message_is_found_by_its_own_text(self, memory, text):
         chat = memory.conversation("c")
         message_id = chat.add(role="user", content=text)
         found = memory.search(text, limit=1000)
@@ -44,7 +44,7 @@ class TestQueries:
 
 
 class TestFilters:
-    def test_wrong_arguments_are_refused(self, memory):
+    def test_invalid_search_arguments_are_rejected(self, memory):
         for name, values in {
             "limit": [-1, 1.5, True, 10**9], "kinds": [["dream"], "message"], "roles": ["user"], "namespace": ["a"],
             "conversation_id": [""], "before": ["yesterday"], "weights": [0.5],
@@ -55,15 +55,15 @@ class TestFilters:
         with pytest.raises(InvalidInput):
             memory.search(b"x")
 
-    def test_weights_that_are_none_open_no_database(self, tmp_path):
+    def test_invalid_weights_create_no_database(self, tmp_path):
         with pytest.raises(InvalidInput, match="weights"):
             AgentMemory(tmp_path / "memory.db", weights={"date": 1.0})
         assert not list(tmp_path.iterdir())
 
 
-class TestAnswers:
-    def test_a_recollection_says_what_it_is_and_why(self, spoken):
-        [found] = spoken.search("Who sat on a mat?", limit=1)
+class TestResults:
+    def test_result_has_its_source_and_score_explanation(self, conversation_memory):
+        [found] = conversation_memory.search("Who sat on a mat?", limit=1)
         assert (found.kind, found.text, found.conversation_id) == ("message", "The cat sat on the mat.", "c")
         assert found.value.name == "Ann"
         assert set(found.why.terms) == {"sat", "mat"}

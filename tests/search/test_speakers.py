@@ -1,4 +1,4 @@
-"""Who is named in a question: what they said rises, and their names are no words to look for."""
+"""Speaker names in queries."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def ask(memory, question, **options):
 
 
 class TestNames:
-    def test_what_the_one_who_is_named_said_comes_first(self, talk):
+    def test_messages_of_the_named_speaker_rank_first(self, talk):
         for name, first in (("Ann", "tomatoes"), ("brown", "tomatoes"), ("ZOE", "beans")):
             [best, *rest] = ask(talk, f"What has {name} planted there?")
             assert best.text == f"I planted {first}."
@@ -32,25 +32,25 @@ class TestNames:
             assert all("speaker" not in each.why.signals for each in rest)
             assert set(best.why.terms) == {"planted"}
 
-    def test_a_name_alone_is_looked_up_as_a_word_and_finds_what_its_owner_said(self, talk):
+    def test_name_query_finds_speaker_messages_and_mentions(self, talk):
         talk.conversation("c", ("a",)).add(role="user", content="Ann is here.")
         talk.conversation("elsewhere", ("b",)).add({"role": "user", "content": "A tree.", "name": "Ann"})
         assert [each.text for each in ask(talk, "Ann")] == ["I planted tomatoes.", "Ann is here."]
         assert [each.text for each in ask(talk, "zoë")] == ["I planted beans."]
 
-    def test_a_name_may_be_a_stop_word_or_have_two_spellings(self, talk):
+    def test_speaker_names_match_stop_words_and_spellings(self, talk):
         for name, text in [("Will", "I planted figs."), ("Jürgen", "I planted kale.")]:
             talk.conversation("c", ("a",)).add({"role": "user", "content": text, "name": name})
         assert {each.text for each in ask(talk, "Will Ann")} == {"I planted tomatoes."}
         for query in ("Jürgen", "Juergen", "jurgen"):
             assert [each.text for each in ask(talk, query)] == ["I planted kale."]
 
-    def test_a_name_counts_only_where_its_owner_speaks(self, talk):
+    def test_speaker_name_applies_only_in_own_conversations(self, talk):
         talk.conversation("d", ("a",)).add(role="user", content="Ann planted a tree.")
         found = ask(talk, "What has Ann planted there?", conversation_id="d")
         assert set(found[0].why.terms) == {"ann", "planted"}
 
-    def test_a_tool_is_no_speaker(self, memory):
+    def test_tool_names_are_not_speakers(self, memory):
         chat = memory.conversation("c", ("a",))
         chat.add(role="user", content="How is it there?")
         chat.add({"role": "tool", "content": "18 degrees", "name": "get_weather", "tool_call_id": "x"})

@@ -1,4 +1,4 @@
-"""Times and quotation marks in a question: what was said then, and in these words, rises."""
+"""Dates and quoted phrases in queries."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -21,10 +21,10 @@ def texts(memory, query, **options):
     return [each.text for each in memory.search(query, **{"namespace": ("a",)} | options)]
 
 
-class TestWhen:
-    """The clock of these tests says January 2026."""
+class TestDatesInQueries:
+    """The clock of these tests is in January 2026."""
 
-    def test_a_month_is_reckoned_from_the_last_thing_that_was_said_where_the_search_looks(self, memory):
+    def test_month_is_resolved_from_the_latest_message(self, memory):
         trips = [(day(year, 5, 10), f"A trip to the sea, number {year}.") for year in (2021, 2022, 2023, 2024, 2025)]
         say(memory, [*trips[:3], (day(2023, 8, 1), "It rains.")])
         say(memory, [*trips, (day(2025, 12, 1), "It snows.")], ("b",))
@@ -36,12 +36,12 @@ class TestWhen:
             assert found[0].why.signals["date"] == pytest.approx(WEIGHTS.date)
         assert memory.search(asked, everything=True)[0].text.endswith("2025.")
 
-    def test_what_lies_in_the_future_moves_no_month(self, memory):
+    def test_future_messages_do_not_shift_the_month(self, memory):
         trips = [(day(year, 5, 10), f"A trip to the sea, number {year}.") for year in (2024, 2025, 2027)]
         say(memory, [*trips, (day(2027, 12, 1), "Beep.")])
         assert texts(memory, "Which trip to the sea was in May?")[0].endswith("2025.")
 
-    def test_a_question_that_names_only_a_date_finds_what_was_said_then(self, memory):
+    def test_date_only_query_finds_messages_of_day(self, memory):
         chat = memory.conversation("c", ("a",))
         chat.add_messages(
             {"role": "user", "content": f"Note {n:03}.", "created_at": day(2025, 1, 1) + timedelta(days=n)}
@@ -53,8 +53,8 @@ class TestWhen:
 
 
 @pytest.mark.sqlite_suffices
-class TestQuotationMarks:
-    def test_what_holds_the_phrase_word_by_word_rises(self, memory):
+class TestQuotedPhrases:
+    def test_exact_phrase_match_ranks_first(self, memory):
         said = ("The old bridge over the river was closed.", "A bridge too far, and old.", "Old, old bridge bridge.")
         say(memory, [(day(2025, 1, n + 1), text) for n, text in enumerate(said)])
         for opening, closing in ('""', "“”", "«»"):
@@ -64,12 +64,12 @@ class TestQuotationMarks:
             assert all("phrase" not in each.why.signals for each in rest)
             assert first.score == pytest.approx(sum(first.why.parts().values()))
 
-    def test_a_phrase_that_ranks_low_by_its_words_is_found_among_more_than_were_asked_for(self, memory):
+    def test_phrase_match_with_low_term_score_is_found(self, memory):
         say(memory, [(day(2025, 1, 1), "a long text of bridges that is not of much use, but the old bridge is in it")])
         say(memory, [(day(2025, 1, 2), "bridge, old")] * 3)
         assert "use" in texts(memory, 'the "old bridge"', limit=1)[0]
 
-    def test_marks_around_nothing_are_harmless(self, memory):
+    def test_empty_quotation_marks_are_ignored(self, memory):
         say(memory, [(day(2025, 1, 1), "The old bridge")])
         for odd in ('"', '""', '"" ""', '"the of"', '"!!!"', "“", '"' * 999):
             assert texts(memory, f"old bridge {odd}") == ["The old bridge"], odd

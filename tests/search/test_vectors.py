@@ -1,4 +1,4 @@
-"""Vectors come later than what they stand for, and nothing waits for them, nor is lost with them."""
+"""Vector search, pending vectors and embedding errors."""
 
 import asyncio
 
@@ -10,11 +10,11 @@ from langchain_agentmem.search import vectors
 from langchain_agentmem.search.vectors import BATCH_SIZE, embedder_of
 from tests.word_embeddings import WordEmbeddings
 
-from .conftest import DIMS, SAME, WORDS, found, held_up, said, waiting
+from .conftest import DIMS, SAME, WORDS, add_texts, block_embeddings, count_pending, search_texts
 
 
-class Counting(WordEmbeddings):
-    """Words that mean the same have the same vector; counts what it is asked."""
+class CountingEmbeddings(WordEmbeddings):
+    """Word embeddings with equal vectors for synonyms, which record their calls."""
 
     def __init__(self):
         super().__init__(same=SAME)
@@ -37,63 +37,63 @@ class Counting(WordEmbeddings):
 
 @pytest.fixture
 def embeddings():
-    return Counting()
+    return CountingEmbeddings()
 
 
 @pytest.mark.sqlite_suffices
-class TestFinding:
-    def test_what_means_the_same_is_found_at_once(self, opened):
+class TestVectorSearch:
+    def test_synonyms_are_found_immediately(self, opened):
         memory = opened()
-        said(memory, "My cat sleeps.", "Bread is cheap.")
+        add_texts(memory, "My cat sleeps.", "Bread is cheap.")
         [first, *_] = memory.search("feline", everything=True)
         assert first.text == "My cat sleeps."
         assert first.why.signals["vectors"] > 0
 
-    def test_walls_hold_for_vectors_too(self, opened):
+    def test_vector_search_respects_namespaces_and_roles(self, opened):
         memory = opened()
-        said(memory, "My cat sleeps.", namespace=("a",))
-        said(memory, "My dog barks.", namespace=("b",))
+        add_texts(memory, "My cat sleeps.", namespace=("a",))
+        add_texts(memory, "My dog barks.", namespace=("b",))
         memory.store.put(("b",), "1", {"text": "cat"})
-        assert found(memory, "feline", namespace=("b",), kinds=["message"]) in (["My dog barks."], [])
-        assert "My cat sleeps." not in found(memory, "feline", namespace=("b",))
-        assert found(memory, "feline", namespace=("a",), roles=["assistant"]) == []
+        assert search_texts(memory, "feline", namespace=("b",), kinds=["message"]) in (["My dog barks."], [])
+        assert "My cat sleeps." not in search_texts(memory, "feline", namespace=("b",))
+        assert search_texts(memory, "feline", namespace=("a",), roles=["assistant"]) == []
 
-    def test_what_is_edited_or_removed_is_found_by_what_it_means_now_only(self, opened):
+    def test_edited_and_removed_messages_lose_old_vectors(self, opened):
         memory = opened()
-        [message, other] = said(memory, "My cat sleeps.", "A cat purrs.")
+        [message, other] = add_texts(memory, "My cat sleeps.", "A cat purrs.")
         assert memory.search("feline", everything=True)[0].why.signals["vectors"] > 0.3
         memory.conversation("c").update(message, content="Bread is cheap.")
         memory.conversation("c").remove_by_id(other)
         assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline", everything=True))
         assert memory.admin.verify().problems == ()
 
-    def test_the_question_is_put_as_the_one_it_names_would_speak(self, opened, embeddings):
+    def test_query_is_embedded_in_first_person(self, opened, embeddings):
         memory = opened()
         memory.conversation("c").add(role="user", content="I bought a car.", name="Ana")
         memory.search("What is Ana's car, and did Ana pay?", everything=True)
         assert embeddings.queries[-1] == "What is my car, and did I pay?"
 
-    def test_vectors_of_a_model_that_does_not_know_the_language_leave_the_order_to_the_words(self, opened, embeddings):
+    def test_uninformative_vectors_do_not_change_the_order(self, opened, embeddings):
         embeddings.knows_nothing = True
         memory = opened()
-        said(memory, *(f"Der Hund Nummer {n} bellt." if n % 9 else f"Katze {n} schläft." for n in range(90)))
-        assert all("Katze" in text for text in found(memory, "Wo schläft die Katze?", limit=10))
+        add_texts(memory, *(f"Der Hund Nummer {n} bellt." if n % 9 else f"Katze {n} schläft." for n in range(90)))
+        assert all("Katze" in text for text in search_texts(memory, "Wo schläft die Katze?", limit=10))
 
 
 @pytest.mark.sqlite_suffices
-class TestWaiting:
-    def test_what_another_process_stores_waits_for_whoever_has_the_embeddings(self, url, opened):
+class TestPendingVectors:
+    def test_messages_stored_without_embeddings_are_embedded_later(self, url, opened):
         opened().close()
         with AgentMemory(url) as plain:
-            said(plain, "My cat sleeps.")
-            assert found(plain, "feline") == []
-            assert found(plain, "cat") == ["My cat sleeps."]
-        assert found(opened(), "feline") == ["My cat sleeps."]
+            add_texts(plain, "My cat sleeps.")
+            assert search_texts(plain, "feline") == []
+            assert search_texts(plain, "cat") == ["My cat sleeps."]
+        assert search_texts(opened(), "feline") == ["My cat sleeps."]
 
-    def test_a_crash_before_the_vectors_loses_none(self, url, opened, embeddings):
+    def test_pending_vectors_survive_a_crash(self, url, opened, embeddings):
         embeddings.broken = True
         memory = opened()
-        said(memory, *(f"cat number{n}" for n in range(BATCH_SIZE + 5)))
+        add_texts(memory, *(f"cat number{n}" for n in range(BATCH_SIZE + 5)))
         memory.close()
         embeddings.broken = False
         memory = opened()
@@ -102,23 +102,23 @@ class TestWaiting:
         memory.settle()
         assert len(embeddings.texts) == BATCH_SIZE + 5
 
-    def test_an_embedding_that_takes_long_delays_no_write_and_no_search(self, opened, embeddings, monkeypatch):
+    def test_slow_embeddings_do_not_block_writes_or_searches(self, opened, embeddings, monkeypatch):
         monkeypatch.setattr(vectors, "SEARCH_WAIT", 0.05)
-        going, go_on = held_up(embeddings)
+        going, go_on = block_embeddings(embeddings)
         memory = opened()
-        said(memory, "My cat sleeps.")
+        add_texts(memory, "My cat sleeps.")
         assert going.wait(120)
-        said(memory, "My dog barks.")  # while the first is being embedded
+        add_texts(memory, "My dog barks.")  # while the first is being embedded
         assert len(memory.conversation("c").messages) == 2
-        assert (found(memory, "cat"), found(memory, "feline")) == (["My cat sleeps."], [])
+        assert (search_texts(memory, "cat"), search_texts(memory, "feline")) == (["My cat sleeps."], [])
         go_on.set()
         memory.settle()
-        assert found(memory, "hound")[0] == "My dog barks."
+        assert search_texts(memory, "hound")[0] == "My dog barks."
 
-    def test_a_vector_of_a_text_that_has_changed_meanwhile_is_thrown_away(self, opened, embeddings, monkeypatch):
+    def test_vector_of_a_changed_text_is_discarded(self, opened, embeddings, monkeypatch):
         memory = opened()
         embedder_of(memory.database).close()
-        [message] = said(memory, "My cat sleeps.")
+        [message] = add_texts(memory, "My cat sleeps.")
         real = embeddings.embed_documents
 
         def meanwhile(texts):
@@ -132,44 +132,44 @@ class TestWaiting:
         assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline", everything=True))
 
 
-class TestFailing:
-    def test_a_failing_model_leaves_the_search_to_the_words(self, opened, embeddings, caplog):
+class TestEmbeddingErrors:
+    def test_failing_embeddings_fall_back_to_keyword_search(self, opened, embeddings, caplog):
         embeddings.broken = True
         memory = opened()
-        said(memory, "My cat sleeps.")
-        assert found(memory, "cat") == ["My cat sleeps."]
-        assert "words alone" in caplog.text
+        add_texts(memory, "My cat sleeps.")
+        assert search_texts(memory, "cat") == ["My cat sleeps."]
+        assert "keyword search" in caplog.text
         with pytest.raises(ConnectionError):
             memory.settle()
         embeddings.broken = False
-        assert found(memory, "feline") == ["My cat sleeps."]
+        assert search_texts(memory, "feline") == ["My cat sleeps."]
 
-    def test_vectors_that_are_none_are_not_kept(self, opened, embeddings, monkeypatch):
+    def test_invalid_vectors_are_rejected(self, opened, embeddings, monkeypatch):
         memory = opened()
         embedder_of(memory.database).close()
-        said(memory, "My cat sleeps.")
+        add_texts(memory, "My cat sleeps.")
         for wrong, says in (
-            ([[1.0, 2.0]], r"the shape \(2,\)"), ([["a"] * 64], None), ([], None), (None, None),
+            ([[1.0, 2.0]], r"of shape \(2,\)"), ([["a"] * 64], None), ([], None), (None, None),
             ([[float("nan")] * DIMS], "must be finite"),
         ):  # fmt: skip
             monkeypatch.setattr(embeddings, "embed_documents", lambda texts, wrong=wrong: wrong)
             with pytest.raises((InvalidInput, TypeError), match=says):
                 memory.settle()
-            assert waiting(memory) == 1, wrong
-        assert found(memory, "cat") == ["My cat sleeps."]
+            assert count_pending(memory) == 1, wrong
+        assert search_texts(memory, "cat") == ["My cat sleeps."]
 
-    def test_vectors_of_another_size_are_refused(self, url, opened):
+    def test_other_dimensions_are_rejected(self, url, opened):
         opened().close()
         with pytest.raises(InvalidInput, match="dimensions"):
             AgentMemory(url, index={"dims": 3, "embed": WORDS})
         opened()
 
-    def test_a_configuration_that_makes_no_sense_is_refused(self):
+    def test_invalid_index_configuration_is_rejected(self):
         for index in ({"embed": WORDS}, {"dims": 0, "embed": WORDS}, {"dims": 3, "embed": 7}, 5):
             with pytest.raises(InvalidInput):
                 AgentMemory(index=index)
 
-    def test_without_numpy_the_extra_is_named(self, monkeypatch):
+    def test_missing_numpy_error_names_the_extra(self, monkeypatch):
         def missing():
             raise MissingExtra("Search by vectors", "vectors")
 
@@ -177,7 +177,7 @@ class TestFailing:
         with pytest.raises(MissingExtra, match=r"\[vectors\]"):
             AgentMemory(index={"dims": 3, "embed": WORDS})
 
-    def test_a_text_that_is_refused_keeps_no_other_from_its_vector(self, opened, embeddings, monkeypatch):
+    def test_rejected_text_does_not_block_other_vectors(self, opened, embeddings, monkeypatch):
         real, asked = embeddings.embed_documents, []
 
         def choosy(texts):
@@ -189,12 +189,17 @@ class TestFailing:
         monkeypatch.setattr(embeddings, "embed_documents", choosy)
         memory = opened()
         embedder_of(memory.database).close()
-        said(memory, "This is poison.", "My cat sleeps.", *(f"rain {n}" for n in range(BATCH_SIZE)), "A dog barks.")
+        add_texts(
+            memory, "This is poison.", "My cat sleeps.", *(f"rain {n}" for n in range(BATCH_SIZE)), "A dog barks."
+        )
         with pytest.raises(ValueError, match="do not like"):
             memory.settle()
-        assert waiting(memory) == 1
-        assert (found(memory, "feline")[0], found(memory, "hound")[0]) == ("My cat sleeps.", "A dog barks.")
-        said(memory, *(f"poison {n}" for n in range(BATCH_SIZE)))
+        assert count_pending(memory) == 1
+        assert (search_texts(memory, "feline")[0], search_texts(memory, "hound")[0]) == (
+            "My cat sleeps.",
+            "A dog barks.",
+        )
+        add_texts(memory, *(f"poison {n}" for n in range(BATCH_SIZE)))
         asked.clear()
         with pytest.raises(ValueError, match="do not like"):
             memory.settle()
@@ -202,27 +207,27 @@ class TestFailing:
 
 
 class TestEmbeddings:
-    async def test_a_function_will_do_even_one_that_can_only_be_awaited(self, new_database):
+    async def test_sync_and_async_functions_work_as_embeddings(self, new_database):
         async def awaited(texts):
             await asyncio.sleep(0)
             return WORDS.embed_documents(texts)
 
         for embed in (WORDS.embed_documents, awaited):
             with AgentMemory(new_database("sqlite"), index={"dims": DIMS, "embed": embed}) as memory:
-                said(memory, "My cat sleeps.", "Rain falls.")
+                add_texts(memory, "My cat sleeps.", "Rain falls.")
                 assert (await memory.asearch("feline", everything=True))[0].text == "My cat sleeps."
-                assert found(memory, "feline")[0] == "My cat sleeps."
+                assert search_texts(memory, "feline")[0] == "My cat sleeps."
 
-    def test_a_store_by_itself_has_embeddings_too(self, url, embeddings):
+    def test_standalone_store_searches_by_vectors(self, url, embeddings):
         index = {"dims": DIMS, "embed": embeddings, "fields": ["title"]}
         with AgentMemoryStore.from_conn_string(url, index=index) as store:
             store.put(("a",), "1", {"title": "A car", "text": "dog"})
             store.put(("a",), "2", {"title": "Rain", "text": "car"})
             assert store.search(("a",), query="automobile")[0].key == "1"
 
-    def test_nothing_is_left_of_what_is_erased(self, opened, raw):
+    def test_erasure_removes_vectors_and_index_rows(self, opened, raw):
         memory = opened()
-        said(memory, "My cat sleeps.", namespace=("a",))
+        add_texts(memory, "My cat sleeps.", namespace=("a",))
         memory.store.put(("a",), "1", {"text": "cat"})
         memory.settle()
         memory.erase(namespace=("a",))

@@ -1,4 +1,4 @@
-"""Namespaces and filters are walls: nothing behind them is found, and nothing behind them is felt."""
+"""Isolation of namespaces and filters: results and scores depend only on entries in scope."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WORDS = ["cat", "dog", "tea", "car", "sun", "may", "ann", "bob", "2025", "a", "t
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
-class Thing(NamedTuple):
-    """What was stored, as the oracle knows it."""
+class StoredEntry(NamedTuple):
+    """An entry that the oracle expects to be stored."""
 
     kind: str
     namespace: tuple[str, ...]
@@ -35,8 +35,8 @@ class Thing(NamedTuple):
     text: str
 
 
-class Where(NamedTuple):
-    """What a search is given."""
+class SearchScope(NamedTuple):
+    """The filters of a search."""
 
     namespace: tuple[str, ...] = ()
     kinds: list[str] | None = None
@@ -56,34 +56,34 @@ class Where(NamedTuple):
         )
 
 
-def some_text(luck):
+def random_text(luck):
     return " ".join(luck.choices(WORDS, k=luck.randrange(1, 8)))
 
 
 def fill(memory, luck, count, namespaces=NAMESPACES):
-    """Store anything anywhere."""
+    """Store random entries in random namespaces."""
     things = []
     for n in range(count):
-        namespace, text = luck.choice(namespaces), some_text(luck)
+        namespace, text = luck.choice(namespaces), random_text(luck)
         if namespace and luck.random() < 0.25:
             key = f"k{n}"
             memory.store.put(namespace, key, {"text": text})
             item = memory.store.get(namespace, key)
-            things.append(Thing("item", namespace, key, None, None, item.created_at, text))
+            things.append(StoredEntry("item", namespace, key, None, None, item.created_at, text))
             continue
         conversation, role = luck.choice(CONVERSATIONS), luck.choice(ROLES)
         at = START + timedelta(hours=luck.randrange(24 * 500))
         said = {"role": role, "content": text, "created_at": at, "name": luck.choice(NAMES)}
         message_id = memory.conversation(conversation, namespace).add(said | {"message_id": luck.randbytes(8).hex()})
-        things.append(Thing("message", namespace, message_id, conversation, role, at, text))
+        things.append(StoredEntry("message", namespace, message_id, conversation, role, at, text))
     return things
 
 
-def anywhere(luck):
+def random_scope(luck):
     def maybe(value, chance=0.3):
         return value if luck.random() < chance else None
 
-    return Where(
+    return SearchScope(
         luck.choice(NAMESPACES),
         maybe(luck.sample(["message", "item"], luck.randrange(3))),
         maybe(luck.choice([*CONVERSATIONS, "none such"])),
@@ -93,7 +93,7 @@ def anywhere(luck):
     )
 
 
-def a_question(luck):
+def random_query(luck):
     words = luck.choices(WORDS, k=luck.randrange(1, 5))
     ending = luck.choice(
         ["", "?", " in May 2025?", " yesterday", f' "{luck.choice(WORDS)}"', f" by {luck.choice(NAMES)}"]
@@ -101,38 +101,38 @@ def a_question(luck):
     return luck.choice(["", "Who saw the ", "When did Ann see ", "What did Bob say of "]) + " ".join(words) + ending
 
 
-def the_thing(found):
+def hit_key(found):
     return (found.kind, found.namespace, found.id, found.conversation_id, found.created_at)
 
 
-def all_that_say_it(results):
+def keys_with_duplicates(results):
     return {(each.namespace, *one) for each in results for one in ((each.kind, each.id), *each.also)}
 
 
 def shown(found):
-    """A result with all that a caller sees of it."""
-    return [(the_thing(each), each.score, str(each.why)) for each in found]
+    """The visible parts of each result."""
+    return [(hit_key(each), each.score, str(each.why)) for each in found]
 
 
-class TestNothingBehindAWallIsFound:
+class TestSearchScope:
     @pytest.mark.parametrize("seed", range(2))
-    def test_whatever_is_asked_the_hits_are_what_an_oracle_allows(self, memory, seed):
+    def test_hits_match_the_oracle(self, memory, seed):
         luck = random.Random(seed)
         things = fill(memory, luck, 220)
         for _ in range(120):
-            where, asked = anywhere(luck), a_question(luck)
+            where, asked = random_scope(luck), random_query(luck)
             allowed = {(t.kind, t.namespace, t.id, t.conversation, t.at) for t in things if where.lets(t)}
             options = {"limit": 1000, "everything": not where.namespace, **where._asdict()}
-            found = [the_thing(each) for each in memory.search(asked, **options)]
+            found = [hit_key(each) for each in memory.search(asked, **options)]
             assert len(found) == len(set(found))
             assert set(found) <= allowed, (asked, where)
             word = luck.choice(["cat", "dog", "tea", "car", "sun", "猫犬", "naive"])
             [term] = extract_terms(word)[-1:]
             allowed = {(t.namespace, t.kind, t.id) for t in things if where.lets(t) and term in extract_terms(t.text)}
-            assert all_that_say_it(memory.search(word, **options)) == allowed, (word, where)
+            assert keys_with_duplicates(memory.search(word, **options)) == allowed, (word, where)
 
-    def test_neighbours_in_number_are_no_neighbours_when_a_series_is_full(self, memory, raw):
-        """The last place of one tenant's conversation and the first of the next one's have adjoining numbers."""
+    def test_adjoining_series_of_tenants_are_not_neighbours(self, memory, raw):
+        """The last document of one tenant and the first of the next have adjoining numbers."""
         [one, two] = [memory.conversation("c", (who,)) for who in ("a", "b")]
         one.add(role="user", content="first")
         raw(memory, "update search_series set next = 4194303")
@@ -157,15 +157,15 @@ class TestNothingBehindAWallIsFound:
         assert memory.search("zoo", namespace=("a",)) == []
 
 
-class TestNothingBehindAWallIsFelt:
+class TestScoreIsolation:
     @pytest.mark.parametrize("most", [2_000, 15], ids=["few", "common"])
-    def test_what_others_store_changes_no_hit_and_no_score(self, memory, monkeypatch, most):
+    def test_other_namespaces_do_not_affect_scores(self, memory, monkeypatch, most):
         monkeypatch.setattr(module, "MAX_POSTINGS", most)
         luck = random.Random(8)
         mine, others = [("a",), ("a", "b")], [("ab",), ("b",), ("ä",), ("a\u0020",)]
         for namespaces in (others, mine, others):
             fill(memory, luck, 70, namespaces)
-        asked = [(a_question(luck), anywhere(luck)._replace(namespace=luck.choice(mine))) for _ in range(40)]
+        asked = [(random_query(luck), random_scope(luck)._replace(namespace=luck.choice(mine))) for _ in range(40)]
 
         def answers():
             return [shown(memory.search(question, limit=50, **where._asdict())) for question, where in asked]
@@ -178,7 +178,7 @@ class TestNothingBehindAWallIsFelt:
             memory.erase(namespace=namespace)
         assert answers() == before
 
-    def test_a_name_that_only_others_have_is_a_word_like_any_other(self, memory):
+    def test_speaker_names_of_other_namespaces_are_ignored(self, memory):
         memory.conversation("c", ("0",)).add(role="user", content="hello", name="Rose")
         memory.conversation("c", ("a",)).add(role="user", content="The rose is red.")
         before = shown(memory.search("Is a red rose red?", namespace=("a",)))
@@ -187,7 +187,7 @@ class TestNothingBehindAWallIsFelt:
         assert before[0][2].count("rose") == 1
 
 
-def test_kinds_that_lie_between_those_that_are_wanted_are_left_out_again(memory, monkeypatch):
+def test_merged_ranges_exclude_other_kinds(memory, monkeypatch):
     monkeypatch.setattr(module, "MAX_RANGES", 1)
     for n in range(3):
         memory.conversation("c", ("a", f"{n}")).add(role="user", content="a heron")

@@ -1,4 +1,4 @@
-"""Operations on a table of numbers and on a conversation, and what a session with PostgreSQL does for them."""
+"""Helper operations on a table of numbers and on a conversation, and a counter of round trips."""
 
 import threading
 from functools import partial
@@ -16,7 +16,7 @@ KILL = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
     "where datname = current_database() and pid <> pg_backend_pid()"
 )
-AT = ThreadKey("", "c")
+THREAD = ThreadKey("", "c")
 
 
 def adding(*numbers):
@@ -43,7 +43,7 @@ def kill_all(engine):
         connection.execute(KILL)
 
 
-class Trips:
+class TripCounter:
     """Counts how often a session waits for the server."""
 
     def __init__(self, monkeypatch):
@@ -62,11 +62,11 @@ def pool_of(url, size):
     return psycopg_pool.ConnectionPool(url, min_size=1, max_size=size, open=True, kwargs=kept)
 
 
-def say(memory, *said, conversation="c"):
+def add_texts(memory, *said, conversation="c"):
     memory.conversation(conversation).add_messages([HumanMessage(text) for text in said])
 
 
-def said(memory, conversation="c"):
+def texts_of(memory, conversation="c"):
     return [message.text for message in memory.conversation(conversation).messages]
 
 
@@ -74,11 +74,11 @@ def entry(key, body=b'{"content":"x","role":"user"}', **more):
     return message_log.LogEntry(key, body, "x", created_at=1, role="user", **more)
 
 
-def appending(*entries, at=AT):
+def appending(*entries, at=THREAD):
     return lambda tx: message_log.append(tx, at, list(entries), now=1)
 
 
-def keys(engine, at=AT):
+def keys(engine, at=THREAD):
     return [row.key for row in engine.read(lambda tx: message_log.messages(tx, at))]
 
 
@@ -86,7 +86,7 @@ async def awrite(engine, operation):
     return await run_in_worker(partial(engine.write, operation), writes=True)
 
 
-class Held:
+class HeldOperation:
     """An operation that takes its steps, and then waits in its transaction until it is told to go on."""
 
     def __init__(self, steps):

@@ -1,4 +1,4 @@
-"""How a database is named: what is understood, what is refused, and that no password is shown."""
+"""Database addresses: accepted forms, rejected forms, and hidden passwords."""
 
 import socket
 from pathlib import Path
@@ -14,20 +14,20 @@ pytestmark = [pytest.mark.bare, pytest.mark.sqlite_suffices]
 
 
 class TestUnescapedCharacters:
-    def test_the_error_says_how_to_write_them(self):
+    def test_error_explains_escaping(self):
         for secret in ("s3/cret", "s3@cret", "s3%zzcret", "s3 cret"):
             with pytest.raises(InvalidInput, match=r"ada:\*\*\*@host.*%40 for @"):
                 AgentMemory(f"postgresql://ada:{secret}@host/db")
         with pytest.raises(InvalidInput, match="nonsense"):
             AgentMemory("postgresql://host/db?nonsense=1")
 
-    def test_what_is_escaped_is_understood(self):
+    def test_escaped_characters_are_accepted(self):
         for rest in ("host/a%40b", "host:5432,other:5433/db", "/db?host=/var/run", "host/db?application_name=a@b"):
             assert address_of(f"postgresql://ada:p%40w@{rest}").startswith("postgresql://ada:***@")
 
 
 class TestConnectionStrings:
-    def test_a_port_that_nobody_listens_on_is_an_error_of_ours(self, tmp_path, monkeypatch):
+    def test_unreachable_port_raises_storage_error(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -36,14 +36,14 @@ class TestConnectionStrings:
                 AgentMemory(f"host=127.0.0.1 port={port} user=ada password=s3cret dbname=db")
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_file_may_still_be_called_so(self, tmp_path):
+    def test_file_name_may_resemble_a_connection_string(self, tmp_path):
         path = tmp_path / "host=a.db"
         with AgentMemory(path) as memory:
             memory.conversation("c").add(role="user", content="hello")
         assert path.exists()
 
 
-def test_a_path_of_no_file_is_told_by_every_door(tmp_path, monkeypatch):
+def test_invalid_path_is_rejected_by_every_entry_point(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     target = tmp_path / "a.db"
     for path in (

@@ -1,4 +1,4 @@
-"""Background work: each task by one process at a time, none forgotten, none in the way of another."""
+"""Background tasks: each runs in one process at a time, none is lost, none blocks another."""
 
 import multiprocessing
 import os
@@ -48,8 +48,8 @@ def leases(database):
     return database.engine.read(lambda tx: background.lease_seconds_left(tx, KEY))
 
 
-class TestInTheBackground:
-    def test_it_is_done_until_nothing_is_due_and_news_that_comes_meanwhile_is_done_too(self, database):
+class TestBackgroundTasks:
+    def test_task_runs_until_nothing_is_due(self, database):
         work = Work.held_up(database, todo="ab")
         work.todo.append("c")
         work.task.wake()
@@ -58,7 +58,7 @@ class TestInTheBackground:
         assert work.task.wait(60)
         assert (work.done, leases(database)) == (["a", "b", "c"], 0)
 
-    def test_one_does_not_wait_for_another(self, database):
+    def test_tasks_do_not_wait_for_each_other(self, database):
         slow = Work.held_up(database)
         quick = Work(database, key=TaskKey("", "play"))
         quick.task.wake()
@@ -66,21 +66,21 @@ class TestInTheBackground:
         assert slow.done == []
         slow.go_on.set()
 
-    def test_who_polls_sees_what_others_wrote(self, database):
+    def test_polling_sees_work_of_others(self, database):
         work = Work(database, (), poll=0.01)
         work.task.wake()
         work.todo.append("a")
         work.done.wait(1)
 
-    def test_what_fails_is_logged_and_tried_again_however_it_fails(self, database, monkeypatch, caplog):
+    def test_failed_work_is_logged_and_retried(self, database, monkeypatch, caplog):
         monkeypatch.setattr(background, "backoff", lambda _: 0.01)
         work = Work(database)
         work.failures = [ValueError("no"), SystemExit(), StorageError("busy")]
         work.task.wake()
         work.done.wait(1)
-        assert caplog.text.count("will be tried again") == 3
+        assert caplog.text.count("will be retried") == 3
 
-    def test_what_failed_waits_for_its_time_but_for_those_who_hurry(self, database, monkeypatch):
+    def test_retry_waits_for_backoff_unless_run_now(self, database, monkeypatch):
         monkeypatch.setattr(background, "backoff", lambda _: 3_600.0)
         work = Work(database)
         work.failures = [ValueError("no")]
@@ -90,13 +90,13 @@ class TestInTheBackground:
         work.task.run_now(60)
         assert work.done == ["a"]
 
-    def test_who_waited_in_vain_spares_the_next_ones_the_waiting(self, database):
+    def test_timed_out_run_now_spares_later_waits(self, database):
         work = Work.held_up(database)
         work.task.run_now(0.01)
         work.task.run_now(3_600)
         work.go_on.set()
 
-    def test_what_is_begun_is_done_once(self, database):
+    def test_running_work_is_not_started_twice(self, database):
         work = Work.held_up(database)
         database.background._call_once(KEY, lambda: work.done.append("again"))
         work.go_on.set()
@@ -104,7 +104,7 @@ class TestInTheBackground:
         assert work.done == ["a"]
 
     @pytest.mark.parametrize("works", [True, False])
-    def test_where_no_thread_can_be_started_it_is_done_later(self, database, monkeypatch, works):
+    def test_unstartable_thread_defers_work(self, database, monkeypatch, works):
         if not works:
             monkeypatch.setattr(background, "_workers", Workers(1))
         other = Work.held_up(database, key=TaskKey("", "other")) if works else None
@@ -125,8 +125,8 @@ class TestInTheBackground:
         assert (work.todo, leases(database)) == ([], 0)
 
 
-class TestOneAtATime:
-    def test_who_settles_waits_for_others_and_one_that_was_overtaken_may_not_write(self, opened):
+class TestLeases:
+    def test_settle_waits_and_overtaken_lease_cannot_write(self, opened):
         one, other = opened(), opened()
         first = Work.held_up(one)
         second = Work(other)
@@ -142,7 +142,7 @@ class TestOneAtATime:
         one.engine.write(lambda tx: background.query.erase_leases(tx, low="", high="~"))
         assert not one.engine.write(lease.renew)
 
-    def test_it_is_in_turn(self, opened):
+    def test_exclusive_run_waits_its_turn(self, opened):
         one, other = opened(), opened()
         first = Work.held_up(one)
         order = []
@@ -154,7 +154,7 @@ class TestOneAtATime:
         thread.join(60)
         assert order == [["a"]]
 
-    def test_a_lease_is_renewed_as_long_as_the_work_takes(self, database, monkeypatch, caplog):
+    def test_lease_is_renewed_while_work_runs(self, database, monkeypatch, caplog):
         monkeypatch.setattr(background, "RENEW_SECONDS", 0.01)
         real, failures, renewals = Lease.renew, [StorageError("busy")], Awaited()
 
@@ -172,7 +172,7 @@ class TestOneAtATime:
         assert work.task.wait(60)
 
     @pytest.mark.parametrize("raised", [ValueError("no"), KeyboardInterrupt()])
-    def test_who_settles_is_told_what_failed_and_gives_the_lease_back(self, database, raised):
+    def test_settle_raises_failure_and_releases_lease(self, database, raised):
         work = Work(database)
         work.failures = [raised]
         with pytest.raises(type(raised)):
@@ -181,12 +181,12 @@ class TestOneAtATime:
         work.task.settle()
         assert work.done == ["a"]
 
-    def test_work_that_settles_itself_does_not_wait_for_itself(self, database):
+    def test_work_can_settle_itself(self, database):
         work = Work(database)
         work.done = type("Done", (list,), {"append": lambda self, _: work.task.settle() or work.task.run_now(3_600)})()
         work.task.settle()
 
-    def test_after_kill_9_the_next_process_does_it(self, url, opened, forks, monkeypatch):
+    def test_another_process_takes_over_after_kill(self, url, opened, forks, monkeypatch):
         script = (
             "import os, signal, sys\nfrom langchain_agentmem.storage import background\n"
             "from langchain_agentmem.storage.database import Database\nfrom tests.storage.test_background import KEY\n"
@@ -201,7 +201,7 @@ class TestOneAtATime:
 
 
 class TestClosing:
-    def test_it_waits_for_nothing_and_gives_the_lease_back(self, database, opened):
+    def test_close_does_not_wait_and_releases_lease(self, database, opened):
         hung = Work.held_up(database)
         database.close()
         other = opened()
@@ -214,7 +214,7 @@ class TestClosing:
         with pytest.raises(MemoryClosed):
             hung.task.settle()
 
-    def test_who_may_only_read_does_nothing(self, url):
+    def test_read_only_database_runs_no_tasks(self, url):
         Database(url).close()
         reading = Database(url, options=DatabaseOptions(read_only=True))
         work = Work(reading)
@@ -225,7 +225,7 @@ class TestClosing:
 
     @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-    def test_a_child_has_its_own_and_leaves_its_parent_what_that_has_begun(self, database):
+    def test_forked_child_leaves_parent_tasks_alone(self, database):
         work = Work.held_up(database)
 
         def child():

@@ -1,4 +1,4 @@
-"""A cancelled write is there or not, and when the cancellation is heard, nothing of it runs on."""
+"""A cancelled write is stored fully or not at all, and has ended when the cancellation is raised."""
 
 import asyncio
 from functools import partial
@@ -8,7 +8,7 @@ import pytest
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import run_in_worker
 from langchain_agentmem.conversations import message_log
-from tests.storage.sessions import AT, Held, appending, awrite, entry, keys
+from tests.storage.sessions import THREAD, HeldOperation, appending, awrite, entry, keys
 from tests.support.waiting import cancelled
 
 
@@ -19,22 +19,25 @@ def engine(memory):
 
 @pytest.fixture
 def held():
-    return Held(appending(entry("held")))
+    return HeldOperation(appending(entry("held")))
 
 
 async def begun(held):
     assert await asyncio.to_thread(held.inside.wait, 120)
 
 
-class TestCancellingAWrite:
-    async def test_before_it_begins_it_never_begins(self, engine):
+class TestWriteCancellation:
+    async def test_cancelled_before_start_never_runs(self, engine):
         task = asyncio.create_task(awrite(engine, lambda tx: pytest.fail("it began")))
         await cancelled(task)
         assert keys(engine) == []
 
-    async def test_while_it_is_queued_it_never_begins(self, engine):
+    async def test_cancelled_while_queued_never_runs(self, engine):
         # All writing workers are taken, by operations that do not wait for each other.
-        holders = [Held(lambda tx: message_log.count_messages(tx, AT)) for _ in range(concurrency.write_workers.size)]
+        holders = [
+            HeldOperation(lambda tx: message_log.count_messages(tx, THREAD))
+            for _ in range(concurrency.write_workers.size)
+        ]
         holding = [asyncio.create_task(run_in_worker(partial(engine.read, held), writes=True)) for held in holders]
         try:
             for held in holders:
@@ -49,11 +52,9 @@ class TestCancellingAWrite:
         assert keys(engine) == []
         assert all(held.ended for held in holders)
 
-    async def test_while_it_runs_it_is_seen_to_its_end_however_often_one_cancels_and_its_failure_is_quiet(
-        self, engine, caplog
-    ):
+    async def test_cancelled_while_running_completes_silently(self, engine, caplog):
         for error, stored in ((ZeroDivisionError, []), (None, ["held"])):
-            held = Held(appending(entry("held")))
+            held = HeldOperation(appending(entry("held")))
 
             def steps(tx, held=held, error=error):
                 held(tx)
@@ -72,7 +73,7 @@ class TestCancellingAWrite:
             assert held.ended
             assert (keys(engine), caplog.text) == (stored, "")
 
-    async def test_at_the_moment_it_ends_it_is_still_a_cancellation(self, engine, held):
+    async def test_cancelled_at_the_end_still_raises_cancellation(self, engine, held):
         task = asyncio.create_task(awrite(engine, held))
         await begun(held)
         held.go_on.set()
@@ -81,7 +82,7 @@ class TestCancellingAWrite:
         await cancelled(task)
         assert keys(engine) == ["held"]
 
-    async def test_a_timeout_is_a_timeout(self, engine, held):
+    async def test_timeout_during_write_raises_timeout_error(self, engine, held):
         limit = asyncio.timeout(None)
 
         async def write():
@@ -100,9 +101,9 @@ class TestCancellingAWrite:
         assert keys(engine) == ["held"]
 
 
-class TestCancellingARead:
+class TestReadCancellation:
     async def test_a_cancelled_read_leaves_the_engine_usable(self, engine):
-        held = Held(lambda tx: message_log.count_messages(tx, AT))
+        held = HeldOperation(lambda tx: message_log.count_messages(tx, THREAD))
         task = asyncio.create_task(run_in_worker(partial(engine.read, held)))
         await begun(held)
         task.cancel()
@@ -110,20 +111,20 @@ class TestCancellingARead:
         await asyncio.gather(task, return_exceptions=True)
         await awrite(engine, appending(entry("kept")))
         assert [
-            row.key for row in await run_in_worker(partial(engine.read, lambda tx: message_log.messages(tx, AT)))
+            row.key for row in await run_in_worker(partial(engine.read, lambda tx: message_log.messages(tx, THREAD)))
         ] == ["kept"]
 
 
 @pytest.mark.sqlite_suffices
-async def test_calls_that_mostly_read_and_wait_to_write_keep_no_reader_waiting(engine):
-    held = Held(appending(entry("held")))
+async def test_waiting_writers_do_not_block_readers(engine):
+    held = HeldOperation(appending(entry("held")))
     writing = asyncio.create_task(awrite(engine, held))
     await begun(held)
     others = [
         asyncio.create_task(run_in_worker(partial(engine.write, appending(entry(f"other {number}")))))
         for number in range(2 * concurrency.read_workers.size)
     ]
-    count = partial(engine.read, lambda tx: message_log.count_messages(tx, AT))
+    count = partial(engine.read, lambda tx: message_log.count_messages(tx, THREAD))
     assert await asyncio.wait_for(run_in_worker(count), 60) == 0
     held.go_on.set()
     await asyncio.gather(writing, *others)

@@ -1,4 +1,4 @@
-"""Who reads does not wait for who writes, and sees one moment."""
+"""Readers do not wait for writers, and each read is one snapshot."""
 
 import threading
 from functools import partial
@@ -7,58 +7,58 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import query
-from tests.storage.sessions import Held, appending, entry, said, say
+from tests.storage.sessions import HeldOperation, add_texts, appending, entry, texts_of
 from tests.support.waiting import all_at_once
 
 
 class TestReaders:
-    def test_a_reader_does_not_wait_for_a_writer_and_sees_the_state_before(self, url):
+    def test_reader_sees_previous_state_without_waiting(self, url):
         with AgentMemory(url) as memory:
-            say(memory, "old")
-            held = Held(appending(entry("new")))
+            add_texts(memory, "old")
+            held = HeldOperation(appending(entry("new")))
             writer = threading.Thread(target=lambda: memory.database.engine.write(held))
             writer.start()
             try:
                 assert held.inside.wait(120)
-                assert said(memory) == ["old"]
+                assert texts_of(memory) == ["old"]
                 assert len(memory.search("old x")) == 1
                 assert memory.admin.stats()["messages"] == 1
             finally:
                 held.go_on.set()
                 writer.join()
-            assert len(said(memory)) == 2
+            assert len(texts_of(memory)) == 2
 
     def test_a_read_is_one_snapshot(self, url):
         with AgentMemory(url) as memory:
-            say(memory, "old")
+            add_texts(memory, "old")
 
             def twice(tx):
                 before = query.statistics(tx)
-                say(memory, "new")
+                add_texts(memory, "new")
                 after = query.statistics(tx)
                 return before[0]["messages"], after[0]["messages"]
 
             assert memory.database.engine.read(twice) == (1, 1)
-            assert len(said(memory)) == 2
+            assert len(texts_of(memory)) == 2
 
 
 class TestWriters:
-    def test_several_memories_on_one_database_wait_for_each_other_and_lose_nothing(self, url):
+    def test_several_memories_on_one_database_lose_nothing(self, url):
         def write(name):
             with AgentMemory(url) as memory:
                 for number in range(25):
-                    say(memory, f"{name} {number}")
+                    add_texts(memory, f"{name} {number}")
                     memory.store.put(("notes",), f"{name} {number}", {"by": name})
 
         with AgentMemory(url) as memory:
             all_at_once([partial(write, name) for name in "abcd"])
-            texts = said(memory)
+            texts = texts_of(memory)
             stored = [item.key for item in memory.store.search(("notes",), limit=200)]
         everything = sorted(f"{name} {number}" for name in "abcd" for number in range(25))
         assert (sorted(texts), sorted(stored)) == (everything, everything)
         assert [text for text in texts if text.startswith("a")] == [f"a {number}" for number in range(25)]
 
-    def test_those_who_clear_a_conversation_and_those_who_write_to_it_do_not_disturb_each_other(self, url):
+    def test_concurrent_clears_and_writes_stay_consistent(self, url):
         said = [HumanMessage("one"), HumanMessage("two"), HumanMessage("three")]
 
         def work(number):

@@ -1,10 +1,10 @@
-"""One copy of each body, whoever refers to it, and none when nobody does."""
+"""Each body is stored once and deleted with its last reference."""
 
 from langchain_agentmem import Attachment
 
 
 class TestContentAddressing:
-    def test_the_same_body_in_many_conversations_is_stored_once_until_the_last_reference_goes(self, memory):
+    def test_equal_bodies_are_stored_once_until_unreferenced(self, memory):
         chats = [memory.conversation(f"c{n}", (f"user{n % 3}",)) for n in range(4)]
         ids = [chat.add(role="user", content="the same words") for chat in chats]
         stats = memory.admin.stats()
@@ -17,7 +17,7 @@ class TestContentAddressing:
         assert memory.admin.stats()["contents"] == 0
         assert memory.admin.verify().problems == ()
 
-    def test_an_edit_keeps_both_versions_and_a_removal_frees_both(self, memory):
+    def test_edit_keeps_both_versions_removal_frees_both(self, memory):
         chat = memory.conversation("c")
         message_id = chat.add(role="user", content="first")
         chat.update(message_id, content="second")
@@ -28,7 +28,7 @@ class TestContentAddressing:
         assert memory.admin.stats()["contents"] == 0
         assert memory.admin.verify().problems == ()
 
-    def test_attachments_are_shared_and_freed_too(self, memory):
+    def test_attachments_are_shared_and_freed(self, memory):
         session = memory.session("s")
         current, plan = session.create_round("what is it"), Attachment(type="plan", content="a plan", id="atta-1")
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""A machine may stop at any moment: `full/test_crash.py` kills writers."""
+"""The database file survives a crash at any moment; `full/test_crash.py` kills writers."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from langchain_agentmem import AgentMemory
 pytestmark = pytest.mark.bare
 
 
-class TestKillingWriters:
-    def test_a_copy_of_the_file_with_its_log_is_whole_at_any_moment(self, tmp_path, raw):
+class TestFileCopies:
+    def test_copied_file_and_log_are_always_valid(self, tmp_path, raw):
         """As a machine that stops finds its disk: the file and its write-ahead log as they were."""
         path = tmp_path / "a.db"
         with AgentMemory(path) as memory:

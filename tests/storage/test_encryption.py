@@ -1,4 +1,4 @@
-"""With a key, nothing that is written to disk shows a word; and who has not the key is told so."""
+"""With a key, no plaintext is written to disk; a missing or wrong key is an error."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ PACKAGE = str(Path(langchain_agentmem.__file__).parent)
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def cheap_passphrases(monkeypatch):
     """A passphrase that costs little."""
     monkeypatch.setattr(encrypted_database, "PBKDF2_ROUNDS", 10)
 
@@ -54,15 +54,15 @@ def memory_with_vectors(path, key) -> AgentMemory:
     return AgentMemory(path, key=key, index={"embed": WordEmbeddings(DIMS), "dims": DIMS})
 
 
-class TestNoWord:
-    def test_of_anything_is_in_any_file_whatever_is_done(self, tmp_path):
+class TestNoPlaintext:
+    def test_no_file_ever_contains_plaintext(self, tmp_path):
         folder = tmp_path / "encrypted"
         folder.mkdir()
         opened: set[str] = set()
-        before = {linked(each) for each in Path("/proc/self/fd").iterdir()}
+        before = {link_target(each) for each in Path("/proc/self/fd").iterdir()}
 
         def look() -> int:
-            opened.update(link for each in Path("/proc/self/fd").iterdir() if (link := linked(each)))
+            opened.update(link for each in Path("/proc/self/fd").iterdir() if (link := link_target(each)))
             return 0
 
         with memory_with_vectors(folder / "memory.db", KEY) as memory:
@@ -95,15 +95,15 @@ class TestNoWord:
         assert {path for path in opened - before if "etilqs" in path or "deleted" in path} == set()
 
 
-def linked(handle: Path) -> str:
+def link_target(handle: Path) -> str:
     try:
         return str(handle.readlink())
     except OSError:
         return ""
 
 
-class TestTheKey:
-    def test_opens_every_part_and_door(self, tmp_path, monkeypatch, quick):
+class TestKey:
+    def test_key_opens_every_part_and_entry_point(self, tmp_path, monkeypatch, cheap_passphrases):
         path = tmp_path / "memory.db"
         with AgentMemory(path, key=lambda: SECRET) as memory:
             memory.conversation("c").add_user_message("a heron")
@@ -116,7 +116,7 @@ class TestTheKey:
         monkeypatch.setenv("AGENTMEM_KEY", SECRET)
         assert ConversationMemory(path, "c").messages[0].content == "a heron"
 
-    def test_is_made_of_a_passphrase_once_and_one_that_sqlcipher_itself_takes(self, tmp_path, monkeypatch):
+    def test_key_is_derived_once_and_matches_sqlcipher(self, tmp_path, monkeypatch):
         made = []
         real = encrypted_database.hashlib.pbkdf2_hmac
         monkeypatch.setattr(encrypted_database.hashlib, "pbkdf2_hmac", lambda *given: made.append(1) or real(*given))
@@ -131,7 +131,7 @@ class TestTheKey:
             [[applied]] = connection.execute("select count(*) from agentmem_migration").fetchall()
         assert applied == len(engine.migrations("sqlite"))
 
-    def test_is_shown_nowhere(self, tmp_path, quick, caplog, capfd):
+    def test_key_is_never_shown(self, tmp_path, cheap_passphrases, caplog, capfd):
         caplog.set_level(0)
         events, path = [], tmp_path / "memory.db"
         with AgentMemory(path, key=SECRET, hooks=[events.append]) as memory:
@@ -142,26 +142,26 @@ class TestTheKey:
             shown = [repr(memory), repr(engine.options), repr(vars(engine)), repr(events),
                      repr(memory.admin.diagnose()), repr(memory.admin.stats())]  # fmt: skip
             doors = memory.admin.backup, memory.admin.copy, memory.export, memory.import_
-            raised = [told(lambda door=door: door(tmp_path / "none" / "x", key=SECRET)) for door in doors]
-            raised.append(told(lambda: asyncio.run(memory.aexport(tmp_path / "none" / "x", key=SECRET))))
+            raised = [error_with_locals(lambda door=door: door(tmp_path / "none" / "x", key=SECRET)) for door in doors]
+            raised.append(error_with_locals(lambda: asyncio.run(memory.aexport(tmp_path / "none" / "x", key=SECRET))))
             shown += [
                 repr(vars(engine.cipher)),
                 repr(engine.cipher.key),
                 *map(repr, engine.cipher._derived_keys.values()),
             ]
-        raised += [*(told(lambda key=key: AgentMemory(path, key=key)) for key in
+        raised += [*(error_with_locals(lambda key=key: AgentMemory(path, key=key)) for key in
                      (f"{SECRET}, not", SECRET.encode().ljust(32), SECRET.encode())),
-                  told(lambda: AgentMemorySaver.from_conn_string(path, key=f"{SECRET}, not")),
-                  told(lambda: AgentMemory("postgresql://nowhere/x", key=SECRET)),
-                  told(lambda: Admin.rekey(path, key=f"{SECRET}, not", new_key=SECRET)),
-                  told(lambda: Admin.rekey(tmp_path / "none.db", new_key=SECRET)),
-                  told(lambda: Admin.restore(path, tmp_path / "r.db", key=f"{SECRET}, not"))]  # fmt: skip
+                  error_with_locals(lambda: AgentMemorySaver.from_conn_string(path, key=f"{SECRET}, not")),
+                  error_with_locals(lambda: AgentMemory("postgresql://nowhere/x", key=SECRET)),
+                  error_with_locals(lambda: Admin.rekey(path, key=f"{SECRET}, not", new_key=SECRET)),
+                  error_with_locals(lambda: Admin.rekey(tmp_path / "none.db", new_key=SECRET)),
+                  error_with_locals(lambda: Admin.restore(path, tmp_path / "r.db", key=f"{SECRET}, not"))]  # fmt: skip
         for text in (*shown, *raised, caplog.text, *capfd.readouterr()):
             assert "hunter2" not in text
             assert SECRET.encode().hex() not in text
 
 
-def told(call) -> str:
+def error_with_locals(call) -> str:
     """What a failure says, with the local variables of our own frames."""
     with pytest.raises(langchain_agentmem.AgentMemoryError) as raised:
         call()
@@ -173,18 +173,18 @@ def told(call) -> str:
     return said
 
 
-class TestRefused:
+class TestWrongKeys:
     @pytest.fixture
     def path(self, tmp_path, new_database, monkeypatch) -> Path:
         path = Path(new_database("encrypted"))
         monkeypatch.delenv("AGENTMEM_KEY")
         return path
 
-    def test_another_key_or_none_or_one_for_what_is_plain(self, path, tmp_path, quick):
+    def test_wrong_missing_and_needless_keys_are_rejected(self, path, tmp_path, cheap_passphrases):
         for key in (bytes(32), "a passphrase"):
             with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
                 AgentMemory(path, key=key)
-        with pytest.raises(DatabaseUnreadable, match=r"is not a database, or an encrypted one.*give its key \(key=…"):
+        with pytest.raises(DatabaseUnreadable, match=r"is not a database, or an encrypted one.*pass its key \(key=…"):
             AgentMemory(path)
         with closing(sqlite3.connect(path)) as plain, pytest.raises(sqlite3.DatabaseError, match="not a database"):
             plain.execute("select * from sqlite_master")
@@ -193,19 +193,19 @@ class TestRefused:
         with pytest.raises(DatabaseUnreadable, match=r"is not encrypted\. Open it without a key, or encrypt"):
             AgentMemory(tmp_path / "plain.db", key=KEY)
         assert (tmp_path / "plain.db").read_bytes() == before
-        with AgentMemory(path, key=KEY), pytest.raises(InvalidInput, match="is open in this process already, with a"):
+        with AgentMemory(path, key=KEY), pytest.raises(InvalidInput, match="is already open in this process, with a"):
             AgentMemory(path)
-        with pytest.raises(InvalidInput, match=r"server encrypts its own disk: see docs/guides/security.md"):
+        with pytest.raises(InvalidInput, match=r"To encrypt PostgreSQL, see docs/guides/security.md"):
             AgentMemory("postgresql://localhost/x", key=KEY)
         for url in (":memory:", tmp_path / "new.db"):
             for key in ("", b"short", 5):
                 with pytest.raises(InvalidInput, match="A key is a passphrase, 32 bytes, or a function"):
                     AgentMemory(url, key=key)
         assert not (tmp_path / "new.db").exists()
-        with AgentMemory() as memory, pytest.raises(InvalidInput, match="is no export, and would be replaced"):
+        with AgentMemory() as memory, pytest.raises(InvalidInput, match="exists and is no export"):
             memory.export(path)
 
-    def test_a_file_that_was_cut_off_or_in_which_a_bit_was_flipped(self, path):
+    def test_truncated_or_corrupt_encrypted_file_is_reported(self, path):
         held, copy = path.read_bytes(), path.with_name("damaged.db")
         for size in (10, 100, 3_000, 4_096, 20_000):
             copy.write_bytes(held[:size])
@@ -216,16 +216,16 @@ class TestRefused:
             with suppress(DatabaseUnreadable), AgentMemory(copy, key=KEY) as memory:
                 assert not memory.admin.verify().ok
 
-    def test_an_encrypted_file_of_another_program(self, tmp_path):
+    def test_encrypted_file_of_another_program_is_rejected(self, tmp_path):
         with closing(connect(tmp_path / "other.db", EncryptionKey(KEY))) as other:
             other.execute("create table theirs (a)")
         with pytest.raises(ForeignDatabase):
             AgentMemory(tmp_path / "other.db", key=KEY)
 
-    def test_a_backup_under_a_key_of_what_has_none(self, tmp_path):
+    def test_keyed_backup_of_plain_database_is_rejected(self, tmp_path):
         with AgentMemory(tmp_path / "plain.db") as memory:
             memory.conversation("c").add_user_message("a heron")
-            with pytest.raises(InvalidInput, match=r"copy\(path, key=…\) makes an encrypted copy"):
+            with pytest.raises(InvalidInput, match=r"For an encrypted copy, call copy\(path, key=…\)"):
                 memory.admin.backup(tmp_path / "backup.db", key=KEY)
             memory.admin.copy(tmp_path / "copy.db", key=KEY)
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith("backup")] == []
@@ -234,7 +234,7 @@ class TestRefused:
 
 
 class TestCopies:
-    def test_a_backup_and_an_export_are_restored_with_their_key_alone(self, tmp_path):
+    def test_backup_and_export_need_their_key(self, tmp_path):
         other = bytes(32)
         with AgentMemory(tmp_path / "memory.db", key=KEY) as memory:
             memory.conversation("c").add_user_message("a heron")
@@ -246,7 +246,7 @@ class TestCopies:
             with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
                 memory.admin.copy(tmp_path / "other.db", force=True)
             memory.admin.copy(tmp_path / "target.db")
-            with pytest.raises(InvalidInput, match="holds memories already"):
+            with pytest.raises(InvalidInput, match="already holds memories"):
                 memory.admin.copy(tmp_path / "target.db")
         for name, key in (("backup.db", KEY), ("taken.db", KEY), ("other.db", other), ("export", KEY)):
             with pytest.raises((DatabaseUnreadable, InvalidInput), match="The key does not fit"):
@@ -264,9 +264,7 @@ class TestCopies:
 
 
 class TestVersions:
-    def test_an_encrypted_file_of_an_older_version_is_brought_up_to_date_and_a_newer_one_refused(
-        self, tmp_path, monkeypatch
-    ):
+    def test_older_encrypted_file_upgrades_newer_is_rejected(self, tmp_path, monkeypatch):
         path, every = tmp_path / "memory.db", engine.migrations
         AgentMemory(path, key=KEY).close()
         later = engine.Migration("0999_later", "create table later (id integer);")
@@ -284,8 +282,8 @@ class TestVersions:
         assert readable(tmp_path) == []
 
 
-class TestTogether:
-    def test_doctor_tells_of_the_key(self, tmp_path, monkeypatch):
+class TestDoctor:
+    def test_doctor_reports_key_problems(self, tmp_path, monkeypatch):
         def found(**given):
             return {each.name: each for each in diagnose(str(path), deep=True, **given)}
 
@@ -295,7 +293,7 @@ class TestTogether:
             assert {each.name: each.level for each in memory.admin.diagnose()}["encryption"] == "ok"
         assert found(key=KEY)["encryption"].text.startswith("every page is encrypted, by SQLCipher")
         assert found(key=KEY)["verify"].level == "ok"
-        assert "give its key" in found()["database"].text
+        assert "pass its key" in found()["database"].text
         assert "does not fit" in found(key=bytes(32))["database"].text
         AgentMemory(tmp_path / "plain.db").close()
         path = tmp_path / "plain.db"

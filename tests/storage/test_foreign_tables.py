@@ -32,7 +32,7 @@ def source(tmp_path, url):
 
 
 class TestReading:
-    def test_tables_and_rows_whatever_they_are_called_as_of_one_moment(self, source):
+    def test_tables_are_read_in_one_snapshot(self, source):
         name, writer = source
         for count in (2, 3):
             with foreign_tables(name) as tables:
@@ -42,13 +42,13 @@ class TestReading:
                 writer.execute("""insert into "odd ""table" values (3, 'z')""")
                 assert len(tables.count_values('odd "table', "a b")) == count
 
-    def test_nothing_can_be_written(self, source):
+    def test_writes_are_rejected(self, source):
         with foreign_tables(source[0]) as tables, pytest.raises(InvalidInput, match="cannot be read"):
             list(tables._read("""insert into "odd ""table" values (3, 'z') returning id"""))
 
 
 class TestFiles:
-    def test_a_file_at_rest_gets_no_log(self, tmp_path):
+    def test_reading_creates_no_log_files(self, tmp_path):
         path = tmp_path / "their.db"
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("pragma journal_mode = wal")
@@ -59,7 +59,7 @@ class TestFiles:
             assert [each.name for each in tmp_path.iterdir()] == ["their.db"]
         assert path.read_bytes() == before
 
-    def test_what_is_no_database_is_told_or_empty_and_no_utf_8_marked(self, tmp_path):
+    def test_non_database_is_rejected_and_empty_file_accepted(self, tmp_path):
         path = tmp_path / "their.db"
         path.touch()
         with foreign_tables(path) as tables:
@@ -74,7 +74,7 @@ class TestFiles:
                 pytest.fail("it was read")
 
 
-def test_a_server_that_does_not_answer_is_told_without_its_password():
+def test_unreachable_server_error_hides_the_password():
     url = "postgresql://ada:secret@127.0.0.1:1/x"
     with pytest.raises(InvalidInput, match="cannot be read") as raised, foreign_tables(url):
         pass

@@ -19,7 +19,7 @@ from langchain_agentmem.errors import NewerDatabase, StorageError
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Migration
 from langchain_agentmem.storage.sqlite import _split_statements
-from tests.storage.sessions import said, say
+from tests.storage.sessions import add_texts, texts_of
 
 pytestmark = pytest.mark.bare
 
@@ -63,28 +63,28 @@ def later(monkeypatch):
     return add
 
 
-class TestFiles:
-    def test_names_tell_their_place_and_both_dialects_have_the_same(self):
+class TestMigrationFiles:
+    def test_dialects_have_the_same_numbered_migrations(self):
         names, others = ([migration.name for migration in engine.migrations(each)] for each in ("sqlite", "postgres"))
         assert names == others
         assert all(re.fullmatch(r"\d{4}_[a-z][a-z0-9_]*", name) for name in names)
         assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
 
-    def test_no_statement_of_a_script_is_left_out(self):
+    def test_no_statement_of_a_script_is_skipped(self):
         for migration in engine.migrations("sqlite"):
             rest = migration.sql.removeprefix("".join(_split_statements(migration.sql)))
             assert [line for line in rest.splitlines() if line.strip() and not line.startswith("--")] == []
 
 
 class TestSchema:
-    def test_it_is_the_one_on_record(self, memory, raw):
+    def test_schema_matches_the_recorded_one(self, memory, raw):
         schema = schema_of(memory, raw)
         kept = HERE / f"schema.{memory.database.engine.dialect}.txt"
         if os.environ.get("AGENTMEM_RENEW_SCHEMA"):
             kept.write_text(schema, encoding="utf-8")
         assert schema == kept.read_text(encoding="utf-8"), f"renew it with: {__doc__.strip().splitlines()[-1].strip()}"
 
-    def test_the_next_migration_upgrades_a_database_of_the_baseline(self, url, new_database, raw, later):
+    def test_baseline_database_is_upgraded(self, url, new_database, raw, later):
         kind = "postgres" if url.startswith("postgresql") else "sqlite"
         with AgentMemory(old := url) as memory:
             memory.conversation("c").add(role="user", content="kept")
@@ -106,7 +106,7 @@ class TestSchema:
 
 
 class TestNewerDatabases:
-    def test_a_database_of_a_newer_version_is_refused_and_not_modified(self, url, raw, tmp_path):
+    def test_newer_database_is_rejected_and_unmodified(self, url, raw, tmp_path):
         with AgentMemory(url) as memory:
             memory.conversation("c").add(role="user", content="kept")
             raw(memory, "insert into agentmem_migration (name, applied_at) values ('0999_time_machine', 0)")
@@ -118,13 +118,13 @@ class TestNewerDatabases:
 
 @pytest.mark.sqlite_suffices
 class TestDevelopmentDatabases:
-    def test_one_is_refused_with_the_reason_and_not_modified(self, url, raw):
+    def test_development_database_is_rejected_and_unmodified(self, url, raw):
         with AgentMemory(url) as memory:
             raw(memory, "update agentmem_migration set name = '0001_log'")
         before = Path(url).read_bytes()
         for options in ({}, {"read_only": True}):
             with pytest.raises(
-                StorageError, match=r"development version .*, before 0\.1\.0\. There is no upgrade"
+                StorageError, match=r"development version .*, before 0\.1\.0\. It cannot be upgraded"
             ) as error:
                 AgentMemory(url, **options)
             assert not isinstance(error.value, NewerDatabase)
@@ -133,7 +133,7 @@ class TestDevelopmentDatabases:
 
 @pytest.mark.sqlite_suffices
 class TestFailingMigrations:
-    def test_a_failing_migration_leaves_what_was_there(self, url, raw, later, monkeypatch):
+    def test_failing_migration_changes_nothing(self, url, raw, later, monkeypatch):
         bad = Migration("0998_good", "create table good (id integer);"), Migration("0999_bad", "create nonsense;")
         schemas = []
         for before in ([], ["kept"]):
@@ -144,9 +144,9 @@ class TestFailingMigrations:
             with closing(sqlite3.connect(url)) as connection:
                 schemas.append(connection.execute("select name, sql from sqlite_master").fetchall())
             with AgentMemory(url) as memory:
-                assert said(memory) == before
+                assert texts_of(memory) == before
                 assert schema_of(memory, raw) == (HERE / "schema.sqlite.txt").read_text(encoding="utf-8")
-                say(memory, "kept")
+                add_texts(memory, "kept")
                 assert memory.admin.verify().ok
         assert schemas[0] == []
         assert "good" not in dict(schemas[1])

@@ -1,4 +1,4 @@
-"""What can be opened, what is refused, and what the error says."""
+"""Opening a database: accepted files, rejected files, and the errors."""
 
 import contextlib
 import sqlite3
@@ -43,12 +43,12 @@ def filled(path, count=200):
 
 
 class TestAddresses:
-    def test_what_is_no_database_is_refused(self):
+    def test_unsupported_address_is_rejected(self):
         for url in (" ", "mysql://host/db", "sqlite:///a.db", "http://host"):
             with pytest.raises(InvalidInput, match=url.partition("://")[0]):
                 AgentMemory(url)
 
-    def test_an_empty_file_will_do_and_every_database_in_memory_is_its_own(self, tmp_path):
+    def test_empty_file_opens_and_memory_databases_are_separate(self, tmp_path):
         (tmp_path / "a b ü%20?.db").touch()
         filled(tmp_path / "a b ü%20?.db", 1)
         assert [p.name for p in tmp_path.iterdir()] == ["a b ü%20?.db"]
@@ -56,14 +56,14 @@ class TestAddresses:
             one.conversation("c").add(role="user", content="here")
             assert (len(one.conversation("c")), len(other.conversation("c"))) == (1, 0)
 
-    def test_a_uri_may_name_a_database_in_memory(self):
+    def test_uri_can_name_an_in_memory_database(self):
         for uri in ("file::memory:", "file:x?mode=memory", "file:y?mode=memory&cache=shared"):
             with AgentMemory(uri) as memory:
                 memory.conversation("c").add(role="user", content="here")
                 assert len(memory.conversation("c")) == len(memory.search("here")) == 1
                 assert memory.admin.verify().ok
 
-    def test_a_wrong_durability_is_refused_and_a_right_one_is_that_of_every_connection(self, tmp_path):
+    def test_synchronous_is_validated_and_applied_to_connections(self, tmp_path):
         with pytest.raises(InvalidInput, match="synchronous"):
             AgentMemory(tmp_path / "a.db", synchronous="OFF; drop table entry")
         assert list(tmp_path.iterdir()) == []
@@ -77,7 +77,7 @@ class TestAddresses:
                 assert memory.admin.verify().ok
 
 
-def test_a_database_of_another_program_a_text_and_a_folder_are_refused_and_kept(tmp_path):
+def test_foreign_files_are_rejected_and_unmodified(tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / "notes.db")) as connection:
         connection.execute("create table notes (id integer)")
     (tmp_path / "readme.txt").write_text("This is not a database at all. " * 100)
@@ -94,7 +94,7 @@ def test_a_database_of_another_program_a_text_and_a_folder_are_refused_and_kept(
 
 
 class TestDamagedFiles:
-    def test_damage_is_an_error_of_ours(self, tmp_path):
+    def test_damaged_file_raises_an_agentmem_error(self, tmp_path):
         path = filled(tmp_path / "a.db")
         content = path.read_bytes()
         overwritten = bytearray(content)
@@ -106,7 +106,7 @@ class TestDamagedFiles:
             assert not is_whole(path), what
 
 
-def test_a_sqlite_that_lacks_something_is_told_before_anything_is_written(tmp_path, monkeypatch):
+def test_incomplete_sqlite_is_rejected_before_writing(tmp_path, monkeypatch):
     connected, path = SqliteEngine._connect, tmp_path / "agent.db"
 
     def without_fts5(engine):
@@ -116,7 +116,7 @@ def test_a_sqlite_that_lacks_something_is_told_before_anything_is_written(tmp_pa
 
     for where, name, value, says in (
         (sqlite3, "sqlite_version_info", (3, 34, 1), r"too old.* 3\.35 or newer"),
-        (SqliteEngine, "_connect", without_fts5, "built without FTS5"),
+        (SqliteEngine, "_connect", without_fts5, "lacks FTS5"),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(where, name, value)
@@ -126,7 +126,7 @@ def test_a_sqlite_that_lacks_something_is_told_before_anything_is_written(tmp_pa
     assert is_whole(path)
 
 
-def test_a_file_that_is_opened_for_reading_can_be_verified_and_copied_and_says_why_it_is_not_written(tmp_path):
+def test_read_only_file_can_be_verified_and_copied(tmp_path):
     path = filled(tmp_path / "a.db", 3)
     with AgentMemory(f"file:{path}?mode=ro") as memory:
         chat = memory.conversation("c")
@@ -149,7 +149,7 @@ def fill(chat, batch, stored):
 
 
 class TestFullDisk:
-    def test_a_full_disk_is_said_and_nothing_is_half_written(self, tmp_path, raw):
+    def test_full_disk_is_reported_without_partial_writes(self, tmp_path, raw):
         for batch in (1, 50):
             with AgentMemory(tmp_path / f"{batch}.db") as memory:
                 chat = memory.conversation("c")
@@ -167,7 +167,7 @@ class TestFullDisk:
 
 
 class TestBusy:
-    def test_a_lock_held_for_too_long_is_said(self, tmp_path):
+    def test_long_lock_raises_database_busy(self, tmp_path):
         path = filled(tmp_path / "a.db", 1)
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("begin immediate")
@@ -182,7 +182,7 @@ class TestBusy:
         finally:
             other.close()
 
-    def test_one_that_another_takes_while_both_make_a_database_is_waited_for_as_long(self, tmp_path, monkeypatch):
+    def test_lock_during_creation_waits_for_busy_timeout(self, tmp_path, monkeypatch):
         path, patiently = tmp_path / "a.db", SqliteEngine._retry_until
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
 
@@ -197,7 +197,7 @@ class TestBusy:
         assert is_whole(path)
 
 
-def test_who_opens_one_database_waits_for_no_other(tmp_path, monkeypatch):
+def test_opening_does_not_block_other_databases(tmp_path, monkeypatch):
     began, go_on, open_engine = threading.Event(), threading.Event(), database.open_engine
 
     def opened(url, opening):
@@ -217,7 +217,7 @@ def test_who_opens_one_database_waits_for_no_other(tmp_path, monkeypatch):
     one.close()
 
 
-async def test_a_closed_memory_says_so_awaited_or_not(url):
+async def test_closed_memory_raises_memory_closed(url):
     memory = AgentMemory(url)
     chat = memory.conversation("c")
     await chat.aadd(role="user", content="x")

@@ -1,4 +1,4 @@
-"""How a database is opened: by whom, where, with how many connections, and what this opening may do."""
+"""Options of opening a database: schema, pool size, read-only access, migration."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -11,13 +11,13 @@ from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput
 from langchain_agentmem.storage import engine
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
-from tests.storage.sessions import said, say
+from tests.storage.sessions import add_texts, texts_of
 
 pytestmark = pytest.mark.bare
 
 
-class TestWrongOptions:
-    def test_they_are_refused_before_anything_is_made(self, url, tmp_path):
+class TestInvalidOptions:
+    def test_invalid_options_are_rejected_before_opening(self, url, tmp_path):
         for option in (
             {"schema": "Agent"}, {"schema": "a; drop table x"}, {"schema": "pg_x"}, {"schema": ""}, {"schema": 1},
             {"pool_size": 0}, {"pool_size": True}, {"pool_size": "10"}, {"timeout": -1}, {"timeout": "60"},
@@ -36,19 +36,19 @@ class TestWrongOptions:
 
 class TestReadOnly:
     @pytest.mark.slow
-    def test_everything_is_read_and_nothing_written(self, url):
+    def test_everything_is_readable_and_nothing_writable(self, url):
         with AgentMemory(url) as memory:
             everything.fill(memory)
-            say(memory, "a heron", conversation="of herons")
+            add_texts(memory, "a heron", conversation="of herons")
         with AgentMemory(url, read_only=True) as memory:
-            assert said(memory, "of herons") == ["a heron"]
+            assert texts_of(memory, "of herons") == ["a heron"]
             assert len(memory.search("heron", everything=True)) == 10
             assert memory.store.get(("docs", "ana"), "one").value["n"] == 1.5
             assert list(memory.checkpointer.list(None))
             assert memory.admin.stats()["messages"] > 0
             assert memory.admin.verify().problems == ()
             for write in (
-                lambda: say(memory, "no"),
+                lambda: add_texts(memory, "no"),
                 lambda: memory.store.put(("a",), "k", {"v": 1}),
                 lambda: memory.erase(namespace=()),
                 lambda: memory.layers().core.set("k", "v"),
@@ -56,16 +56,16 @@ class TestReadOnly:
             ):
                 with pytest.raises(DatabaseReadOnly, match="read_only"):
                     write()
-            assert said(memory, "of herons") == ["a heron"]
+            assert texts_of(memory, "of herons") == ["a heron"]
 
-    def test_nothing_is_made(self, url, tmp_path):
+    def test_read_only_creates_no_database(self, url, tmp_path):
         with pytest.raises(DatabaseReadOnly):
             AgentMemory(url, read_only=True)
         assert not list(tmp_path.glob("*.db"))
 
 
-class TestMigrating:
-    def test_an_older_database_is_refused(self, url, monkeypatch):
+class TestMigrations:
+    def test_older_database_is_rejected_without_migration(self, url, monkeypatch):
         AgentMemory(url).close()
         every, later = engine.migrations, engine.Migration("0999_later", "create table later (id integer);")
         monkeypatch.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))

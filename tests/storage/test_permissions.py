@@ -1,4 +1,4 @@
-"""Who may read and write the files of a database, and what works where only reading is allowed."""
+"""File permissions of a database, and access to read-only folders."""
 
 import ctypes
 import os
@@ -53,7 +53,7 @@ class TestNewFiles:
         place.chmod(0o755)
         return place
 
-    def test_only_their_owner_may_read_them(self, folder):
+    def test_new_files_are_private(self, folder):
         for number, name in enumerate(("a.db", "a b%20#?.db", "file:{}/c.db", "file:{}/a%20b.db?mode=rwc"), 1):
             with AgentMemory(name.format(folder) if "{}" in name else folder / name) as memory:
                 memory.conversation("c").add(role="user", content="hello")
@@ -61,7 +61,7 @@ class TestNewFiles:
             assert len(found) == number + 2  # the files, the log of the last one, and the index of the log
             assert set(found.values()) == {"0o600"}
 
-    def test_neither_may_others_read_what_is_made_of_them(self, folder):
+    def test_derived_files_are_private(self, folder):
         seen: list[dict[str, str]] = []
         with AgentMemory(folder / "a.db") as memory:
             memory.conversation("c").add(role="user", content="hello")
@@ -80,7 +80,7 @@ class TestNewFiles:
         }  # fmt: skip
         assert [(name, mode) for each in seen for name, mode in each.items() if mode != "0o600"] == []
 
-    def test_a_file_that_is_there_keeps_its_mode_and_none_is_made_unasked(self, folder):
+    def test_existing_file_keeps_its_mode(self, folder):
         for mode in ("ro", "rw"):
             with pytest.raises(DatabaseUnreadable):
                 AgentMemory(f"file:{folder}/none.db?mode={mode}")
@@ -101,8 +101,8 @@ class TestNewFiles:
         assert modes(folder)["empty.db"] == "0o660"
 
 
-class TestFoldersThatMayNotBeWritten:
-    def test_a_database_in_one_is_read_by_its_uri(self, tmp_path):
+class TestReadOnlyFolders:
+    def test_database_in_read_only_folder_opens_by_uri(self, tmp_path):
         place = tmp_path / "only to be read"
         place.mkdir()
         with AgentMemory(place / "a.db") as memory:
@@ -110,7 +110,7 @@ class TestFoldersThatMayNotBeWritten:
         place.chmod(0o555)
 
         def read() -> None:
-            with pytest.raises(DatabaseReadOnly, match="permissions of the file and of its folder"):
+            with pytest.raises(DatabaseReadOnly, match="permissions of the file and its folder"):
                 AgentMemory(place / "a.db")
             with AgentMemory(f"file:{str(place).replace(' ', '%20')}/a.db?immutable=1", read_only=True) as memory:
                 assert (len(memory.search("quince", everything=True)), memory.admin.verify().ok) == (1, True)
@@ -119,8 +119,8 @@ class TestFoldersThatMayNotBeWritten:
         place.chmod(0o755)
 
 
-class TestFilesThatMayNotBeRead:
-    def test_the_error_says_so(self, tmp_path):
+class TestUnreadableFiles:
+    def test_unreadable_file_is_an_error(self, tmp_path):
         path = tmp_path / "old" / "a.db"
         path.parent.mkdir()
         AgentMemory(path).close()

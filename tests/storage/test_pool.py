@@ -1,4 +1,4 @@
-"""A pool lends sessions."""
+"""The pool of PostgreSQL sessions."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,7 +7,7 @@ import pytest
 from langchain_agentmem.storage.postgres_session import Pool
 
 
-class Lent:
+class FakeSession:
     """Stands for a session."""
 
     closed = False
@@ -17,8 +17,8 @@ class Lent:
 
 
 class TestPool:
-    def test_the_session_that_came_back_last_is_lent_first_and_who_finds_none_waits(self):
-        pool = Pool(Lent, size=2, timeout=120)
+    def test_last_returned_session_is_lent_first(self):
+        pool = Pool(FakeSession, size=2, timeout=120)
         first, second = pool.take(), pool.take()
         pool.give_back(second)
         assert pool.take() is second
@@ -29,7 +29,7 @@ class TestPool:
             pool.give_back(first)
             assert third.result() is first
 
-    def test_a_session_that_cannot_be_opened_takes_no_place(self):
+    def test_failed_open_takes_no_place(self):
         def failing():
             raise ZeroDivisionError
 
@@ -38,8 +38,8 @@ class TestPool:
             with pytest.raises(ZeroDivisionError):
                 pool.take()
 
-    def test_closing_closes_those_in_use_when_they_come_back(self):
-        pool = Pool(Lent, size=2, timeout=0)
+    def test_close_defers_sessions_in_use(self):
+        pool = Pool(FakeSession, size=2, timeout=0)
         used, idle = pool.take(), pool.take()
         pool.give_back(idle)
         pool.close()

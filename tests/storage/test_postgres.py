@@ -35,10 +35,11 @@ from langchain_agentmem.tenants import schema_of_tenant
 from tests.checkpoints.graphs import at, chat_graph
 from tests.emptying import direct
 from tests.storage.sessions import (
-    AT,
     KILL,
-    Held,
-    Trips,
+    THREAD,
+    HeldOperation,
+    TripCounter,
+    add_texts,
     adding,
     appending,
     echo,
@@ -47,17 +48,16 @@ from tests.storage.sessions import (
     kill_all,
     numbers,
     pool_of,
-    said,
-    say,
+    texts_of,
 )
 from tests.support.locks import ANYBODY, await_waiter
 from tests.support.transactions import Watched
 
 
-class TestTravellingTogether:
-    def test_rows_that_are_asked_for_ahead_come_with_those_that_follow(self, engine, monkeypatch):
+class TestPipelining:
+    def test_lazy_rows_travel_with_later_queries(self, engine, monkeypatch):
         engine.write(adding(1))
-        trips = Trips(monkeypatch)
+        trips = TripCounter(monkeypatch)
 
         def steps(tx):
             before = tx.run("all", {}, lazy=True)
@@ -69,10 +69,10 @@ class TestTravellingTogether:
 
         assert engine.write(steps) == ([[1], [1, 2]], 1, 1)
 
-    def test_a_checkpoint_is_stored_in_two_trips_and_read_in_one(self, new_database, monkeypatch):
+    def test_checkpoint_stores_in_two_trips_reads_in_one(self, new_database, monkeypatch):
         with AgentMemory(new_database("postgres")) as memory:
             saver, config = memory.checkpointer, {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-            trips = Trips(monkeypatch)
+            trips = TripCounter(monkeypatch)
             for turn in range(3):
                 checkpoint = empty_checkpoint() | {"channel_values": {"text": ["said " * 50, turn]}}
                 checkpoint["channel_versions"] = {"text": f"{turn + 1}"}
@@ -87,8 +87,8 @@ class TestTravellingTogether:
                 assert found.pending_writes == [("task", "text", ["more"])]
 
 
-class TestFailing:
-    def test_a_statement_that_nobody_waited_for_fails_the_whole_operation(self, engine):
+class TestFailures:
+    def test_unawaited_statement_failure_fails_the_operation(self, engine):
         attempts = []
 
         def steps(tx):
@@ -102,7 +102,7 @@ class TestFailing:
         engine.write(adding(1))
         assert numbers(engine) == [1]
 
-    def test_an_operation_that_gives_up_leaves_nothing_and_the_connection_is_used_again(self, engine):
+    def test_aborted_operation_leaves_nothing_and_connection_is_reused(self, engine):
         def steps(tx, error):
             adding(1)(tx)
             tx.run("all", {}, lazy=True)
@@ -120,7 +120,7 @@ class TestFailing:
             engine.write(lambda tx: steps(tx, KeyboardInterrupt))
         assert numbers(engine) == [7]
 
-    def test_a_call_that_is_interrupted_stops_its_statement_on_the_server(self, engine):
+    def test_interrupted_call_cancels_its_statement(self, engine):
         count = "select count(*) as n from pg_stat_activity where query like 'select pg_sleep%'"
         interrupting = threading.Timer(0.5, _thread.interrupt_main)
         interrupting.start()
@@ -134,20 +134,20 @@ class TestFailing:
             time.sleep(0.05)
         pytest.fail("it goes on")
 
-    def test_damaged_pages_are_told_as_those_of_a_file(self, engine):
+    def test_corrupt_pages_raise_database_unreadable(self, engine):
         for damage in ("data_corrupted", "index_corrupted"):
             raising = f"do $$ begin raise exception 'invalid page' using errcode = '{damage}'; end $$"
             with pytest.raises(DatabaseUnreadable, match="invalid page"):
                 engine.write(lambda tx, raising=raising: tx.run_sql(raising, {}))
 
-    def test_a_connection_that_was_lost_long_ago_is_replaced(self, engine):
+    def test_lost_idle_connection_is_replaced(self, engine):
         engine.write(adding(1))
         for steps in (adding(2), adding()):
             kill_all(engine)
             engine.write(steps)
         assert numbers(engine) == [1, 2]
 
-    def test_one_that_is_lost_before_the_commit_was_carried_out_is_begun_again(self, engine):
+    def test_operation_lost_before_commit_is_retried(self, engine):
         attempts = []
 
         def steps(tx, *last):
@@ -163,7 +163,7 @@ class TestFailing:
         assert len(attempts) == 4
         assert numbers(engine) == [2, 4, 7]
 
-    def test_one_that_is_lost_after_the_commit_was_carried_out_is_not_begun_again(self, engine, monkeypatch):
+    def test_operation_lost_after_commit_is_not_retried(self, engine, monkeypatch):
         engine.write(adding(0))
         attempts, commit = [], Session.commit
 
@@ -185,7 +185,7 @@ class TestFailing:
         assert len(attempts) == 1
         assert numbers(engine) == [0, 1]
 
-    def test_only_what_writes_leaves_a_receipt(self, engine):
+    def test_only_writes_leave_a_receipt(self, engine):
         engine.write(lambda tx: echo(tx, dict.fromkeys("abcde")))
         with psycopg.connect(engine._url) as connection:
             assert connection.execute("select count(*) from agentmem.receipt").fetchone() == (0,)
@@ -194,12 +194,12 @@ class TestFailing:
             assert connection.execute("select transactions from agentmem.receipt").fetchall() == [(4,)]
 
 
-class TestWaiting:
+class TestTimeouts:
     @pytest.fixture
     def new_database(self, new_database):
         return lambda kind: direct(new_database(kind))
 
-    def test_a_statement_that_takes_too_long_is_not_told_as_a_lock(self, engine):
+    def test_slow_statement_is_a_timeout_not_a_lock(self, engine):
         engine._timeout = 0.2
         engine._sql = engine._sql | {"slow": prepare_query("select pg_sleep(60)")}
 
@@ -213,7 +213,7 @@ class TestWaiting:
 
 
 class TestValues:
-    def test_a_value_comes_back_as_it_went_or_is_refused(self, engine):
+    def test_values_round_trip_or_are_rejected(self, engine):
         for values in (
             (1, "text", b"bytes", 0.1, True),
             (-(2**63), "", b"", math.inf, False),
@@ -230,7 +230,7 @@ class TestValues:
 
 @pytest.mark.bare
 class TestSchema:
-    def test_parts_that_are_opened_alone_take_the_same_options(self, postgres):
+    def test_parts_take_schema_and_pool_options(self, postgres):
         with AgentMemory(postgres, schema="one") as memory:
             memory.store.put(("a",), "k", {"n": 1})
             chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage("heron")]}, at("t"))
@@ -244,57 +244,61 @@ class TestSchema:
             with pytest.raises(TypeError, match="shema"):
                 part.from_conn_string(postgres, shema="one")
 
-    def test_erasing_in_one_leaves_the_other(self, postgres):
+    def test_erasure_in_one_schema_leaves_the_other(self, postgres):
         with AgentMemory(postgres, schema="one") as one, AgentMemory(postgres, schema="two") as two:
-            say(one, "heron")
-            say(two, "heron")
+            add_texts(one, "heron")
+            add_texts(two, "heron")
             assert len(two.search("heron", everything=True)) == two.admin.stats()["messages"] == 1
             one.erase(namespace=())
-            assert (said(one), said(two)) == ([], ["heron"])
+            assert (texts_of(one), texts_of(two)) == ([], ["heron"])
             assert one.admin.verify().problems == two.admin.verify().problems == ()
 
 
 @pytest.mark.bare
 class TestPools:
-    def test_one_connection_is_enough_and_when_all_are_in_use_for_too_long_one_hears_why(self, postgres, tmp_path):
+    def test_small_pool_suffices_and_exhausted_pool_is_reported(self, postgres, tmp_path):
         with AgentMemory(postgres, pool_size=1) as memory, ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda n: say(memory, f"heron {n}"), range(40)))
+            list(pool.map(lambda n: add_texts(memory, f"heron {n}"), range(40)))
             assert len(memory.search("heron", limit=100)) == 40
         with AgentMemory(postgres, pool_size=1, busy_timeout=0.1) as memory:
             session = memory.database.engine._pool.take()
             with pytest.raises(DatabaseBusy, match="connections"):
-                say(memory, "heron")
+                add_texts(memory, "heron")
             memory.database.engine._pool.give_back(session)
         with pool_of(postgres, 1) as pool, AgentMemory(pool, busy_timeout=0.1) as memory:
-            for call in (lambda: say(memory, "x"), memory.admin.stats, lambda: memory.admin.copy(tmp_path / "copy.db")):
+            for call in (
+                lambda: add_texts(memory, "x"),
+                memory.admin.stats,
+                lambda: memory.admin.copy(tmp_path / "copy.db"),
+            ):
                 with pool.connection(), pytest.raises(DatabaseBusy, match="pool"):
                     call()
-            say(memory, "heron")
+            add_texts(memory, "heron")
 
-    def test_a_connection_that_was_lost_is_replaced(self, postgres):
+    def test_lost_pool_connection_is_replaced(self, postgres):
         with (
             psycopg_pool.ConnectionPool(postgres, min_size=1, max_size=1, open=True) as pool,
             AgentMemory(pool) as memory,
         ):
-            say(memory, "one")
+            add_texts(memory, "one")
             with psycopg.connect(postgres, autocommit=True) as connection:
                 connection.execute(KILL)
-            say(memory, "two")
-            assert said(memory) == ["one", "two"]
+            add_texts(memory, "two")
+            assert texts_of(memory) == ["one", "two"]
 
-    def test_a_fork_leaves_the_pool_of_its_parent_alone(self, postgres):
+    def test_fork_leaves_the_parent_pool_alone(self, postgres):
         with pool_of(postgres, 1) as pool, AgentMemory(pool) as memory:
-            say(memory, "one")
+            add_texts(memory, "one")
             child = os.fork()
             if child == 0:
                 try:
-                    say(memory, "never")
+                    add_texts(memory, "never")
                 except StorageError as error:
                     os._exit("fork" in str(error))
                 os._exit(2)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-            say(memory, "two")
-            assert said(memory) == ["one", "two"]
+            add_texts(memory, "two")
+            assert texts_of(memory) == ["one", "two"]
 
 
 @pytest.mark.bare
@@ -302,16 +306,16 @@ class TestReadOnly:
     def test_a_standby_can_be_read(self, postgres):
         """What a server says that only reads, without being told."""
         with AgentMemory(postgres) as memory:
-            say(memory, "a heron")
+            add_texts(memory, "a heron")
         separator = "&" if "?" in postgres else "?"
         standby = f"{direct(postgres)}{separator}options=-cdefault_transaction_read_only%3Don"
         with AgentMemory(standby, read_only=True) as memory:
-            assert said(memory) == ["a heron"]
+            assert texts_of(memory) == ["a heron"]
 
 
 @pytest.mark.bare
 class TestMigrations:
-    def test_one_that_fails_leaves_what_was_there(self, postgres, monkeypatch):
+    def test_failing_migration_changes_nothing(self, postgres, monkeypatch):
         steps = (
             engine.Migration("0998_more", "create table more (id integer);"),
             engine.Migration("0999_bad", "create x;"),
@@ -328,8 +332,8 @@ class TestMigrations:
                 ).fetchall()
             assert len(found) == len(before)
             with AgentMemory(postgres) as memory:
-                assert said(memory) == before
-                say(memory, "kept")
+                assert texts_of(memory) == before
+                add_texts(memory, "kept")
 
 
 @pytest.mark.bare
@@ -342,16 +346,16 @@ class TestTenants:
                 for tenant in ("ada", "bob"):
                     connection.execute(f"drop schema if exists {schema_of_tenant(tenant)} cascade")
 
-    def test_they_do_not_meet_and_find_what_they_said_again(self, pool):
+    def test_tenants_are_isolated_and_persistent(self, pool):
         for schema_of in (None, lambda tenant: "tenant"):
             for expected in ([], ["heron"]):
                 with Tenants(pool, schema_of) as tenants, tenants.of("ada") as ada, tenants.of("bob") as bob:
-                    assert (said(ada), said(bob)) == (expected, [])
+                    assert (texts_of(ada), texts_of(bob)) == (expected, [])
                     if not expected:
-                        say(ada, "heron")
+                        add_texts(ada, "heron")
                     assert (len(ada.search("heron")), len(bob.search("heron"))) == (1, 0)
 
-    def test_of_those_that_nobody_uses_the_last_ones_stay_open(self, pool):
+    def test_recently_used_idle_tenants_stay_open(self, pool):
         with Tenants(pool, max_open=1) as tenants:
             with tenants.of("ada") as first, tenants.of("bob") as second, tenants.of("ada") as same:
                 assert same is first
@@ -360,7 +364,7 @@ class TestTenants:
         with pytest.raises(MemoryClosed, match="Tenants"), tenants.of("ada"):
             pass
 
-    def test_what_is_no_tenant_or_pool_is_refused(self, pool):
+    def test_invalid_tenant_or_pool_is_rejected(self, pool):
         with Tenants(pool) as tenants:
             for tenant in ("", "a\x00", None):
                 with pytest.raises(InvalidInput, match="tenant"):
@@ -384,9 +388,9 @@ def operation_with(operation, name, act):
     return racing, attempts
 
 
-def one_after_the_other(memory, first, second):
+def run_in_order(memory, first, second):
     """Run two operations at the same time, of which the second one waits for a lock of the first one."""
-    engine, held = memory.database.engine, Held(first)
+    engine, held = memory.database.engine, HeldOperation(first)
     with ThreadPoolExecutor(2) as threads:
         writing = threads.submit(engine.write, held)
         assert held.inside.wait(120)
@@ -406,13 +410,13 @@ def memory(new_database):
 
 
 class TestReaders:
-    def test_a_reading_operation_cannot_write_on_postgres(self, memory):
+    def test_read_operation_cannot_write(self, memory):
         with pytest.raises(DatabaseReadOnly):
             memory.database.engine.read(appending(entry("m")))
 
 
 class TestCompareAndSet:
-    def test_an_append_whose_head_moved_is_run_again(self, memory):
+    def test_append_is_retried_after_head_moved(self, memory):
         """Without the lock that makes writers queue, the compare-and-set alone must hold."""
         engine = memory.database.engine
         engine.write(appending(entry("first")))
@@ -424,19 +428,19 @@ class TestCompareAndSet:
         assert len(attempts) == 2
         assert keys(engine) == ["first", "theirs", "mine"]
 
-    def test_writers_of_one_conversation_queue_instead_of_losing(self, memory):
+    def test_writers_of_one_conversation_queue(self, memory):
         assert "for update" in load_queries("postgres")["lock_branch"]
         engine = memory.database.engine
         engine.write(appending(entry("first")))
         quick, attempts = operation_with(appending(entry("quick")), "", None)
-        one_after_the_other(memory, appending(entry("slow")), quick)
+        run_in_order(memory, appending(entry("slow")), quick)
         assert len(attempts) == 1
         assert keys(engine) == ["first", "slow", "quick"]
 
 
 class TestSharedContent:
     @pytest.mark.parametrize("where", ["body", "attachments"])
-    def test_content_that_is_collected_between_being_found_and_being_named_is_stored_again(self, memory, where):
+    def test_content_collected_before_reference_is_stored_again(self, memory, where):
         """One writer finds the content there; another drops the last reference before the first can name it."""
         engine, other = memory.database.engine, ThreadKey("", "other")
         given = {where: b'{"content":"shared","role":"user"}' if where == "body" else b"[]"}
@@ -448,22 +452,22 @@ class TestSharedContent:
             lambda: engine.write(lambda tx: message_log.remove(tx, other, ["last reference"])),
         )
         assert engine.write(racing).keys == ["mine"]
-        assert bytes(getattr(engine.read(lambda tx: message_log.get(tx, AT, "mine")), where)) == given[where]
+        assert bytes(getattr(engine.read(lambda tx: message_log.get(tx, THREAD, "mine")), where)) == given[where]
 
-    def test_two_who_drop_the_last_two_references_at_once_leave_no_orphan(self, memory):
+    def test_concurrent_removals_leave_no_orphaned_content(self, memory):
         one, two = ThreadKey("", "one"), ThreadKey("", "two")
         for each in (one, two):
             memory.database.engine.write(appending(entry("m"), at=each))
-        one_after_the_other(
+        run_in_order(
             memory, lambda tx: message_log.remove(tx, one, ["m"]), lambda tx: message_log.remove(tx, two, ["m"])
         )
         assert memory.admin.stats()["contents"] == 0
 
-    def test_deleting_a_namespaces_last_conversation_spares_the_one_that_is_just_beginning(self, memory):
+    def test_deleting_last_conversation_spares_a_new_one(self, memory):
         engine = memory.database.engine
         leaving, coming = ThreadKey("t\x1f", "old"), ThreadKey("t\x1f", "new")
         engine.write(appending(entry("m"), at=leaving))
-        one_after_the_other(
+        run_in_order(
             memory,
             appending(entry("kept"), at=coming),
             lambda tx: message_log.clear(tx, leaving, keep_description=False),
@@ -472,8 +476,8 @@ class TestSharedContent:
 
 
 @pytest.mark.bare
-class TestForeignFiles:
-    def test_another_programs_schema_is_refused(self, new_database):
+class TestForeignTables:
+    def test_foreign_schema_is_rejected(self, new_database):
         url = new_database("postgres")
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("create schema agentmem")
@@ -481,11 +485,11 @@ class TestForeignFiles:
         with pytest.raises(ForeignDatabase, match="secrets"):
             AgentMemory(url)
 
-    def test_a_postgres_database_can_be_shared_with_an_application(self, postgres):
+    def test_database_can_be_shared_with_an_application(self, postgres):
         with psycopg.connect(postgres, autocommit=True) as connection:
             connection.execute("create table mine (entry integer)")
             with AgentMemory(postgres) as memory:
-                say(memory, "here")
+                add_texts(memory, "here")
                 assert memory.admin.verify().ok
                 memory.erase(namespace=())
             assert connection.execute("select count(*) from mine").fetchone() == (0,)
@@ -493,17 +497,17 @@ class TestForeignFiles:
 
 @pytest.mark.bare
 class TestBusy:
-    def test_postgres_waits_no_longer_either(self, postgres):
+    def test_lock_wait_ends_at_busy_timeout(self, postgres):
         with AgentMemory(postgres, busy_timeout=0.2) as memory, psycopg.connect(postgres) as other:
-            say(memory, "one")
+            add_texts(memory, "one")
             other.execute("select * from agentmem.branch for update")
             with pytest.raises(DatabaseBusy, match="busy_timeout"):
-                say(memory, "more")
+                add_texts(memory, "more")
             other.rollback()
-            say(memory, "more")
-            assert said(memory) == ["one", "more"]
+            add_texts(memory, "more")
+            assert texts_of(memory) == ["one", "more"]
 
-    def test_who_would_not_wait_at_all_does_not_wait_for_one_who_makes_the_tables(self, new_database):
+    def test_zero_busy_timeout_does_not_wait_for_migration(self, new_database):
         url = direct(new_database("postgres"))
         with psycopg.connect(url) as other:
             other.execute(f"select pg_advisory_lock({_ADVISORY_LOCK})")
@@ -513,12 +517,12 @@ class TestBusy:
 
 @pytest.mark.bare
 class TestConnectionStrings:
-    def test_one_opens_postgresql_and_makes_no_file(self, new_database, tmp_path, monkeypatch):
+    def test_connection_string_opens_postgresql_without_a_file(self, new_database, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         dsn = psycopg.conninfo.make_conninfo(new_database("postgres"))
         assert "host=" in dsn
         with AgentMemory(dsn) as memory:
-            say(memory, "hello")
+            add_texts(memory, "hello")
         assert [message.content for message in ConversationMemory(dsn, "c").messages] == ["hello"]
         with AgentMemorySaver.from_conn_string(dsn) as saver, AgentMemoryStore.from_conn_string(dsn) as store:
             assert "***" not in repr(saver) + repr(store)

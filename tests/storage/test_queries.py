@@ -1,4 +1,4 @@
-"""SQL lives in the `.sql` files of storage/ and nowhere else, and both dialects say the same."""
+"""Stored queries are the same in both dialects and are rewritten for each driver."""
 
 import sqlite3
 from contextlib import closing
@@ -10,13 +10,13 @@ from langchain_agentmem.storage.queries import load_queries, number_parameters, 
 
 
 class TestDialects:
-    def test_both_know_the_same_queries_with_the_same_parameters(self):
+    def test_dialects_have_equal_queries_and_parameters(self):
         theirs, others = (
             {name: parameter_names(sql) for name, sql in load_queries(each).items()} for each in queries.DIALECTS
         )
         assert theirs == others
 
-    def test_a_name_that_stands_twice_is_an_error(self, monkeypatch, tmp_path):
+    def test_duplicate_query_name_is_an_error(self, monkeypatch, tmp_path):
         folder = tmp_path / "queries"
         folder.mkdir()
         (folder / "a.sql").write_text("-- name: twice\nselect 1;\n")
@@ -27,13 +27,13 @@ class TestDialects:
 
 
 class TestNames:
-    def test_an_unknown_query_is_an_error_that_names_it(self):
+    def test_unknown_query_error_names_it(self):
         with pytest.raises(AttributeError, match="no_such_query"):
             _ = query.no_such_query
 
 
 class TestPostgresForm:
-    def test_parameters_are_rewritten_and_nothing_else(self):
+    def test_only_parameters_are_rewritten(self):
         for ours, theirs in (
             ("select :a", "select $1"),
             ("select :a, :b, :a", "select $1, $2, $1"),
@@ -51,7 +51,7 @@ class TestPostgresForm:
 
 
 class TestSqliteForm:
-    def test_values_are_bound_by_number_where_numbers_are_no_names(self, monkeypatch):
+    def test_values_are_bound_by_number(self, monkeypatch):
         """Python 3.12.0 to 3.12.3 warn of a row of values for numbers, and 3.14 will refuse one for names."""
         for sql, given, rows in (
             ("select 1", {}, [(1,)]),

@@ -1,4 +1,4 @@
-"""A transaction refuses what comes after its end, and a failing one names its operation."""
+"""An ended transaction rejects queries, and a failing one names its operation."""
 
 import traceback
 
@@ -8,8 +8,8 @@ from langchain_agentmem.errors import StorageError
 from langchain_agentmem.storage import query
 
 
-class TestAfterItsEnd:
-    def test_a_transaction_refuses_every_query(self, memory):
+class TestEndedTransactions:
+    def test_ended_transaction_rejects_every_query(self, memory):
         for run in (memory.database.engine.read, memory.database.engine.write):
             ended = run(lambda tx: tx)
             with pytest.raises(StorageError, match="has ended"):
@@ -17,7 +17,7 @@ class TestAfterItsEnd:
             with pytest.raises(StorageError, match="has ended"):
                 query.delete_entry.run_many(ended, [{"id": 1}])
 
-    def test_a_traceback_of_a_failing_statement_names_the_operation(self, memory):
+    def test_traceback_names_the_failing_operation(self, memory):
         def keep_nothing(tx):
             query.store_content(tx, hash=None, body=None)
             query.find_namespace(tx, path="")

@@ -1,4 +1,4 @@
-"""`AgentMemoryByteStore`: values by key, whatever the key, and nobody else's."""
+"""`AgentMemoryByteStore`: keys, values, namespaces and maintenance."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.stores.byte_store import MAX_KEY_BYTES, PAGE_SIZE
 
-LONG = "k" * MAX_KEY_BYTES
+LONGEST_KEY = "k" * MAX_KEY_BYTES
 ODD_KEYS = [
     "", " ", "plain", "100%", "under_score", "back\\slash", "quote'\"", "NUL\0in the middle", "\0", "\x1f",
     "\ud800",  # a lone surrogate
     "\ud800\udc00",  # two of them, which are not "\U00010000"
-    "\U00010000", "👩‍👩‍👧", "e\u0301", "é", "ключ", "\U0010ffff", LONG, LONG[:-1],
+    "\U00010000", "👩‍👩‍👧", "e\u0301", "é", "ключ", "\U0010ffff", LONGEST_KEY, LONGEST_KEY[:-1],
 ]  # fmt: skip
 
 
-class Standard:
+class StandardStoreFixtures:
     @pytest.fixture
     def kv_store(self, memory):
         return memory.byte_store()
@@ -37,13 +37,13 @@ class Standard:
 
 
 @pytest.mark.sqlite_suffices
-class TestStandardSync(Standard, BaseStoreSyncTests[bytes]):
-    """LangChain's own tests of a store."""
+class TestStandardSync(StandardStoreFixtures, BaseStoreSyncTests[bytes]):
+    """LangChain's standard tests of a store."""
 
 
 @pytest.mark.sqlite_suffices
-class TestStandardAsync(Standard, BaseStoreAsyncTests[bytes]):
-    """LangChain's own tests of a store that is awaited."""
+class TestStandardAsync(StandardStoreFixtures, BaseStoreAsyncTests[bytes]):
+    """LangChain's standard tests of an async store."""
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def rows(memory, raw, table="blob"):
 
 
 @pytest.mark.sqlite_suffices
-class TestGetting:
-    def test_values_come_in_the_order_of_the_keys_asked_for(self, store):
+class TestReads:
+    def test_mget_returns_values_in_key_order(self, store):
         store.mset([("a", b"1"), ("b", b"2"), ("c", b"3")])
         assert store.mget(["c", "missing", "a", "c"]) == [b"3", None, b"1", b"3"]
         assert store.mget([]) == []
@@ -66,17 +66,17 @@ class TestGetting:
         assert isinstance(store, BaseStore)
         assert store.mget(("b", "a")) == [b"2", b"1"]
 
-    def test_more_keys_than_one_statement_takes(self, store):
+    def test_mget_with_more_keys_than_one_statement(self, store):
         many = [f"key {number}" for number in range(PAGE_SIZE * 2 + 1)]
         store.mset([(key, key.encode()) for key in many])
         assert store.mget([*reversed(many), "missing"]) == [*(key.encode() for key in reversed(many)), None]
         assert sorted(many) == list(store.yield_keys())
 
-    def test_odd_keys_are_told_apart(self, store):
+    def test_unusual_keys_are_distinct(self, store):
         store.mset([(key, str(number).encode()) for number, key in enumerate(ODD_KEYS)])
         assert store.mget(ODD_KEYS) == [str(number).encode() for number in range(len(ODD_KEYS))]
 
-    def test_a_large_value_comes_back_whole(self, store):
+    def test_large_value_round_trips(self, store):
         value = bytes(range(256)) * 40_000
         store.mset([("large", value), ("small", b"")])
         assert store.mget(["large", "small"]) == [value, b""]
@@ -84,18 +84,18 @@ class TestGetting:
 
 @pytest.mark.sqlite_suffices
 class TestKeys:
-    def test_they_come_in_the_order_of_their_code_points_and_a_prefix_is_just_text(self, store):
+    def test_yield_keys_sorts_and_matches_prefixes_literally(self, store):
         for key in sorted(ODD_KEYS, reverse=True):  # so that they do not lie in the order they are to come in
             store.mset([(key, b"value")])
         assert list(store.yield_keys()) == sorted(ODD_KEYS)
         for prefix in (
             None, "", "%", "_", "under_", "underx", "100%", "*", "\\", "NUL\0", "\0", "\ud800", "\U00010000", "e", "é",
-            "к", "k", "P", LONG, LONG + "a", LONG[:-1], "\U0010ffff",
+            "к", "k", "P", LONGEST_KEY, LONGEST_KEY + "a", LONGEST_KEY[:-1], "\U0010ffff",
         ):  # fmt: skip
             expected = sorted(key for key in ODD_KEYS if key.startswith(prefix or ""))
             assert list(store.yield_keys(prefix=prefix)) == expected, ascii(prefix)[:30]
 
-    def test_a_listing_reads_a_page_at_a_time(self, store, memory):
+    def test_yield_keys_reads_one_page_at_a_time(self, store, memory):
         store.mset([(f"{number:05}", b"") for number in range(PAGE_SIZE * 3)])
         keys = store.yield_keys()
         assert next(keys) == "00000"
@@ -104,14 +104,14 @@ class TestKeys:
 
 
 @pytest.mark.sqlite_suffices
-class TestWrongInput:
-    def test_it_is_refused_and_nothing_is_written(self, store):
+class TestInvalidInput:
+    def test_invalid_input_is_rejected_without_writes(self, store):
         values = ("text", None, 1, bytearray(b"x"), memoryview(b"x"), ["x"])
         pairs = [([("good", b"1"), ("bad", value)], "must be a valid bytes, got") for value in values]
         pairs += [
             ([("good", b"1"), (key, b"2")], "must be an instance of str, got") for key in (None, 1, b"bytes", ("a",))
         ]
-        pairs += [([("good", b"1"), (LONG + "k", b"2")], "at most 2000 bytes, not 2001")]
+        pairs += [([("good", b"1"), (LONGEST_KEY + "k", b"2")], "at most 2000 bytes, not 2001")]
         pairs += [(wrong, "key_value_pairs must") for wrong in ("ab", {"a": b"1"}, None)]
         pairs += [([pair], r"key_value_pairs\[0\]") for pair in ("ab", ("a",), ("a", b"1", 2), None)]
         keys = [(["good", key], r"keys\[1\] must be an instance of str, got") for key in (None, 1, b"bytes", ("a",))]
@@ -131,7 +131,7 @@ class TestWrongInput:
 
 
 class TestAtomicity:
-    def test_a_failure_in_the_middle_leaves_nothing(self, store, memory, raw):
+    def test_failed_mset_writes_nothing(self, store, memory, raw):
         store.mset([("a", b"old")])
         if memory.database.engine.dialect == "sqlite":
             raw(
@@ -148,7 +148,7 @@ class TestAtomicity:
 
 
 class TestNamespaces:
-    def test_each_sees_only_its_own_keys(self, memory):
+    def test_namespaces_are_isolated(self, memory):
         namespaces = [(), ("a",), ("a", "b"), ("ab",), ("b",)]
         for number, namespace in enumerate(namespaces):
             memory.byte_store(namespace).mset([("k", str(number).encode()), (f"only {number}", b"")])
@@ -159,15 +159,15 @@ class TestNamespaces:
         memory.byte_store(("a",)).mdelete(["k", "only 1", "only 2"])
         assert list(memory.byte_store(("a", "b")).yield_keys()) == ["k", "only 2"]
 
-    def test_the_namespace_of_the_run_is_meant_where_none_is_given(self, memory):
+    def test_namespace_defaults_to_that_of_the_run(self, memory):
         config = {"configurable": {"agentmem_namespace": ("alice",)}}
         RunnableLambda(lambda _: memory.byte_store().mset([("k", b"v")])).invoke(None, config)
         assert memory.byte_store(("alice",)).mget(["k"]) == [b"v"]
         assert memory.byte_store().mget(["k"]) == [None]
 
 
-class Counting(DeterministicFakeEmbedding):
-    """Embeddings that count what they are asked for."""
+class CountingEmbeddings(DeterministicFakeEmbedding):
+    """Embeddings that record their calls."""
 
     asked: list[str]
 
@@ -176,8 +176,8 @@ class Counting(DeterministicFakeEmbedding):
         return super().embed_documents(texts)
 
 
-def test_cached_embeddings_of_langchain_ask_the_model_once(memory):
-    store, models = memory.byte_store(("cache",)), [Counting(size=8, asked=[]) for _ in range(2)]
+def test_cache_backed_embeddings_call_the_model_once(memory):
+    store, models = memory.byte_store(("cache",)), [CountingEmbeddings(size=8, asked=[]) for _ in range(2)]
     options = {"namespace": "fake%model_", "key_encoder": "blake2b", "query_embedding_cache": True}
     cached, other = (CacheBackedEmbeddings.from_bytes_store(each, store, **options) for each in models)
     first = cached.embed_documents(["one", "two", "one"])
@@ -190,8 +190,8 @@ def test_cached_embeddings_of_langchain_ask_the_model_once(memory):
     assert models[1].asked == []
 
 
-class TestCare:
-    def test_nothing_that_was_erased_is_left_in_the_file(self, tmp_path):
+class TestMaintenance:
+    def test_erased_values_leave_no_bytes_in_file(self, tmp_path):
         with AgentMemory(tmp_path / "memory.db") as memory:
             memory.byte_store(("a",)).mset([(f"quandaryjib{n}", b"zyxquorvex" * 1_000) for n in range(20)])
             memory.byte_store(("b",)).mset([("kept", b"wubblefrond"), ("deleted", b"snarkfennel" * 1_000)])
@@ -201,7 +201,7 @@ class TestCare:
         words = (b"wubblefrond", b"zyxquorvex", b"quandaryjib", b"snarkfennel")
         assert [word in stored for word in words] == [True, False, False, False]
 
-    def test_an_import_keeps_what_is_there(self, memory, new_database, tmp_path):
+    def test_import_keeps_existing_values(self, memory, new_database, tmp_path):
         memory.byte_store().mset([("a", b"exported"), ("b", b"exported")])
         memory.export(tmp_path / "all.jsonl")
         memory.byte_store().mset([("a", b"newer")])
@@ -209,7 +209,7 @@ class TestCare:
         assert memory.import_(tmp_path / "all.jsonl").blobs == 1
         assert memory.byte_store().mget(["a", "b"]) == [b"newer", b"exported"]
 
-    def test_an_import_of_keys_that_nobody_could_delete_is_refused(self, memory, tmp_path):
+    def test_import_rejects_invalid_keys(self, memory, tmp_path):
         memory.byte_store().mset([("a", b"1")])
         for number, key in enumerate((b"k" * (MAX_KEY_BYTES + 1), b"\xc3\x28")):
             path = tmp_path / f"{number}.db"
@@ -220,7 +220,7 @@ class TestCare:
                 memory.import_(path)
         assert list(memory.byte_store().yield_keys()) == ["a"]
 
-    def test_a_changed_value_or_key_is_noticed(self, memory, raw):
+    def test_verify_detects_changed_values_and_keys(self, memory, raw):
         store = memory.byte_store(("a",))
         store.mset([("k", b"value"), ("lll", b"value"), ("good", b"value")])
         assert memory.admin.verify().checked["blobs"] == 3
@@ -230,5 +230,5 @@ class TestCare:
         raw(memory, f"update blob set key = {text} where length(key) = 3")
         problems = memory.admin.verify().problems
         assert len(problems) == 2
-        assert "the stored value of the key 'k' is not what was stored" in problems
-        assert "the keys of 1 stored values are not what was stored" in problems
+        assert "the stored value of the key 'k' is damaged (checksum mismatch)" in problems
+        assert "the keys of 1 stored values are damaged" in problems

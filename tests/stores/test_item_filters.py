@@ -1,4 +1,4 @@
-"""Filters: which values meet which conditions, whatever is in either."""
+"""Filters on item values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTE = {
     "size": {"width": 3, "deep": {"er": "x"}}, "a.b": "literal", "at": datetime(2026, 5, 1, tzinfo=UTC),
 }  # fmt: skip
 
-MET = [
+MATCHING = [
     # Equal values.
     {"kind": "note"}, {"kind": {"$eq": "note"}}, {"stars": 4.0}, {"tags": ["red", "blue"]}, {"tags": ("red", "blue")},
     {"nothing": None}, {"kind": "note", "stars": 4}, {}, {"size": {"$eq": {"width": 3, "deep": {"er": "x"}}}},
@@ -41,74 +41,79 @@ MET = [
     {"kind": "note", "$or": [{"stars": 1}, {"$not": {"$and": [{"done": True}, {"ratio": 1}]}}]},
     {"size": {"$or": [{"width": 1}, {"deep.er": "x"}], "width": 3}},
 ]  # fmt: skip
-NOT_MET = [
+NOT_MATCHING = [
     {"kind": "Note"}, {"stars": "4"}, {"tags": ["red"]}, {"tags": "red"}, {"kind": "note", "stars": 5},
     {"size": {"$eq": {"width": 3}}}, {"kind.of": 1}, {"size.width.more": {"$gt": 0}}, {"missing": {"$ne": None}},
     {"stars": {"$in": [1, "4"]}}, {"stars": {"$nin": [1, 4]}}, {"$and": [{"kind": "note"}, {"stars": {"$gt": 4}}]},
     {"$or": [{"kind": "page"}, {"stars": 5}]}, {"$not": {"kind": "note"}}, {"kind": "page", "$or": [{"stars": 4}]},
     {"stars": {"$not": {"$in": [4]}}}, {"missing": {"$or": [{"width": 1}]}},
 ]  # fmt: skip
-WITHOUT_ORDER = [
+UNORDERED = [
     ("5", 3), (3, "5"), ({"a": 2}, 1), (None, 1), (datetime(2026, 1, 1), date(2025, 1, 1)),
     (datetime(2026, 1, 1, tzinfo=UTC), datetime(2025, 1, 1)), (Decimal("NaN"), 1), (Decimal("sNaN"), Decimal("sNaN")),
     (float("nan"), 1), (b"a", "a"), (3, np.array([1, 2])),
 ]  # fmt: skip
-ORDERS = ("$gt", "$gte", "$lt", "$lte")
+ORDER_OPERATORS = ("$gt", "$gte", "$lt", "$lte")
 
-WRONG = [
+INVALID_FILTERS = [
     ({"x": {"$near": 1}}, "Unsupported operator '\\$near'"),
     ({"x": {"$gt": 1, "plain": 2}}, "Unsupported operator 'plain'"),
     ({"x": {"deep": [{"$some": []}]}}, "Unsupported operator '\\$some'"),
-    ({"$some": 1}, "Unsupported operator '\\$some' in a filter; here there are \\$and, \\$or, \\$not"),
-    ({"$eq": 1}, 'To compare the value of a key, write {"<key>": {"\\$gte": …}}'),
+    ({"$some": 1}, "Unsupported operator '\\$some' in a filter. Valid here: \\$and, \\$or, \\$not"),
+    ({"$eq": 1}, 'To compare a value, write {"<key>": {"\\$gte": …}}'),
     ({"$and": [{"x": 1}, {"$gte": 1}]}, "Unsupported operator '\\$gte'"),
     ({"$not": {"$lt": 1}}, "Unsupported operator '\\$lt'"),
-    ({"$or": []}, "\\$or takes a list that is not empty"),
-    ({"$or": {"x": 1}}, "\\$or takes a list"),
-    ({"x": {"$in": "text"}}, "\\$in takes a list"),
+    ({"$or": []}, "\\$or must be a non-empty list"),
+    ({"$or": {"x": 1}}, "\\$or must be a non-empty list"),
+    ({"x": {"$in": "text"}}, "\\$in must be a non-empty list"),
     *((wrong, "dictionary") for wrong in ({"$not": [{"x": 1}]}, {"$and": ["x"]}, ["x"], "x")),
-    *((wrong, "keys of a filter are text") for wrong in ({"$or": [{1: 2}]}, {1: 2})),
+    *((wrong, "keys of a filter must be strings") for wrong in ({"$or": [{1: 2}]}, {1: 2})),
 ]
 
 
-def meets(wanted, value=NOTE):
+def matches(wanted, value=NOTE):
     return matches_filter(value, check_filter(wanted, DEFAULT_LIMITS) or {})
 
 
-def test_a_filter_is_met_by_what_it_asks_for_and_by_nothing_else():
-    assert [wanted for wanted in MET if not meets(wanted)] == []
-    assert [wanted for wanted in NOT_MET if meets(wanted)] == []
+def test_filters_match_exactly_the_expected_values():
+    assert [wanted for wanted in MATCHING if not matches(wanted)] == []
+    assert [wanted for wanted in NOT_MATCHING if matches(wanted)] == []
 
 
-def test_a_dotted_key_finds_its_way_past_keys_with_dots():
+def test_dotted_paths_match_keys_with_dots():
     for value in ({"x.y": {"z": 1}}, {"x": {"y.z": 1}}, {"x": {"y": {"z": 1}}, "x.z": 2}):
-        assert meets({"x.y.z": 1}, value), value
+        assert matches({"x.y.z": 1}, value), value
 
 
-def test_what_has_no_order_never_matches_and_never_raises():
-    for operator in ORDERS:
+def test_unordered_values_never_match_or_raise():
+    for operator in ORDER_OPERATORS:
         for operand in (0, "", None, -1.5):
-            assert not meets({"missing": {operator: operand}}), (operator, operand)
-            assert not meets({"nothing": {operator: operand}}), (operator, operand)
-    for value, operand in WITHOUT_ORDER:
-        assert not any(meets({"x": {operator: operand}}, {"x": value}) for operator in ORDERS), (value, operand)
-        assert meets({"x": {"$ne": operand}}, {"x": value}) is not meets({"x": {"$eq": operand}}, {"x": value}), value
+            assert not matches({"missing": {operator: operand}}), (operator, operand)
+            assert not matches({"nothing": {operator: operand}}), (operator, operand)
+    for value, operand in UNORDERED:
+        assert not any(matches({"x": {operator: operand}}, {"x": value}) for operator in ORDER_OPERATORS), (
+            value,
+            operand,
+        )
+        assert matches({"x": {"$ne": operand}}, {"x": value}) is not matches({"x": {"$eq": operand}}, {"x": value}), (
+            value
+        )
 
 
-async def test_every_store_filters(memory):
+async def test_search_and_asearch_apply_filters(memory):
     for name, kind in (("tea", "drink"), ("fig", "fruit"), ("egg", "food")):
         memory.store.put(("p",), name, {"kind": kind, "text": f"a {name}"})
     wanted = {"$or": [{"kind": {"$in": ["drink"]}}, {"$not": {"kind": {"$ne": "fruit"}}}]}
     assert {item.key for item in memory.store.search(("p",), filter=wanted)} == {"tea", "fig"}
     assert [item.key for item in await memory.store.asearch(("p",), query="egg fig", filter=wanted)] == ["fig"]
-    with pytest.raises(InvalidInput, match="compare the value of a key"):
+    with pytest.raises(InvalidInput, match="compare a value"):
         await memory.store.asearch(("p",), filter={"$in": ["drink"]})
 
 
-def test_wrong_filters_are_refused_before_anything_is_compared():
+def test_invalid_filters_are_rejected():
     endless: dict = {}
     endless["x"] = endless
-    for wanted, says in [*WRONG, (endless, "levels")]:
+    for wanted, says in [*INVALID_FILTERS, (endless, "levels")]:
         with pytest.raises(InvalidInput, match=says):
             check_filter(wanted, DEFAULT_LIMITS)
 
@@ -129,28 +134,28 @@ anything = st.recursive(
     ),
     max_leaves=4,
 )
-ordering = st.dictionaries(st.sampled_from(["$eq", "$ne", *ORDERS]), plain, max_size=3)
+ordering = st.dictionaries(st.sampled_from(["$eq", "$ne", *ORDER_OPERATORS]), plain, max_size=3)
 
 
 class TestAnyFilter:
     @given(values, st.dictionaries(st.sampled_from("xyz"), plain | operators, max_size=3))
-    def test_equality_is_that_of_the_store_in_memory(self, value, wanted):
-        assert meets(wanted, value) == all(_compare_values(value.get(key), wanted[key]) for key in wanted)
+    def test_equality_matches_the_in_memory_store(self, value, wanted):
+        assert matches(wanted, value) == all(_compare_values(value.get(key), wanted[key]) for key in wanted)
 
     @given(values, st.dictionaries(st.sampled_from(["x", "y", "x.y", "z.x.y"]), plain | ordering, max_size=3))
-    def test_none_raises(self, value, wanted):
-        assert meets(wanted, value) in {True, False}
+    def test_valid_filters_never_raise(self, value, wanted):
+        assert matches(wanted, value) in {True, False}
 
 
-class TestSortingOutBeforehand:
-    """What the database looks for in the stored bytes."""
+class TestRequiredText:
+    """The text that the database searches in the stored bytes."""
 
-    def test_it_is_the_longest_text_that_must_be_there_if_there_is_any(self):
+    def test_required_text_is_the_longest_mandatory_string(self):
         assert required_text({"$and": [{"a": "text"}, {"b": {"c": {"$eq": 'lo"nger'}}}]}) == b'"lo\\"nger"'
         assert required_text({"$or": [{"a": "text"}], "$not": {"a": "text"}, "a": {"$in": ["text"]}}) is None
 
     @given(values, anything)
-    def test_it_is_in_every_value_that_fits(self, value, other):
+    def test_required_text_occurs_in_every_match(self, value, other):
         for wanted in (value, other, *({key: each} for key, each in value.items())):
-            if meets(wanted, value) and (bytes_ := required_text(wanted)) is not None:
+            if matches(wanted, value) and (bytes_ := required_text(wanted)) is not None:
                 assert bytes_ in encode_value(value)

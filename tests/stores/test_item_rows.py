@@ -1,4 +1,4 @@
-"""The operations on items, where two callers meet."""
+"""Operations on item rows by concurrent callers."""
 
 import pytest
 
@@ -20,29 +20,29 @@ def put(engine, ttl, now):
     return engine.read(lambda tx: item_rows.get(tx, [AT], now=now))[AT]
 
 
-def is_there(engine, now):
+def exists(engine, now):
     return AT in engine.read(lambda tx: item_rows.get(tx, [AT], now=now))
 
 
-class TestPuttingOff:
-    """What was read in one transaction is put off in another; between them, others may have been here."""
+class TestTtlRefresh:
+    """The TTL is refreshed after the reading transaction, so others may write in between."""
 
-    def test_an_older_reading_never_brings_the_end_nearer(self, engine):
+    def test_older_read_does_not_shorten_the_ttl(self, engine):
         item = put(engine, 10, 0)
         engine.write(lambda tx: item_rows.touch(tx, [item], now=5 * MINUTE_MICROS))
         engine.write(lambda tx: item_rows.touch(tx, [item], now=3 * MINUTE_MICROS))
-        assert is_there(engine, 14 * MINUTE_MICROS)
+        assert exists(engine, 14 * MINUTE_MICROS)
 
-    def test_what_was_written_meanwhile_keeps_its_own_end(self, engine):
+    def test_rewritten_item_keeps_its_new_ttl(self, engine):
         item = put(engine, 60, 0)
         put(engine, 10, MINUTE_MICROS)
         engine.write(lambda tx: item_rows.touch(tx, [item], now=2 * MINUTE_MICROS))
-        assert not is_there(engine, 12 * MINUTE_MICROS)
+        assert not exists(engine, 12 * MINUTE_MICROS)
 
-    def test_what_has_expired_or_was_deleted_does_not_come_back(self, engine):
+    def test_refresh_does_not_revive_expired_items(self, engine):
         item = put(engine, 10, 0)
         engine.write(lambda tx: item_rows.touch(tx, [item], now=11 * MINUTE_MICROS))
-        assert not is_there(engine, 12 * MINUTE_MICROS)
+        assert not exists(engine, 12 * MINUTE_MICROS)
         engine.write(lambda tx: item_rows.write(tx, {AT: None}, now=0))
         engine.write(lambda tx: item_rows.touch(tx, [item], now=5 * MINUTE_MICROS))
-        assert not is_there(engine, 6 * MINUTE_MICROS)
+        assert not exists(engine, 6 * MINUTE_MICROS)

@@ -1,4 +1,4 @@
-"""`AgentMemoryStore`: long-term items, as LangGraph's contract has them."""
+"""`AgentMemoryStore`: long-term items according to LangGraph's contract."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def keys(found):
 
 
 @pytest.mark.sqlite_suffices
-class TestOpening:
-    async def test_a_path_is_enough_and_setup_does_no_harm(self, url):
+class TestSetup:
+    async def test_store_opens_from_path_and_setup_is_harmless(self, url):
         with AgentMemoryStore.from_conn_string(url) as store:
             store.setup()
             store.put(NS, "k", {"a": 1})
@@ -43,14 +43,14 @@ class TestOpening:
         with pytest.raises(AgentMemoryError):
             store.get(NS, "k")
 
-    def test_a_memory_has_one_and_the_same(self, memory):
+    def test_memory_has_a_single_store(self, memory):
         assert memory.store is memory.store
         AgentMemoryStore(memory).put(NS, "k", {"a": 1})
         assert memory.store.get(NS, "k").value == {"a": 1}
         memory.store.close()
         assert memory.store.get(NS, "k") is not None
 
-    def test_a_wrong_configuration_is_refused(self):
+    def test_invalid_configuration_is_rejected(self):
         for wrong in (
             {"index": "text"}, {"index": {"dims": 0}}, {"index": {"dims": True}}, {"index": {"fields": [1]}},
             {"index": {"embed": 7}}, {"ttl": 5}, {"ttl": {"default_ttl": -1}}, {"ttl": {"default_ttl": "1"}},
@@ -60,7 +60,7 @@ class TestOpening:
                 with pytest.raises(InvalidInput):
                     make(":memory:", **wrong)
 
-    def test_it_keeps_its_configurations(self):
+    def test_store_exposes_its_configuration(self):
         store = AgentMemoryStore(
             ":memory:",
             index={"dims": 2, "embed": lambda texts: [[0.0, 1.0] for _ in texts], "text_fields": ["title"]},
@@ -75,7 +75,7 @@ class TestOpening:
 
 @pytest.mark.sqlite_suffices
 class TestItems:
-    def test_a_damaged_value_is_said_to_be(self, memory, store, raw):
+    def test_damaged_value_is_reported(self, memory, store, raw):
         store.put(NS, "k", {"a": 1})
         raw(memory, "update item set value = :value", value=b'{"a":')
         with pytest.raises(DatabaseUnreadable, match=r"'k' in \('users', 'ana'\)"):
@@ -84,14 +84,14 @@ class TestItems:
         store.delete(NS, "k")
         assert memory.admin.verify().ok
 
-    def test_a_key_that_is_a_number_is_its_text_as_in_langgraph(self, store):
+    def test_numeric_keys_equal_their_text(self, store):
         for each in (store, InMemoryStore()):
             each.put(NS, 5, {"a": 1})
             assert each.get(NS, "5").value == each.get(NS, 5).value == {"a": 1}
 
 
 class TestBatches:
-    def test_when_anything_is_wrong_nothing_is_written(self, store):
+    def test_invalid_operation_rejects_the_whole_batch(self, store):
         store.put(NS, "k", {"v": 1})
         for wrong in (
             PutOp(NS, "x", {"bad": object()}), PutOp(("a.b",), "x", {}), PutOp(NS, "", {}), PutOp(NS, "x", {}, ttl=-1),
@@ -103,8 +103,8 @@ class TestBatches:
             assert keys(store.search(NS)) == ["k"]
 
 
-class TestSearching:
-    def test_pages_join_without_a_gap(self, store):
+class TestSearch:
+    def test_pages_are_complete_and_disjoint(self, store):
         store.batch([PutOp(("p", str(i % 3)), f"{i:03}", {"even": i % 2 == 0}) for i in range(260)])
         for given in (None, {"even": True}):
             whole = keys(store.search(("p",), filter=given, limit=1_000))
@@ -115,15 +115,15 @@ class TestSearching:
         assert keys(store.search(("p",), filter={"even": True}, limit=3, offset=129)) == [whole[-1]]
         assert keys(store.search(("p",), offset=1_000)) == []
 
-    def test_a_page_without_a_filter_reads_no_other_values(self, memory, store, raw):
+    def test_unfiltered_page_reads_only_its_values(self, memory, store, raw):
         store.batch([PutOp(NS, f"{i:02}", {}) for i in range(10)])
         raw(memory, "update item set value = :value where key <> :key", value=b"{", key="03")
         assert keys(store.search(NS, limit=1, offset=3)) == ["03"]
 
 
 @pytest.mark.sqlite_suffices
-class TestListingNamespaces:
-    def test_pages_join_without_a_gap(self, store):
+class TestNamespaceListing:
+    def test_pages_are_complete_and_disjoint(self, store):
         store.batch([PutOp(("p", f"{i // 2:03}", str(i)), "k", {}) for i in range(230)])
         for depth in (None, 2):
             whole = store.list_namespaces(max_depth=depth, limit=1_000)
@@ -134,18 +134,18 @@ class TestListingNamespaces:
             with pytest.raises(InvalidInput, match="max_depth"):
                 store.list_namespaces(max_depth=wrong)
 
-    def test_conversations_are_none_of_them(self, memory, store):
+    def test_conversation_namespaces_are_not_listed(self, memory, store):
         memory.conversation("c", ("only", "talk")).add_user_message("Hello")
         assert store.list_namespaces() == []
 
-    def test_an_unknown_match_is_refused(self, store):
+    def test_unknown_match_type_is_rejected(self, store):
         with pytest.raises(InvalidInput, match="match_type"):
             store.batch([ListNamespacesOp((MatchCondition("infix", ("a",)),))])
 
 
 @pytest.mark.sqlite_suffices
 class TestNamespaces:
-    def test_what_cannot_be_one_is_refused_by_every_operation(self, store):
+    def test_invalid_namespaces_are_rejected_by_every_operation(self, store):
         for at in (("a.b",), ("",), ("a", ""), ("a\0",), (1,), ("a\x1fb",), ("x" * 201,), "ab", 7):
             ops = [GetOp(at, "k"), PutOp(at, "k", {}), PutOp(at, "k", None), SearchOp(at)]
             for op in ops + [ListNamespacesOp((MatchCondition(kind, at),)) for kind in ("prefix", "suffix")]:
@@ -153,9 +153,9 @@ class TestNamespaces:
                     store.batch([op])
                 assert isinstance(raised.value, InvalidNamespaceError), op
 
-    def test_a_batch_puts_items_where_langgraph_keeps_its_own_as_the_store_in_memory_does(self, store):
+    def test_batch_allows_the_langgraph_namespace(self, store):
         class Get(GetOp):
-            """An operation of a user's own."""
+            """A user-defined operation."""
 
         namespace = ("langgraph", "x")
         told = []
@@ -169,13 +169,13 @@ class TestNamespaces:
         with pytest.raises(InvalidInput):
             store.batch([PutOp((), "k", {})])
 
-    def test_wrong_numbers_are_refused(self, store):
+    def test_invalid_limits_and_offsets_are_rejected(self, store):
         for name, value in itertools.product(("limit", "offset"), (-1, True, 1.5, "1", None, 2**70)):
             for call in (partial(store.search, ()), store.list_namespaces):
                 with pytest.raises(InvalidInput, match=name):
                     call(**{name: value})
 
-    def test_nothing_is_left_of_one_whose_last_item_is_gone(self, memory, store, raw):
+    def test_empty_namespace_leaves_no_rows(self, memory, store, raw):
         store.put(NS, "k", {"a": "words"})
         store.put(NS, "j", {})
         store.delete(NS, "k")
@@ -184,7 +184,7 @@ class TestNamespaces:
         for table in ("namespace", "item", "search_document", "search_series", "search_scope"):
             assert raw(memory, f"select count(*) as n from {table}") == [{"n": 0}]
 
-    def test_a_conversation_keeps_one_alive(self, memory, store):
+    def test_namespace_with_conversation_survives_item_deletion(self, memory, store):
         memory.conversation("c", NS).add_user_message("Hello")
         store.put(NS, "k", {"a": "words"})
         store.delete(NS, "k")
@@ -196,8 +196,8 @@ class TestNamespaces:
 
 
 @pytest.mark.sqlite_suffices
-class TestTogether:
-    def test_what_a_batch_reads_is_what_it_overwrites(self, url):
+class TestConcurrency:
+    def test_batch_reads_and_writes_atomically(self, url):
         with AgentMemory(url) as memory, ThreadPoolExecutor(6) as pool:
 
             def exchange(value):
@@ -207,7 +207,7 @@ class TestTogether:
             seen = [*pool.map(exchange, range(60)), memory.store.get(NS, "k").value["v"]]
             assert sorted(seen, key=str) == sorted([None, *range(60)], key=str), "each was seen once"
 
-    def test_a_graph_remembers_over_threads_and_namespaces_of_runs(self, memory):
+    def test_graph_shares_the_store_across_threads(self, memory):
         def node(state: MessagesState, *, store: BaseStore):
             seen = store.get(NS, "seen")
             store.put(NS, "seen", {"times": (seen.value["times"] if seen else 0) + 1})

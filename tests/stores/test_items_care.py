@@ -1,4 +1,4 @@
-"""Items are counted, verified, erased, exported and imported with everything else."""
+"""Verification, erasure, export and import of items."""
 
 import re
 from datetime import UTC, datetime
@@ -38,8 +38,8 @@ def another(new_database, clock, url):
         yield memory
 
 
-class TestCounting:
-    def test_damage_is_found(self, filled, raw, tmp_path):
+class TestVerification:
+    def test_verify_finds_damage(self, filled, raw, tmp_path):
         for change, says in (
             ("document_id = 7", "is not in the index"),
             ("document_id = null", "nothing owns the doc"),
@@ -53,8 +53,8 @@ class TestCounting:
         assert not (tmp_path / "all.jsonl").exists()
 
 
-class TestErasing:
-    def test_a_namespace_goes_with_its_items_and_leaves_no_trace(self, filled, raw):
+class TestErasure:
+    def test_namespace_erasure_removes_its_items(self, filled, raw):
         report = filled.erase(namespace=("users",))
         assert report.items == 4
         assert [item.key for item in filled.store.search(())] == ["home"]
@@ -68,13 +68,13 @@ class TestErasing:
             for word in (b"Lisbon", b"lisbon", b"apples", b"mangos", b"plums", b"ana\x1f"):
                 assert word not in stored
 
-    def test_an_erased_conversation_or_thread_takes_none_along(self, filled):
+    def test_conversation_and_thread_erasure_keep_items(self, filled):
         filled.conversation("c", NS).add_user_message("Hello")
         assert filled.erase(namespace=NS, conversation_id="c").items == 0
         assert filled.erase(namespace=NS, thread_id="t").items == 0
         assert filled.admin.stats()["items"] == 5
 
-    def test_it_says_where_else_the_person_has_items(self, url):
+    def test_erase_reports_other_namespaces_of_the_user(self, url):
         with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
             others = (("adam", "facts"), ("a%a",))
             for place in (("ada", "facts"), ("memories", "ada"), ("users", "ada", "notes"), *others):
@@ -93,8 +93,8 @@ class TestErasing:
             assert len(memory.erase(namespace=ada, dry_run=True).other_namespaces) == 10
 
 
-class TestMoving:
-    def test_an_export_brings_all_of_them_as_they_were(self, filled, another, clock, tmp_path):
+class TestExportAndImport:
+    def test_export_and_import_preserve_items(self, filled, another, clock, tmp_path):
         assert filled.export(tmp_path / "all.jsonl").items == filled.admin.verify().checked["items"] == 5
         assert another.import_(tmp_path / "all.jsonl").items == 5
         assert everything(another) == everything(filled)
@@ -110,7 +110,7 @@ class TestMoving:
         clock.pass_time(minutes=11)
         assert another.store.get(("users", "bob"), "soon") is None
 
-    def test_what_is_there_stays_and_twice_adds_nothing(self, filled, another, tmp_path):
+    def test_import_keeps_existing_items_and_is_idempotent(self, filled, another, tmp_path):
         filled.export(tmp_path / "all.jsonl")
         another.store.put(NS, "home", {"city": "Coimbra"})
         assert another.import_(tmp_path / "all.jsonl").items == 4

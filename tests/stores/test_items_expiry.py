@@ -1,4 +1,4 @@
-"""Items that expire: they are gone at that moment, reading puts it off, and a sweep frees their room."""
+"""Expiry of items: TTL, refresh on read and sweeping."""
 
 import pytest
 from langgraph.store.base import GetOp, PutOp, SearchOp
@@ -15,7 +15,7 @@ def keys(found):
 
 @pytest.mark.sqlite_suffices
 class TestExpiry:
-    def test_what_has_expired_is_read_nowhere(self, memory, store, clock):
+    def test_expired_items_are_not_returned(self, memory, store, clock):
         store.put(NS, "soon", {"text": "apples"}, ttl=1)
         store.put(("a", "other"), "soon", {"text": "apples"}, ttl=1)
         store.put(NS, "later", {"text": "apples"}, ttl=60)
@@ -32,7 +32,7 @@ class TestExpiry:
         assert len(store.search(NS, query="apples")) == 2
         assert memory.admin.verify().ok
 
-    def test_expired_hits_and_equal_texts_leave_no_gap_together(self, memory, store, clock):
+    def test_expired_items_and_duplicates_do_not_use_limit(self, memory, store, clock):
         for i in range(60):
             store.put(NS, f"gone{i:03}", {"text": "apples apples"}, ttl=1)
             store.put(NS, f"equal{i:03}", {"text": "apples apples"})
@@ -44,7 +44,7 @@ class TestExpiry:
             assert [each.id[:4] for each in found] == ["equa", *["kept"] * 20][:limit]
         assert [len(each.also) for each in found] == [59, *[0] * 20]
 
-    def test_reading_puts_it_off(self, store, clock):
+    def test_reads_refresh_the_ttl(self, store, clock):
         for read in (
             lambda: store.get(NS, "k"),
             lambda: store.search(NS),
@@ -61,7 +61,7 @@ class TestExpiry:
             clock.pass_time(minutes=11)
             assert store.get(NS, "k") is None
 
-    def test_a_search_puts_off_only_what_it_gives(self, store, clock):
+    def test_search_refreshes_only_returned_items(self, store, clock):
         store.batch([PutOp(NS, key, {"is": key}, ttl=10) for key in "abc"])
         clock.pass_time(minutes=9)
         assert keys(store.search(NS, limit=1)) == ["a"]
@@ -69,18 +69,18 @@ class TestExpiry:
         clock.pass_time(minutes=5)
         assert keys(store.search(NS)) == ["a", "b"]
 
-    def test_a_write_in_the_same_batch_wins_over_the_reading(self, store, clock):
+    def test_write_in_batch_overrides_ttl_refresh(self, store, clock):
         store.put(NS, "k", {}, ttl=60)
         store.batch([GetOp(NS, "k"), PutOp(NS, "k", {}, ttl=1)])
         clock.pass_time(minutes=2)
         assert store.get(NS, "k") is None
 
-    def test_what_is_no_time_is_refused(self, store):
+    def test_invalid_ttl_is_rejected(self, store):
         for ttl in (0, -1, float("nan"), float("inf"), "5", True, 1e10):
             with pytest.raises(InvalidInput, match="ttl must be"):
                 store.put(NS, "k", {}, ttl=ttl)
 
-    def test_who_may_only_read_still_reads(self, tmp_path):
+    def test_read_only_store_reads_items_with_ttl(self, tmp_path):
         path = tmp_path / "memory.db"
         with AgentMemoryStore.from_conn_string(path) as store:
             store.put(NS, "k", {"v": 1}, ttl=10)
@@ -88,8 +88,8 @@ class TestExpiry:
             assert store.get(NS, "k").value == {"v": 1}
 
 
-class TestSweeping:
-    def test_it_deletes_what_has_expired_and_says_how_much(self, memory, store, clock, raw):
+class TestSweep:
+    def test_sweep_deletes_expired_items_and_counts_them(self, memory, store, clock, raw):
         store.batch([PutOp((f"n{i % 5}",), str(i), {"text": f"words {i}"}, ttl=1) for i in range(1_100)])
         store.put(("n1",), "kept", {"text": "words"})
         assert store.sweep_ttl() == 0
@@ -100,7 +100,7 @@ class TestSweeping:
             assert raw(memory, f"select count(*) as n from {table}") == [{"n": 1}]
         assert memory.admin.verify().ok
 
-    async def test_a_sweep_may_be_awaited_as_that_of_an_async_store_is(self, store, clock):
+    async def test_sweep_ttl_result_can_be_awaited(self, store, clock):
         for deleted in (0, 1):
             swept = store.sweep_ttl()
             assert (swept, f"{swept}", await swept, type(await swept)) == (deleted, f"{deleted}", deleted, int)
@@ -108,7 +108,7 @@ class TestSweeping:
             clock.pass_time(minutes=2)
         assert await store.sweep_ttl() == await store.asweep_ttl() + 1
 
-    def test_closing_stops_it(self):
+    def test_close_stops_the_sweeper(self):
         store = AgentMemoryStore.from_conn_string(":memory:")
         future = store.start_ttl_sweeper(0.0001)
         store.close()

@@ -1,4 +1,4 @@
-"""Finding items by their words: without any configuration, and always as the values are now."""
+"""Full-text search of items."""
 
 from itertools import chain
 
@@ -16,12 +16,12 @@ def found(store, question, namespace=("users",), **arguments):
     return [item.key for item in store.search(namespace, query=question, **arguments)]
 
 
-def in_the_index(memory, raw):
+def count_indexed(memory, raw):
     return raw(memory, "select count(*) as n from search_document")[0]["n"]
 
 
-class TestFinding:
-    def test_words_find_items_and_the_best_comes_first(self, store):
+class TestQueries:
+    def test_matching_items_are_found_best_first(self, store):
         store.put(NS, "tea", {"likes": "green tea, garden"})
         store.put(NS, "both", {"likes": "tea", "also": ["tea", {"deep": "tea"}]})
         store.put(NS, "coffee", {"likes": "coffee"})
@@ -35,13 +35,13 @@ class TestFinding:
         for question in ("Oslo", "the and of", "likes"):  # a key is no text
             assert found(store, question) == [], question
 
-    def test_an_empty_one_is_none(self, store):
+    def test_empty_query_lists_all_items(self, store):
         store.put(NS, "k", {"text": "words"})
         assert found(store, "") == found(store, None) == ["k"]
-        with pytest.raises(InvalidInput, match="query is text"):
+        with pytest.raises(InvalidInput, match="query must be a string"):
             store.search(NS, query=7)
 
-    def test_filters_come_before_limit_and_offset(self, store):
+    def test_filters_apply_before_limit_and_offset(self, store):
         ops = [PutOp(NS, f"{i:03}", {"text": "apples and pears", "odd": i % 2}) for i in range(150)]
         store.batch([*ops, PutOp(NS, "rare", {"text": "an apple among much else " + "and more " * 40, "odd": 2})])
         assert found(store, "apples", filter={"odd": 2}) == ["rare"]
@@ -50,7 +50,7 @@ class TestFinding:
         pages = [found(store, "apples", filter={"odd": 1}, limit=10, offset=at) for at in range(0, 80, 10)]
         assert list(chain(*pages)) == whole
 
-    def test_memory_search_finds_them_too_and_says_why(self, memory, store):
+    def test_memory_search_finds_items_with_explanation(self, memory, store):
         store.put(NS, "home", {"city": "Lisbon", "since": 2020})
         memory.conversation("c", NS).add_user_message("I was in Lisbon")
         results = memory.search("Lisbon", namespace=("users",))
@@ -65,12 +65,12 @@ class TestFinding:
 
 @pytest.mark.sqlite_suffices
 class TestFields:
-    def test_a_put_names_the_fields_that_it_is_found_by(self, store):
+    def test_put_index_selects_the_searchable_fields(self, store):
         store.put(NS, "k", VALUE, index=["title", "parts[*].t"])
         assert found(store, "apples") == found(store, "plums") == found(store, "figs") == ["k"]
         assert found(store, "pears") == []
 
-    def test_a_store_names_them_for_all(self, memory):
+    def test_store_index_config_selects_default_fields(self, memory):
         for index in ({"fields": ["body"]}, {"text_fields": ["body"]}, {"text_fields": "body"}):
             store = AgentMemoryStore(memory, index=index)
             store.put(NS, "k", VALUE)
@@ -85,19 +85,19 @@ class TestFields:
             store.put(NS, "k", VALUE)
             assert found(store, "plums") == found(store, "7") == ["k"], fields
 
-    def test_nothing_is_found_of_what_is_not_to_be(self, memory, store, raw):
+    def test_unindexed_values_are_not_found(self, memory, store, raw):
         for index in (False, [], ["missing"], ["parts[9].t"]):
             store.put(NS, "k", VALUE, index=index)
             assert found(store, "apples pears plums") == [], index
-            assert in_the_index(memory, raw) == 0
+            assert count_indexed(memory, raw) == 0
         for index in (True, 7, [1], {"a": 1}):
             with pytest.raises(InvalidInput, match="list of paths"):
                 store.batch([PutOp(NS, "k", {}, index)])
 
 
 @pytest.mark.sqlite_suffices
-class TestFollowing:
-    """The index is what the values are."""
+class TestIndexUpdates:
+    """The index follows the values."""
 
     CHANGES = (
         ("an update", lambda store: store.put(NS, "k", {"text": "pears"}), ["k"]),
@@ -110,7 +110,7 @@ class TestFollowing:
     )
 
     @pytest.mark.parametrize("before", [None, ["text"], ["text", "parts[*]"]], ids=["whole", "field", "fields"])
-    def test_after_each_change_the_old_words_find_nothing(self, memory, store, raw, before):
+    def test_changed_items_are_not_found_by_old_text(self, memory, store, raw, before):
         store.put(NS, "other", {"text": "grapes"})
         for name, act, expected in self.CHANGES:
             store.put(NS, "k", {"text": "apples", "parts": ["apples", "plums"]}, index=before)
@@ -118,10 +118,10 @@ class TestFollowing:
             act(store)
             assert found(store, "apples") == found(store, "plums") == [], name
             assert (found(store, "pears"), found(store, "grapes")) == (expected, ["other"]), name
-            assert in_the_index(memory, raw) == 1 + len(expected), name
+            assert count_indexed(memory, raw) == 1 + len(expected), name
             assert memory.admin.verify().problems == (), name
 
-    def test_many_changes_in_batches_leave_it_whole(self, memory, store):
+    def test_index_stays_consistent_after_many_batches(self, memory, store):
         for turn in range(6):
             values = [{"text": f"word{turn} same"} if (i + turn) % 3 else None for i in range(90)]
             hidden = [False if i % 5 == turn else None for i in range(90)]

@@ -1,4 +1,4 @@
-"""`AgentMemoryRetriever`: the search in LangChain's chains, with its walls, its runs and its overrides."""
+"""`AgentMemoryRetriever`: search in LangChain chains, with filters and overrides."""
 
 import json
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestStandard(RetrieversIntegrationTests):
-    """LangChain's own tests of a retriever."""
+    """LangChain's standard tests of a retriever."""
 
     @pytest.fixture(autouse=True)
     def _filled(self, memory):
@@ -55,7 +55,7 @@ def texts(documents):
 
 
 class TestDocuments:
-    async def test_they_are_the_hits_of_the_search_in_its_order(self, filled):
+    async def test_documents_equal_the_search_results(self, filled):
         found = filled.search("who likes tea?", namespace=("alice",))
         documents = filled.retriever(namespace=("alice",)).invoke("who likes tea?")
         assert await filled.retriever(namespace=("alice",)).ainvoke("who likes tea?") == documents
@@ -63,7 +63,7 @@ class TestDocuments:
         assert [each.metadata["score"] for each in documents] == [each.score for each in found]
         assert len(documents) == 3
 
-    def test_metadata_says_what_it_is_and_can_be_written_as_json(self, filled):
+    def test_metadata_describes_the_entry_as_json(self, filled):
         documents = filled.retriever(namespace=("alice",)).invoke("tea")
         message = next(each for each in documents if each.page_content == "alice likes tea 0")
         metadata = dict(message.metadata)
@@ -80,7 +80,7 @@ class TestDocuments:
 
 
 class TestArguments:
-    def test_each_filter_is_a_wall(self, filled):
+    def test_filters_limit_the_documents(self, filled):
         filled.conversation("d", ("alice",)).add(role="user", content="more tea")
 
         def found(**arguments):
@@ -96,7 +96,7 @@ class TestArguments:
         assert found(weights=Weights(date=0.0)) == found()
         assert found(limit=0) == found(k=0) == found(kinds=[]) == found(roles=[]) == []
 
-    def test_a_call_may_say_otherwise(self, filled):
+    def test_invoke_arguments_override_the_configuration(self, filled):
         retriever = filled.retriever(namespace=("alice",), k=1)
         assert retriever.limit == 1
         assert len(retriever.invoke("tea")) == 1
@@ -104,7 +104,7 @@ class TestArguments:
         assert texts(retriever.invoke("tea", limit=9, namespace=("bob",), roles=["user"])) == ["bob likes tea 0"]
         assert len(retriever.invoke("tea")) == 1
 
-    async def test_wrong_arguments_are_refused_at_once(self, filled):
+    async def test_invalid_arguments_are_rejected_immediately(self, filled):
         for wrong in (
             {"limit": -1}, {"limit": "3"}, {"limit": True}, {"k": 1.5}, {"k": 1, "limit": 1}, {"kinds": ["dream"]},
             {"kinds": "message"}, {"roles": "user"}, {"namespace": "alice"}, {"namespace": ("",)},
@@ -123,7 +123,7 @@ class TestArguments:
             with pytest.raises(InvalidInput, match="AgentMemory"):
                 AgentMemoryRetriever(**wrong)
 
-    def test_it_shows_no_more_than_its_arguments(self, memory):
+    def test_repr_and_dumps_hide_the_memory(self, memory):
         retriever = memory.retriever(namespace=("a",))
         assert "AgentMemory(" not in repr(retriever)
         assert "memory" not in retriever.model_dump()
@@ -131,7 +131,7 @@ class TestArguments:
 
 
 class TestChains:
-    async def test_the_namespace_of_the_run_counts_where_it_has_none(self, filled):
+    async def test_namespace_defaults_to_that_of_the_run(self, filled):
         retriever = filled.retriever(kinds=["message"], roles=["user"])
         bob = {"configurable": {"agentmem_namespace": ("bob",)}}
 
@@ -146,12 +146,12 @@ class TestChains:
         alices = filled.retriever(namespace=("alice",), roles=["user"])
         assert texts(alices.invoke("tea", bob)) == ["alice likes tea 0"]
 
-    def test_its_limit_can_be_left_to_the_config(self, filled):
+    def test_limit_is_a_configurable_field(self, filled):
         retriever = filled.retriever(namespace=("alice",)).configurable_fields(limit=ConfigurableField(id="many"))
         assert len(retriever.invoke("tea")) == 3
         assert len(retriever.invoke("tea", {"configurable": {"many": 2}})) == 2
 
-    async def test_a_trace_shows_one_retriever(self, filled):
+    async def test_trace_has_one_retriever_run(self, filled):
         retriever = filled.retriever(namespace=("alice",), k=1, tags=["own"], metadata={"team": "blue"})
         chain = RunnableLambda(str) | retriever
         synchronous, awaited = Collector(), Collector()

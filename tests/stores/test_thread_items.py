@@ -1,4 +1,4 @@
-"""The store of a thread: LangGraph's contract for items, in a memory that rewinds."""
+"""`AgentMemoryThreadStore`: items that belong to a thread and are rewound with it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def keys(store: BaseStore, **options: Any) -> list[str]:
     return sorted(item.key for item in store.search((), limit=100, **options))
 
 
-def hearing(memory: AgentMemory) -> Any:
-    """A graph that notes what it hears, in whatever store it has."""
+def note_graph(memory: AgentMemory) -> Any:
+    """A graph that stores each input in its store."""
 
     def node(state: Said, runtime: Runtime) -> Said:
         runtime.store.put(NS, state["said"], {"text": f"heard of {state['said']}"})
@@ -45,14 +45,14 @@ def hearing(memory: AgentMemory) -> Any:
 
 
 def before_last_input(graph: Any, config: Any) -> Any:
-    """The config of the checkpoint before the last thing that was said."""
+    """The config of the checkpoint before the last input."""
     [last, *_] = [each for each in graph.get_state_history(config) if each.metadata["source"] == "input"]
     return last.parent_config
 
 
 class TestRewinding:
-    def test_who_edits_what_was_said_is_told_nothing_of_the_former_text(self, memory):
-        graph = hearing(memory)
+    def test_rewound_thread_loses_items_of_replaced_input(self, memory):
+        graph = note_graph(memory)
         for said in ("the dog", "Lisbon"):
             graph.invoke({"said": said}, thread())
         graph.invoke({"said": "Porto"}, before_last_input(graph, thread()))
@@ -62,10 +62,10 @@ class TestRewinding:
 
 
 @pytest.mark.sqlite_suffices
-class TestSideBySide:
+class TestParallelNodes:
     @pytest.mark.parametrize("reader_first", [True, False])
-    def test_who_only_reads_undoes_nothing_that_another_wrote(self, memory, reader_first, monkeypatch, clock):
-        """Reading puts the end of an item off, which must not bring back its former value."""
+    def test_ttl_refresh_does_not_undo_parallel_write(self, memory, reader_first, monkeypatch, clock):
+        """Reads refresh the TTL, which must not restore the previous value."""
         stop_time(monkeypatch, clock)
         turn = threading.Event()
         store = AgentMemoryThreadStore(memory, ttl={"default_ttl": 20})
@@ -100,8 +100,8 @@ class TestExpiry:
     def stopped(self, monkeypatch, clock):
         stop_time(monkeypatch, clock)
 
-    def test_a_past_checkpoint_shows_what_had_not_expired_then(self, memory, clock):
-        graph = hearing(memory)
+    def test_past_checkpoint_shows_items_unexpired_then(self, memory, clock):
+        graph = note_graph(memory)
         runs = InRuns(memory.thread_store, memory)
         runs.put(NS, "short", {"text": "short lived"}, ttl=10)
         then = graph.get_state(thread()).config
@@ -113,7 +113,7 @@ class TestExpiry:
         assert [found.id for found in memory.search("lived", kinds=["item"])] == ["long"]
         assert [found.id for found in memory.search("lived", kinds=["item"], config=then)] == ["short"]
 
-    def test_reading_in_a_run_is_seen_by_searches_of_everything(self, memory, clock):
+    def test_ttl_refresh_in_run_affects_memory_search(self, memory, clock):
         runs = InRuns(memory.thread_store, memory)
         runs.put(NS, "read", {"text": "apples"}, ttl=10)
         runs.put(NS, "left", {"text": "apples"}, ttl=10)
@@ -123,7 +123,7 @@ class TestExpiry:
         assert [found.id for found in memory.search("apples", kinds=["item"])] == ["read"]
         assert keys(runs) == ["read"]
 
-    def test_from_outside_reading_puts_nothing_off(self, memory, clock):
+    def test_reads_outside_runs_do_not_refresh_ttl(self, memory, clock):
         runs = InRuns(memory.thread_store, memory)
         runs.put(NS, "k", {"n": 1}, ttl=10)
         for _ in range(3):
@@ -132,8 +132,8 @@ class TestExpiry:
         assert runs.get(NS, "k") is None
 
 
-class TestWhereItIsUsed:
-    def test_in_every_way_that_langgraph_lends_a_store(self, memory):
+class TestUseInGraphs:
+    def test_store_works_with_every_langgraph_access(self, memory):
         @tool
         def note(text: str, store: Annotated[Any, InjectedStore()]) -> str:
             """Note a text."""
@@ -154,7 +154,7 @@ class TestWhereItIsUsed:
         shown = [keys(memory.thread_store.at(each.config)) for each in graph.get_state_history(thread())]
         assert shown == [["got", "injected", "inner"], ["got", "injected"], ["got"], [], []]
 
-    def test_beside_the_store_that_all_threads_share(self, memory):
+    def test_thread_store_works_beside_the_shared_store(self, memory):
         def node(state, runtime: Runtime):
             runtime.store.put(NS, "shared", {"text": "apples"})
             memory.thread_store.put(NS, "own", {"text": "apples"})
@@ -166,16 +166,16 @@ class TestWhereItIsUsed:
         assert {each.kind for each in memory.search("apples")} == {"item"}
         assert keys(memory.store) == ["shared"]
 
-    def test_threads_see_nothing_of_each_other_nor_namespaces_of_theirs(self, memory):
-        graph = hearing(memory)
+    def test_threads_and_namespaces_are_isolated(self, memory):
+        graph = note_graph(memory)
         configs = [thread("t"), thread("u"), thread("t", agentmem_namespace=("ada",))]
         for number, config in enumerate(configs):
             graph.invoke({"said": str(number)}, config)
         assert [keys(memory.thread_store.at(config)) for config in configs] == [["0"], ["1"], ["2"]]
         assert [found.id for found in memory.search("heard", namespace=("ada",))] == ["2"]
 
-    def test_a_copy_of_a_thread_has_its_items(self, memory):
-        graph = hearing(memory)
+    def test_copied_thread_has_the_items(self, memory):
+        graph = note_graph(memory)
         graph.invoke({"said": "a"}, thread())
         memory.checkpointer.copy_thread("t", "copy")
         graph.invoke({"said": "b"}, thread("copy"))
@@ -184,8 +184,8 @@ class TestWhereItIsUsed:
         assert keys(copy) == ["a", "b"]
         assert sorted(item.key for item in copy.search((), query="heard")) == ["a", "b"]
 
-    def test_what_is_erased_is_gone(self, memory):
-        hearing(memory).invoke({"said": "a"}, thread())
+    def test_thread_erasure_removes_its_items(self, memory):
+        note_graph(memory).invoke({"said": "a"}, thread())
         memory.erase(thread_id="t")
         assert memory.search("heard") == []
         assert keys(memory.thread_store.at(thread())) == []
@@ -194,8 +194,8 @@ class TestWhereItIsUsed:
 
 
 @pytest.mark.sqlite_suffices
-class TestWhereItIsNot:
-    async def test_where_nothing_runs(self, memory):
+class TestInvalidUse:
+    async def test_access_outside_a_run_is_rejected(self, memory):
         store, calls = memory.thread_store, {"get": (NS, "k"), "put": (NS, "k", {}), "delete": (NS, "k")}
         for name, arguments in {**calls, "search": (NS,), "list_namespaces": ()}.items():
             with pytest.raises(InvalidInput, match=r"thread_store\.at"):
@@ -203,7 +203,7 @@ class TestWhereItIsNot:
             with pytest.raises(InvalidInput, match=r"thread_store\.at"):
                 await getattr(store, f"a{name}")(*arguments)
 
-    def test_a_run_without_a_thread_or_with_another_checkpointer(self, memory):
+    def test_missing_thread_or_other_checkpointer_is_rejected(self, memory):
         def node(state):
             memory.thread_store.put(NS, "k", {})
 
@@ -212,27 +212,27 @@ class TestWhereItIsNot:
         with pytest.raises(InvalidInput, match="checkpointer"):
             line(InMemorySaver(), node, state=State).invoke({}, thread())
 
-    def test_from_outside_nothing_is_written(self, memory):
-        hearing(memory).invoke({"said": "a"}, thread())
+    def test_store_outside_a_run_is_read_only(self, memory):
+        note_graph(memory).invoke({"said": "a"}, thread())
         store = memory.thread_store.at(thread())
         for write in (lambda: store.put(NS, "k", {}), lambda: store.delete(NS, "a")):
             with pytest.raises(InvalidInput, match="only be read"):
                 write()
         assert keys(store) == ["a"]
 
-    def test_what_names_no_thread(self, memory):
+    def test_config_without_thread_is_rejected(self, memory):
         for wrong in (5, "t", [], {}, {"configurable": {}}, {"configurable": 5}):
             with pytest.raises(InvalidInput, match="thread"):
                 memory.thread_store.at(wrong)
 
-    def test_a_thread_that_never_ran_has_no_items(self, memory):
+    def test_unknown_thread_has_no_items(self, memory):
         store = memory.thread_store.at(thread("never"))
         assert "AgentMemoryThreadStore" in repr(store)
         assert store.get(NS, "k") is None
         assert store.search((), query="anything") == store.search(()) == store.list_namespaces() == []
 
 
-def test_names_that_differ_are_two_items_however_long_they_are_or_written(memory):
+def test_similar_namespaces_and_keys_are_distinct_items(memory):
     long = ("x" * 200,) * 9
     places = [
         (("a",), "b"), (("a", "b"), "c"), (("a",), "b\x1fc"), (("a", '"'), ","), (("a",), '",","'), (("A",), "b"),

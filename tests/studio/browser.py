@@ -1,4 +1,4 @@
-"""A client of Studio that reads pages and fills in forms as a browser does."""
+"""An HTTP client of Studio that reads pages and submits forms as a browser does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studio, as a browser that has a session sees it."""
+"""Fixtures that open Studio in a client with a session."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def browser(memory: AgentMemory, browse: Callable[..., Browser]) -> Browser:
 
 
 @pytest.fixture
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if whatever takes long to find out took for ever."""
+def slow_values_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow values never become known."""
     from langchain_agentmem.studio.application import AnswerCache
 
     monkeypatch.setattr(AnswerCache, "fetch", mock.AsyncMock(return_value=None))

@@ -1,4 +1,4 @@
-"""A page as a browser would understand it: what of it is markup, and what is text."""
+"""A parser of pages that tells markup from text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HOSTILE = (
     '<script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3) javascript:alert(4) '
     "{{ 7 * 7 }} \u202egpj"
 )
-"""What somebody may have said, or be called."""
+"""Hostile text for contents and names."""
 
 
 FIELDS = ("input", "select", "textarea")
@@ -25,7 +25,7 @@ class Page(HTMLParser):
         self._label: str | None = None
         """The attribute `for` of the label that is open."""
         self._typed = False
-        """Whether a field is open that holds what somebody may type."""
+        """Return whether a form field is open."""
         self.feed(html)
         self.close()
 

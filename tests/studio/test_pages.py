@@ -1,4 +1,4 @@
-"""Every page of Studio once: it shows what the memory holds, corrects and erases it, and stays within its bounds."""
+"""Every page of Studio: display, correction, erasure and access control."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGES = {
     f"/thread?{AT_ADA}&id=t": "At the pond.",
     f"/thread?{AT_ADA}&id=t&show=memory": "Lisbon",
     f"/thread?{AT_ADA}&id=t&show=diff": "At the pond.",
-    f"/thread?{AT_ADA}&id=t&show=prompts": "Nothing is known",
+    f"/thread?{AT_ADA}&id=t&show=prompts": "No memory is recorded",
     f"/thread?{AT_ADA}&id=t&show=compaction": "Nothing was summarized.",
     f"/conversation?{AT_ADA}&id=t": "At the pond.",
     f"/memory?{AT_ADA}&branch=draft": "Porto",
@@ -29,10 +29,10 @@ PAGES = {
     f"/facts?{AT_ADA}": "Ada lives in Lisbon",
     f"/audit?{AT_ADA}": "Who waits?",
     f"/audit/todos?{AT_ADA}": "Please add a page",
-    f"/audit/chain?{AT_ADA}&verify=1": "The chain holds",
+    f"/audit/chain?{AT_ADA}&verify=1": "The chain is valid",
     "/experiences": "Look first.",
     f"/correct?{AT_ADA}&kind=core&key=city": "Lisbon",
-    "/corrections": "Nobody has corrected",
+    "/corrections": "There are no corrections",
     f"/erase?{AT_ADA}": "users/ada",
 }
 
@@ -54,7 +54,7 @@ def fill(memory: AgentMemory, text: str = "") -> None:
     memory.within(ADA).audit.add_todo_from_chat("Please add a page for the herons.")
 
 
-def test_each_page_shows_what_is_stored_and_runs_nothing_that_was_said(memory, browse, tmp_path):
+def test_every_page_shows_stored_data_and_escapes_it(memory, browse, tmp_path):
     fill(memory, f" {HOSTILE}")
     evil = Experience("e", ["Coder"], f"Use when {HOSTILE}", f"Look first. {HOSTILE}")
     (tmp_path / "handcrafted_exp_e.yaml").write_text(evil.to_yaml(), encoding="utf-8")
@@ -63,7 +63,7 @@ def test_each_page_shows_what_is_stored_and_runs_nothing_that_was_said(memory, b
         assert shown in " ".join(harmless(browser.settled(page)).text.split()), page
 
 
-def test_a_correction_is_stored_with_who_made_it_and_taken_back(memory, browser):
+def test_correction_stores_its_author_and_can_be_undone(memory, browser):
     core, where = memory.layers(namespace=ADA).core, f"/correct?{AT_ADA}&kind=core&key=city"
     core.set("city", "Lisbon")
     version = re.search(r'name="version" value="(\w+)"', browser.text_of(where))
@@ -76,7 +76,7 @@ def test_a_correction_is_stored_with_who_made_it_and_taken_back(memory, browser)
     assert core.get("city") == {"city": "Lisbon"}
 
 
-def test_a_namespace_is_erased_by_its_name_alone(memory, browser):
+def test_erasure_requires_the_exact_namespace_name(memory, browser):
     for namespace in (ADA, BEN):
         memory.conversation("chat", namespace).add_user_message("Hello there")
     where = f"/erase?{AT_ADA}"
@@ -86,7 +86,7 @@ def test_a_namespace_is_erased_by_its_name_alone(memory, browser):
     assert (memory.conversations(ADA), len(memory.conversations(BEN))) == ([], 1)
 
 
-def test_a_form_of_nobody_and_a_memory_that_is_read_only_change_nothing(tmp_path, browse):
+def test_missing_csrf_token_or_read_only_prevents_changes(tmp_path, browse):
     with AgentMemory(tmp_path / "a.db") as memory:
         memory.conversation("chat", ADA).add_user_message("Hi")
         asked, here = {"name": "users/ada"}, {"Origin": "http://testserver"}
@@ -96,7 +96,7 @@ def test_a_form_of_nobody_and_a_memory_that_is_read_only_change_nothing(tmp_path
         assert len(memory.conversations(ADA)) == 1
 
 
-def test_only_a_token_opens_it_once_and_only_under_its_own_name(memory):
+def test_token_opens_one_session_under_its_own_host(memory):
     from starlette.testclient import TestClient
 
     from langchain_agentmem.studio.application import application
@@ -109,7 +109,7 @@ def test_only_a_token_opens_it_once_and_only_under_its_own_name(memory):
     assert (client.get("/").status_code, other.get("/?token=secret").status_code) == (200, 403)
 
 
-def test_on_a_part_of_a_memory_it_shows_nothing_of_the_rest(memory, browse):
+def test_namespaced_studio_shows_no_other_data(memory, browse):
     memory.conversation("chat-1", ADA).add_user_message("a grey bird, the heron")
     browser = browse(memory.within(BEN))
     for page in ("/", "/threads", "/search?q=heron", "/corrections", "/audit"):

@@ -1,1 +1,1 @@
-"""What tests of every folder share: a scripted model, graphs, histories."""
+"""Helpers for the tests of every folder: a scripted model, graphs, histories."""

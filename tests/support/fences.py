@@ -1,4 +1,4 @@
-"""What stands in a fence, read back."""
+"""Reads back the text of a fence."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Locks on PostgreSQL: a test goes on when somebody waits for one."""
+"""Locks on PostgreSQL: wait until a connection waits for a lock."""
 
 from __future__ import annotations
 

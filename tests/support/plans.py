@@ -1,4 +1,4 @@
-"""How a database looks something up, and what its planner has noted for that."""
+"""Query plans of a database, and the columns that its planner samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The histories that compaction is tried with hold what they are said to hold, often."""
+"""The random histories for tests of compaction contain every documented situation."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from .histories import SHAPES, WEIGHTS, Chat, random_history
 SEEDS = range(700)
 
 
-def test_whatever_may_happen_happens_often():
+def test_every_situation_occurs_often():
     happened, valid = Counter[str](), 0
     for seed in SEEDS:
         chat = Chat(seed, None)
@@ -21,14 +21,14 @@ def test_whatever_may_happen_happens_often():
     assert 50 < valid < 650
 
 
-def test_a_seed_always_gives_the_same_history_in_new_objects():
+def test_seeds_are_reproducible_in_new_objects():
     for seed in SEEDS[::50]:
         first, again = random_history(seed), random_history(seed)
         assert again == first
         assert not {id(message) for message in again} & {id(message) for message in first}
 
 
-def test_the_size_is_what_is_asked_for():
+def test_size_is_respected():
     sizes = [len(random_history(seed, size=300)) for seed in range(200)]
     assert sum(300 <= size <= 330 for size in sizes) > 180
     assert all(0 < len(random_history(seed, size=1)) < 40 for seed in range(200))

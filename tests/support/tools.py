@@ -1,4 +1,4 @@
-"""What holds of all tools."""
+"""Checks that apply to all tools."""
 
 from __future__ import annotations
 

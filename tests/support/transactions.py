@@ -1,4 +1,4 @@
-"""Watching what an operation asks of its transaction."""
+"""A transaction that reports each query before it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenAI, Anthropic, Gemini, Mistral or Bedrock refuse is noticed, each under the words of the refusal."""
+"""`provider_problems` reports messages that OpenAI, Anthropic, Gemini, Mistral or Bedrock refuse."""
 
 import pytest
 from langchain_core.messages import (
@@ -33,7 +33,7 @@ AND = HumanMessage("And?")
 
 
 def with_hidden_calls():
-    """As code that only empties `tool_calls` leaves a message: langchain-openai still sends what was under them."""
+    """Return a message with emptied `tool_calls` whose raw calls langchain-openai still sends."""
     raw = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     message = AIMessage("Later.", additional_kwargs={"tool_calls": [raw]})
     return message.model_copy(update={"tool_calls": []})
@@ -205,7 +205,7 @@ REFUSED = [
     # OpenAI: Invalid value: 'bot'. Supported values are: 'system', ...
     ([openai("bot", "Hello.")], "(bot) is none"),
 ]
-"""What is refused, after who refuses it with which words, and what is said of it."""
+"""Invalid messages and the reported problem, each after the provider and its error message."""
 
 VALID = {
     "one user message": [ASK],
@@ -261,7 +261,7 @@ VALID = {
 }
 
 
-def test_what_a_provider_refuses_is_noticed():
+def test_invalid_messages_are_reported():
     for messages, said in REFUSED:
         problems = provider_problems(messages)
         assert any(said in problem for problem in problems), (said, problems)
@@ -271,13 +271,13 @@ def test_what_a_provider_refuses_is_noticed():
         assert problems[0] in str(failure.value)
 
 
-def test_what_every_provider_takes_passes():
+def test_valid_messages_pass():
     for name, messages in VALID.items():
         assert provider_problems(messages) == [], name
         assert_valid_for_providers(iter(messages))
 
 
-def test_each_problem_is_told_once_and_in_the_order_of_the_messages():
+def test_problems_are_listed_once_in_message_order():
     messages = [ASK, BOTH, RAIN, RAIN, HumanMessage(""), SUN, BRIEF]
     assert provider_problems(messages) == [
         "Message 1 (assistant) makes call 'call_2', which is not answered right after it.",
@@ -289,7 +289,7 @@ def test_each_problem_is_told_once_and_in_the_order_of_the_messages():
     ]
 
 
-def test_looking_changes_nothing():
+def test_checking_does_not_change_messages():
     messages = [ASK, AIMessage([THOUGHT, USE], tool_calls=[OSLO]), RAIN]
     before = [message.model_dump() for message in messages]
     provider_problems(messages)

@@ -1,4 +1,4 @@
-"""Threads of every sort: chats, interrupted runs, subgraphs, DeltaChannels, forks, and single checkpoints."""
+"""Threads of every kind: chats, interrupts, subgraphs, DeltaChannels, forks and single checkpoints."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Delta(TypedDict):
 
 
 def delta_graph(saver):
-    """A graph whose log is a DeltaChannel."""
+    """Return a graph whose log is a DeltaChannel."""
     return logging_graph(saver, "a", "b", state=Delta)
 
 
 def outer_graph(saver):
-    """A graph with a subgraph that asks a question."""
+    """Return a graph with a subgraph that interrupts."""
     asking = ("ask", lambda _: {"log": [interrupt("Within?")]})
     inner = line(None, ("x", lambda _: {"log": ["x"]}), asking, state=Log)
     return logging_graph(saver, "before", "inner", "after", nodes={"inner": inner})
@@ -37,7 +37,7 @@ THREADS = (*GRAPHS, "line")
 
 
 def fill(saver):
-    """A thread of each sort; of those with a question, the question is open."""
+    """Create a thread of each kind, with open interrupts."""
     for said in ("one", "two", "three"):
         chat_graph(saver).invoke(
             {"messages": [HumanMessage(said, name="Ada", additional_kwargs={"x": [1]})]}, at("chat")
@@ -56,12 +56,12 @@ def fill(saver):
 
 
 def seen(saver):
-    """Everything that can be read of these threads."""
+    """Return everything readable of these threads."""
     return {thread: everything(saver, thread) for thread in THREADS}
 
 
 def go_on(saver):
-    """Go on with every thread that can go on, and give the states that come of it."""
+    """Continue every thread that can continue, and return the resulting texts."""
     ends = {
         "chat": chat_graph(saver).invoke({"messages": [HumanMessage("more")]}, at("chat")),
         "asking": asking_graph(saver).invoke(Command(resume="answer"), at("asking")),

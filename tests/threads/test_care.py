@@ -1,4 +1,4 @@
-"""Looking after threads: they are counted, verified, erased, exported, imported and backed up with everything else."""
+"""Statistics, verification, erasure, transfer and backup of threads."""
 
 import gc
 import re
@@ -16,7 +16,7 @@ from tests.support.graphs import at as within
 from tests.upkeep.test_integrity import stored_bytes
 
 from .filled import THREADS, delta_graph, fill, go_on, outer_graph, seen
-from .own_shelf import aes
+from .own_store import aes
 
 
 @pytest.mark.sqlite_suffices
@@ -49,15 +49,15 @@ DAMAGES = {
     "checkpoint set versions = replace(versions, '\"000002.', '\"000003.') where run_id = 'run'": r"thread 'line'",
     "part_store set next_element = 0 where id = (select store_id from thread where name = 'chat')": "more parts than",
     f"part_store set next_part = {LOOSE_START}": "more parts than it counted",
-    "content set body = :blob where id = (select max(content_id) from part)": "is not what was stored",
-    "part set checksum = 7 where content_id = (select max(content_id) from part)": "is not what was stored",
+    "content set body = :blob where id = (select max(content_id) from part)": "is damaged",
+    "part set checksum = 7 where content_id = (select max(content_id) from part)": "is damaged",
     "part set number = 999 where content_id = (select max(content_id) from part where encoding = 'message')": "missing",
 }
-"""From what an accident updates to what a check says of it."""
+"""SQL updates that damage a database, and the problem that `verify` reports."""
 
 
 @pytest.mark.sqlite_suffices
-class TestVerifying:
+class TestVerification:
     @pytest.fixture
     def filled(self, request, url):
         with AgentMemory(url) as memory:
@@ -66,12 +66,12 @@ class TestVerifying:
         return request.getfixturevalue("memory")
 
     @pytest.mark.parametrize("damage", DAMAGES)
-    def test_damage_is_found_and_says_where_it_is(self, filled, raw, damage):
+    def test_verify_reports_damage_and_its_location(self, filled, raw, damage):
         raw(filled, f"update {damage}", **{"blob": b"damaged bytes"} if ":blob" in damage else {})
         problems = filled.admin.verify().problems
         assert any(re.search(DAMAGES[damage], each) for each in problems), problems
 
-    def test_what_was_damaged_can_still_be_deleted(self, filled, raw):
+    def test_damaged_threads_can_be_deleted(self, filled, raw):
         raw(filled, "update channel_value set recipe = :blob where channel = 'list'", blob=b"damaged")
         filled.checkpointer.delete_thread("chat")
         filled.checkpointer.delete_thread("line")
@@ -104,8 +104,8 @@ WORDS = {
 }
 
 
-def tell_secrets(memory, turns=12):
-    """A thread with distinctive words in every place that can hold one."""
+def write_distinctive_words(memory, turns=12):
+    """Create a thread with distinctive words in every field."""
     saver, namespace = memory.checkpointer, (WORDS["namespace"], "deeper")
     graph = chat_graph(saver)
     for n in range(turns):
@@ -128,7 +128,7 @@ def tell_secrets(memory, turns=12):
 
 
 def traces(memory, url):
-    """Which words can be read from the storage, write-ahead logs of SQLite included."""
+    """Return the words that are readable in storage, including SQLite's write-ahead log."""
     pages = stored_bytes(memory, url)
     assert len(pages) > 1
     return sorted({word for content in pages.values() for word in WORDS.values() if word.encode() in content})
@@ -136,7 +136,7 @@ def traces(memory, url):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def open_url(request, new_database):
-    """An empty database. What PostgreSQL's planner has sampled is gone when the next test gets it."""
+    """Yield an empty database; remove PostgreSQL's sampled statistics afterwards."""
     url = new_database(request.param)
     yield url
     if request.param == "postgres":
@@ -147,7 +147,7 @@ def open_url(request, new_database):
 
 @pytest.fixture
 def analyze(raw):
-    """What autovacuum does sooner or later. It samples columns of threads into `pg_statistic`, which outlives them."""
+    """Return a function that analyzes like autovacuum, which samples thread columns into `pg_statistic`."""
 
     def run(memory):
         if memory.database.engine.dialect == "postgres":
@@ -165,18 +165,18 @@ ERASURES = {
 
 
 def in_memory(words):
-    """Whether any message that this process keeps says so."""
+    """Return whether any message cached in this process contains the words."""
     gc.collect()
     return any(type(found) is MessagePrototype and words.encode() in found.body for found in gc.get_objects())
 
 
 @pytest.mark.sqlite_suffices
-class TestErasing:
+class TestErasure:
     @pytest.mark.slow
     @pytest.mark.parametrize("given", ERASURES.values(), ids=ERASURES)
-    def test_nothing_of_a_thread_can_be_read_from_the_storage(self, open_url, analyze, given):
+    def test_erased_threads_leave_no_bytes_in_storage(self, open_url, analyze, given):
         with AgentMemory(open_url) as memory:
-            tell_secrets(memory)
+            write_distinctive_words(memory)
             Line(memory.checkpointer, "other").put({"text": "somebody else's words " * 20})
             analyze(memory)
             assert len(traces(memory, open_url)) > 8
@@ -188,9 +188,9 @@ class TestErasing:
             assert traces(memory, open_url) == []
 
     @pytest.mark.slow
-    def test_what_was_deleted_or_pruned_before_is_gone_with_the_next_erasure(self, open_url, analyze):
+    def test_erasure_removes_bytes_of_earlier_deletions(self, open_url, analyze):
         with AgentMemory(open_url) as memory:
-            tell_secrets(memory)
+            write_distinctive_words(memory)
             analyze(memory)
             memory.checkpointer.prune([WORDS["thread"]])
             memory.checkpointer.delete_thread(WORDS["thread"])
@@ -198,7 +198,7 @@ class TestErasing:
             assert traces(memory, open_url) == []
 
     @pytest.mark.slow
-    def test_no_message_of_a_thread_that_is_gone_stays_in_memory(self, memory):
+    def test_removed_messages_leave_the_process_cache(self, memory):
         saver = memory.checkpointer
         chat_graph(saver).invoke({"messages": ["somebody else's"]}, at("other"))
         for remove in (
@@ -215,7 +215,7 @@ class TestErasing:
             assert not in_memory("a word of zeppelins")
         assert chat_graph(saver).invoke({"messages": ["more"]}, at("other"))["messages"][-1].text == "MORE"
 
-    def test_a_namespace_takes_its_threads_and_conversations_with_it(self, memory):
+    def test_erasing_a_namespace_erases_threads_and_conversations(self, memory):
         for namespace in (("a",), ("ab",)):
             memory.conversation("c", namespace).add_user_message("hello")
             chat_graph(memory.checkpointer).invoke({"messages": ["hello"]}, within("t", namespace=namespace))
@@ -225,7 +225,7 @@ class TestErasing:
         assert [each.config["configurable"]["agentmem_namespace"] for each in found] == [("ab",)] * 3
         assert len(memory.conversation("c", ("ab",))) == 1
 
-    def test_what_a_conversation_said_too_stays_until_it_goes_as_well(self, url):
+    def test_content_shared_with_a_conversation_is_kept(self, url):
         word = "shared" + WORDS["message"]
         with AgentMemory(url) as memory:
             chat = memory.conversation("c")
@@ -247,7 +247,7 @@ class TestErasing:
 class TestTransfer:
     @pytest.mark.slow
     @pytest.mark.parametrize("source", ["sqlite", "postgres"])
-    def test_everything_comes_back_and_every_thread_goes_on(self, memory, new_database, tmp_path, source):
+    def test_import_restores_all_threads(self, memory, new_database, tmp_path, source):
         path = tmp_path / "all.jsonl"
         with AgentMemory(new_database(source)) as exported:
             fill(exported.checkpointer)
@@ -262,7 +262,7 @@ class TestTransfer:
         go_on(memory.checkpointer)
         assert memory.admin.verify().problems == ()
 
-    def test_a_thread_that_has_gone_on_keeps_what_is_new_and_gets_back_what_is_gone(self, memory, tmp_path):
+    def test_reimport_keeps_new_and_restores_pruned_checkpoints(self, memory, tmp_path):
         saver = memory.checkpointer
         fill(saver)
         before = seen(saver)
@@ -280,7 +280,7 @@ class TestTransfer:
             assert all(kept[each[:2]][3:5] == each[3:5] for each in before[thread])
         assert memory.admin.verify().problems == ()
 
-    def test_what_is_encrypted_stays_encrypted_and_nobody_needs_the_key(self, memory, new_database, tmp_path):
+    def test_encrypted_threads_are_exported_without_the_key(self, memory, new_database, tmp_path):
         saver = AgentMemorySaver(memory, serde=aes())
         chat_graph(saver).invoke({"messages": [HumanMessage("secret words", id="m")]}, at())
         delta_graph(saver).invoke({"log": ["secret log"]}, at("delta"))
@@ -296,7 +296,7 @@ class TestTransfer:
             chat_graph(read).invoke({"messages": ["more"]}, at())
             assert read.get(at())["channel_values"]["messages"][0].text == "secret words"
 
-    def test_a_damaged_thread_is_not_exported_as_if_it_were_whole(self, memory, raw, tmp_path):
+    def test_export_rejects_damaged_threads(self, memory, raw, tmp_path):
         Line(memory.checkpointer).put({"text": "long " * 200})
         for sql, blob in (("update content set body = :blob", {"blob": b"damaged"}), ("delete from part", {})):
             raw(memory, sql, **blob)
@@ -306,7 +306,7 @@ class TestTransfer:
 
 
 class TestBackup:
-    def test_threads_of_a_database_in_memory_can_be_kept(self, tmp_path):
+    def test_an_in_memory_database_can_be_backed_up(self, tmp_path):
         with AgentMemory() as memory:
             fill(memory.checkpointer)
             before = seen(memory.checkpointer)
@@ -316,7 +316,7 @@ class TestBackup:
             assert copy.admin.verify().problems == ()
             go_on(copy.checkpointer)
 
-    def test_a_copy_made_while_a_graph_runs_is_whole(self, tmp_path, url):
+    def test_a_backup_during_a_run_is_consistent(self, tmp_path, url):
         with AgentMemory(url) as memory:
             saver, paths = memory.checkpointer, []
 

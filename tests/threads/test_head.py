@@ -1,4 +1,4 @@
-"""Versions have a short form that is as good as the long one, and a folded checkpoint unfolds to what it was."""
+"""Version numbers and their short form, and packing of checkpoint heads."""
 
 import json
 import re
@@ -15,16 +15,16 @@ from langchain_agentmem.threads.checkpoint_log import next_version, pack_head, s
 OURS = st.builds(
     lambda number, rest: f"{number:032}.{rest}", st.integers(0, 10**7), st.from_regex(r"[\w-]{8}", fullmatch=True)
 )
-OTHERS = st.sampled_from(
+UNUSUAL = st.sampled_from(
     [0, 1, 7, 1.5, "7", "1.x", "", "=", "=1", ".", "a.b", f"{3:032}", f"{3:031}.x", f"{3:032}.", "\u0663" * 32 + ".x"]
 )
 STOCK = st.builds(lambda number, rest: f"{number:032}.{rest:016}", st.integers(0, 10**6), st.floats(0, 1))
-VERSIONS = OURS | STOCK | OTHERS | st.text(max_size=40) | st.integers(0, 2**53) | st.floats(0, 1e9)
+VERSIONS = OURS | STOCK | UNUSUAL | st.text(max_size=40) | st.integers(0, 2**53) | st.floats(0, 1e9)
 
 
 class TestNextVersion:
     @given(VERSIONS.filter(lambda version: re.match(r"\d+(\.|$)", str(version), re.ASCII)))
-    def test_it_is_greater_than_the_one_before(self, version):
+    def test_next_version_is_greater(self, version):
         number = version.split(".")[0] if isinstance(version, str) else str(int(version))
         assume(not isinstance(version, str) or len(str(int(number) + 2)) <= len(number))
         following = next_version(version)
@@ -32,12 +32,12 @@ class TestNextVersion:
         assert next_version(following) > following
         assert type(version) is not str or following > version
 
-    def test_what_no_number_can_follow_is_refused(self):
+    def test_next_version_rejects_non_numeric_versions(self):
         for version in ("", "v1", "9", "99.x", ".1", "\u0663", "-1", "=1"):
             with pytest.raises(InvalidInput, match="No version can follow"):
                 pytest.fail(f"{next_version(version)} follows {version!r}")
 
-    def test_it_follows_those_of_any_saver_and_the_stock_saver_can_go_on_from_it(self):
+    def test_next_version_is_compatible_with_stock_savers(self):
         for version in (None, 1, 1.0, f"{1:032}.0.25"):
             following = next_version(version)
             assert re.fullmatch(r"\d{32}\.[\w-]{8}", following), version
@@ -80,34 +80,34 @@ def checkpoints(draw):
     return checkpoint | draw(st.dictionaries(st.sampled_from(["new", "newer"]), st.integers(-9, 9), max_size=2))
 
 
-def unfolded(checkpoint):
+def unpacked(checkpoint):
     versions, serde = short_versions(checkpoint), JsonPlusSerializer(allowed_msgpack_modules=None)
     stored = serde.loads_typed(serde.dumps_typed(pack_head(checkpoint, versions)))
     return unpack_head(stored, json.loads(json.dumps(versions)), checkpoint["id"], checkpoint["channel_values"])
 
 
-class TestFolding:
+class TestHead:
     @pytest.mark.slow
     @given(checkpoints())
-    def test_a_checkpoint_unfolds_to_what_it_was(self, checkpoint):
-        again = unfolded(checkpoint)
+    def test_unpacking_restores_the_packed_checkpoint(self, checkpoint):
+        again = unpacked(checkpoint)
         assert again == checkpoint
         assert repr(again["channel_versions"]) == repr(checkpoint["channel_versions"])  # which shows types and order
         for node, seen in checkpoint["versions_seen"].items():
             assert list(again["versions_seen"][node]) == list(seen)
 
-    def test_what_an_old_checkpoint_lacks_is_nothing_and_what_only_it_has_or_langgraph_adds_stays(self):
+    def test_old_and_unknown_checkpoint_fields_are_kept(self):
         old = {"v": 1, "id": "x", "ts": "then", "channel_values": {}, "channel_versions": {"a": 1}, "versions_seen": {}}
         none = {"updated_channels": None}
         for more in ({}, {"pending_sends": [1, 2]}, {"pending_sends": []}, {"v": 5, "surprise": {"a": [1]}}):
-            assert unfolded(old | more) == old | none | more, more
+            assert unpacked(old | more) == old | none | more, more
         new = old | {"v": 5, "updated_channels": ["a"], "surprise": {"a": [1]}}
-        assert unfolded(new) == new
+        assert unpacked(new) == new
 
-    def test_versions_are_written_once(self):
+    def test_packed_versions_are_written_once(self):
         versions = {f"channel {n}": next_version(None) for n in range(20)}
         checkpoint = {"v": 4, "id": "x", "ts": "", "channel_values": {}, "channel_versions": versions}
         checkpoint["versions_seen"] = {f"node {n}": dict(versions) for n in range(3)}
-        folded = pack_head(checkpoint, short_versions(checkpoint))
-        assert json.dumps(folded).count(".") == 0
-        assert all(seen == [place for each in range(20) for place in (each, each)] for seen in folded[2].values())
+        packed = pack_head(checkpoint, short_versions(checkpoint))
+        assert json.dumps(packed).count(".") == 0
+        assert all(seen == [place for each in range(20) for place in (each, each)] for seen in packed[2].values())

@@ -1,4 +1,4 @@
-"""Which checkpoints a thread keeps when it is told to forget, and that what they alone needed goes with the others."""
+"""Retention and pruning of checkpoints and of the data that only they needed."""
 
 import itertools
 import sqlite3
@@ -31,14 +31,14 @@ from tests.support.graphs import beside, line
 from tests.support.transactions import Watched
 
 from .filled import delta_graph, fill, outer_graph, seen
-from .own_shelf import OwnShelf
+from .own_store import OwnStore
 
 TABLES = ("checkpoint", "channel_value", "pending_write", "part", "checkpoint_ns", "content")
 
 
 @pytest.fixture
-def keeping(url, clock):
-    """Opens the database so that it keeps only so much."""
+def open_memory(url, clock):
+    """Return a function that opens the database with a retention."""
     opened = []
 
     def open_(**limits):
@@ -54,7 +54,7 @@ def keeping(url, clock):
 
 @pytest.fixture
 def rows(raw):
-    """How many rows the tables of threads have."""
+    """Return a function that counts the rows of the thread tables."""
 
     def count(memory):
         return {table: raw(memory, f"select count(*) as n from {table}")[0]["n"] for table in TABLES}
@@ -63,7 +63,7 @@ def rows(raw):
 
 
 def lengths(saver, thread="t"):
-    """How many checkpoints each line of a thread has."""
+    """Return the number of checkpoints per namespace of a thread."""
     found = saver.list({"configurable": {"thread_id": thread}})
     return Counter(each.config["configurable"]["checkpoint_ns"] for each in found)
 
@@ -77,7 +77,7 @@ def texts_of(graph):
 
 
 def long_line(saver, count, thread="t"):
-    """A thread with so many checkpoints, each of which has a long text of its own."""
+    """Put checkpoints, each with its own long text."""
     made = Line(saver, thread)
     for n in range(count):
         made.put({"n": n, "text": f"text {n} " * 50})
@@ -86,9 +86,9 @@ def long_line(saver, count, thread="t"):
 
 @pytest.mark.sqlite_suffices
 class TestKeepLast:
-    def test_after_each_put_the_newest_few_are_there(self, keeping):
+    def test_keep_last_keeps_the_newest_checkpoints(self, open_memory):
         for keep in (1, 2, 5):
-            saver = keeping(keep_last=keep).checkpointer
+            saver = open_memory(keep_last=keep).checkpointer
             put = {"": [], "child": [], "other|deep": []}
             lines = {ns: Line(saver, f"keep {keep}", ns) for ns in put}
             for n, (ns, each) in itertools.product(range(9), lines.items()):
@@ -96,8 +96,8 @@ class TestKeepLast:
                 assert ids(saver.list(at(f"keep {keep}", ns=ns))) == put[ns][:keep]
                 assert saver.get(at(f"keep {keep}", ns=ns))["channel_values"] == each.values
 
-    async def test_a_graph_keeps_no_more_and_its_state_is_right(self, keeping):
-        memory = keeping(keep_last=3)
+    async def test_graph_state_is_correct_with_keep_last(self, open_memory):
+        memory = open_memory(keep_last=3)
         graph, said = chat_graph(memory.checkpointer), []
         for turn in range(20):
             said += [f"turn {turn}", f"TURN {turn}"]
@@ -106,9 +106,9 @@ class TestKeepLast:
             assert lengths(memory.checkpointer) == {"": 3}
             kept = [state.values["messages"] for state in graph.get_state_history(at())]
             assert [[m.text for m in messages] for messages in kept] == [said, said[:-1], said[:-2]]
-        assert texts_of(chat_graph(keeping().checkpointer)) == said
+        assert texts_of(chat_graph(open_memory().checkpointer)) == said
 
-    def test_a_saver_may_have_a_retention_of_its_own(self, url):
+    def test_a_saver_may_have_its_own_retention(self, url):
         with AgentMemory(url, retention=Retention(keep_last=1)) as memory:
             one, three = memory.checkpointer, AgentMemorySaver(memory, retention=Retention(keep_last=3))
             for thread, saver in (("1", one), ("3", three), ("6", AgentMemorySaver(memory, retention=Retention()))):
@@ -118,9 +118,9 @@ class TestKeepLast:
             long_line(saver, 5, "2")
             assert len(ids(saver.list(at("2")))) == 2
 
-    def test_a_thread_that_was_long_before_is_cut_a_little_with_every_put(self, keeping, rows):
-        made = long_line(keeping().checkpointer, MAX_REMOVED * 3)
-        memory, left = keeping(keep_last=2), []
+    def test_a_long_thread_is_trimmed_gradually(self, open_memory, rows):
+        made = long_line(open_memory().checkpointer, MAX_REMOVED * 3)
+        memory, left = open_memory(keep_last=2), []
         made.saver = memory.checkpointer
         for _ in range(4):
             made.put({"n": -1})
@@ -129,8 +129,8 @@ class TestKeepLast:
         assert rows(memory)["part"] <= MAX_REMOVED + 2
         assert memory.checkpointer.get(at())["channel_values"] == made.values
 
-    def test_putting_a_checkpoint_again_removes_none_that_is_kept(self, keeping):
-        saver = keeping(keep_last=2).checkpointer
+    def test_repeating_a_put_removes_no_checkpoint(self, open_memory):
+        saver = open_memory(keep_last=2).checkpointer
         made = long_line(saver, 2)
         given = made.config, *made.next({"n": 3})
         saver.put(*given)
@@ -138,8 +138,8 @@ class TestKeepLast:
         saver.put(*given)
         assert everything(saver) == before
 
-    def test_a_fork_of_what_is_kept_goes_on_and_counts(self, keeping):
-        saver = keeping(keep_last=4).checkpointer
+    def test_forks_count_towards_keep_last(self, open_memory):
+        saver = open_memory(keep_last=4).checkpointer
         graph = logging_graph(saver, "a", "b")
         for turn in range(5):
             graph.invoke({"log": [f"{turn}"]}, at())
@@ -148,8 +148,8 @@ class TestKeepLast:
         assert log_of(graph) == [*oldest.values["log"], "fork", "a", "b"]
         assert lengths(saver) == {"": 4}
 
-    def test_what_is_gone_can_be_neither_read_nor_listed(self, keeping):
-        saver = keeping(keep_last=1).checkpointer
+    def test_removed_checkpoints_are_not_readable_or_listed(self, open_memory):
+        saver = open_memory(keep_last=1).checkpointer
         made = Line(saver)
         first = made.put({"a": 1})
         saver.put_writes(first, [("a", 2)], "task")
@@ -163,9 +163,9 @@ class TestKeepLast:
 
 
 @pytest.mark.sqlite_suffices
-class TestWhatGoes:
-    def test_what_only_removed_checkpoints_needed_goes(self, keeping, rows):
-        memory, most = keeping(keep_last=2), Counter()
+class TestRemovedData:
+    def test_data_of_removed_checkpoints_is_deleted(self, open_memory, rows):
+        memory, most = open_memory(keep_last=2), Counter()
         made = Line(memory.checkpointer)
         for n in range(100):
             said = [HumanMessage(f"message {m} " * 50, id=f"{m}") for m in range(n, n + 5)]
@@ -181,8 +181,8 @@ class TestWhatGoes:
         assert most["content"] <= most["part"]
         assert memory.admin.stats()["content_bytes"] <= (MAX_REMOVED + 4) * 10_000
 
-    def test_writes_that_come_early_stay(self, keeping):
-        saver = keeping(keep_last=1).checkpointer
+    def test_writes_preceding_their_checkpoint_are_kept(self, open_memory):
+        saver = open_memory(keep_last=1).checkpointer
         made = Line(saver)
         for n in range(2 * MAX_REMOVED):
             checkpoint, metadata, new = made.next({"n": n})
@@ -192,8 +192,8 @@ class TestWhatGoes:
             made.config = saver.put(made.config, checkpoint, metadata, new)
             assert saver.get_tuple(at()).pending_writes == [("task", "text", f"early {n} " * 100)]
 
-    def test_writes_that_come_too_late_go_with_the_next_checkpoints(self, keeping, rows):
-        memory = keeping(keep_last=1)
+    def test_late_writes_of_removed_checkpoints_are_deleted(self, open_memory, rows):
+        memory = open_memory(keep_last=1)
         made = Line(memory.checkpointer)
         first = made.put({"text": "one " * 50})
         made.put({"text": "two"})
@@ -203,8 +203,8 @@ class TestWhatGoes:
         assert memory.checkpointer.get(at())["channel_values"] == made.values
         assert rows(memory)["pending_write"] == memory.admin.stats()["contents"] == 0
 
-    def test_a_shelf_that_is_shared_with_a_copy_keeps_what_the_copy_needs(self, keeping, rows):
-        memory = keeping(keep_last=2)
+    def test_retention_keeps_parts_shared_with_a_copy(self, open_memory, rows):
+        memory = open_memory(keep_last=2)
         saver, made = memory.checkpointer, Line(memory.checkpointer)
         for n in range(3):
             made.put({"text": f"old {n} " * 50, "messages": [HumanMessage(f"{m}", id=f"{m}") for m in range(n)]})
@@ -215,8 +215,8 @@ class TestWhatGoes:
         assert everything(saver, "copy") == before
         assert rows(memory)["part"] <= 3 * MAX_REMOVED
 
-    def test_without_a_retention_everything_stays(self, keeping, rows):
-        memory = keeping()
+    def test_without_retention_everything_is_kept(self, open_memory, rows):
+        memory = open_memory()
         long_line(memory.checkpointer, 2 * MAX_REMOVED)
         assert rows(memory)["checkpoint"] == rows(memory)["part"] == 2 * MAX_REMOVED
 
@@ -224,8 +224,8 @@ class TestWhatGoes:
 @pytest.mark.sqlite_suffices
 class TestSubgraphs:
     @pytest.mark.parametrize("called", [False, True])
-    def test_lines_of_calls_that_ended_go_with_those_within_them(self, keeping, rows, called):
-        memory = keeping(keep_last=1)
+    def test_namespaces_of_finished_subgraphs_are_deleted(self, open_memory, rows, called):
+        memory = open_memory(keep_last=1)
         middle = line(None, ("down", line(None, ("deep", adding("deep")), state=Log)), ("up", adding("up")), state=Log)
         node = (lambda _: middle.invoke({"log": []})) if called else middle
         graph = logging_graph(memory.checkpointer, "middle", "end", nodes={"middle": node})
@@ -235,8 +235,8 @@ class TestSubgraphs:
         assert rows(memory)["checkpoint_ns"] == 1
         assert log_of(graph)[-3:] == ["deep", "up", "end"]
 
-    def test_those_that_remember_by_themselves_stay(self, keeping):
-        saver = keeping(keep_last=1).checkpointer
+    def test_persistent_subgraphs_are_kept(self, open_memory):
+        saver = open_memory(keep_last=1).checkpointer
         remembering = line(True, ("x", lambda state: {"log": [f"x{len(state['log'])}"]}), state=Log)
         call = {"call": lambda _: {"log": remembering.invoke({"log": []})["log"][-1:]}}
         graph = logging_graph(saver, "call", "other", nodes=call)
@@ -251,8 +251,8 @@ class TestSubgraphs:
 
 
 class TestInterrupts:
-    async def test_a_run_that_waits_can_be_resumed(self, keeping):
-        memory = keeping(keep_last=1)
+    async def test_an_interrupted_run_can_be_resumed(self, open_memory):
+        memory = open_memory(keep_last=1)
         for make in (asking_graph, outer_graph):
             graph = make(memory.checkpointer)
             for turn in range(2):
@@ -262,9 +262,9 @@ class TestInterrupts:
                 assert f"answer {turn}" in log_of(graph, make.__name__)
                 assert graph.get_state(at(make.__name__)).next == ()
 
-    def test_several_that_wait_at_once_are_answered_one_after_the_other(self, keeping):
+    def test_parallel_interrupts_are_answered_one_by_one(self, open_memory):
         ask = {name: lambda _, name=name: {"log": [f"{name} {interrupt(name)}"]} for name in ("x", "y", "z")}
-        graph = beside(keeping(keep_last=1).checkpointer, **ask, quiet=adding("quiet"))
+        graph = beside(open_memory(keep_last=1).checkpointer, **ask, quiet=adding("quiet"))
         graph.invoke({"log": []}, at())
         for waiting in (3, 2, 1):
             interrupts = graph.get_state(at()).interrupts
@@ -272,8 +272,8 @@ class TestInterrupts:
             graph.invoke(Command(resume={interrupts[0].id: "yes"}), at())
         assert sorted(log_of(graph)) == ["quiet", "x yes", "y yes", "z yes"]
 
-    def test_two_questions_within_one_subgraph_whose_state_is_updated(self, keeping):
-        memory = keeping(keep_last=1)
+    def test_a_subgraph_with_two_interrupts_can_be_updated(self, open_memory):
+        memory = open_memory(keep_last=1)
         asking = [(name, lambda _, name=name: {"log": [interrupt(name)]}) for name in ("first", "second")]
         nodes = {"inner": line(None, *asking, state=Log)}
         for turn in range(3):
@@ -286,7 +286,7 @@ class TestInterrupts:
                 graph.invoke(Command(resume=answer), at())
             assert log_of(graph)[-4:] == ["put in", "one", "two", "after"]
 
-    def test_a_run_that_failed_goes_on_where_it_was(self, keeping):
+    def test_a_failed_run_can_be_resumed(self, open_memory):
         broken = []
 
         def fail(_):
@@ -294,7 +294,7 @@ class TestInterrupts:
                 raise ZeroDivisionError
             return {"log": ["done"]}
 
-        graph = beside(keeping(keep_last=1).checkpointer, quiet=adding("quiet"), fail=fail)
+        graph = beside(open_memory(keep_last=1).checkpointer, quiet=adding("quiet"), fail=fail)
         for _ in range(3):
             broken[:] = [False, True]
             with pytest.raises(ZeroDivisionError):
@@ -302,8 +302,8 @@ class TestInterrupts:
             assert sorted(graph.invoke(None, at())["log"][-2:]) == ["done", "quiet"]
 
 
-def test_threads_with_delta_channels_stay_whole(keeping):
-    memory = keeping(keep_last=2, max_age=timedelta(seconds=1))
+def test_threads_with_delta_channels_are_kept_complete(open_memory):
+    memory = open_memory(keep_last=2, max_age=timedelta(seconds=1))
     plain, log = logging_graph(memory.checkpointer, "a", "b"), []
     for make in (lambda: plain, lambda: delta_graph(memory.checkpointer)):
         graph = make()
@@ -317,8 +317,8 @@ def test_threads_with_delta_channels_stay_whole(keeping):
 
 
 class TestMaxAge:
-    def test_what_is_too_old_goes_with_the_next_put(self, keeping, clock):
-        saver = keeping(max_age=timedelta(hours=1)).checkpointer
+    def test_expired_checkpoints_are_removed_at_the_next_put(self, open_memory, clock):
+        saver = open_memory(max_age=timedelta(hours=1)).checkpointer
         made, put = Line(saver), []
         for n in range(4):
             put.insert(0, id_in(made.put({"n": n})))
@@ -330,8 +330,8 @@ class TestMaxAge:
         assert ids(saver.list(at())) == put[:1]
         assert saver.get(at())["channel_values"] == {"n": 4}
 
-    def test_the_newest_stays_however_old_it_is_and_can_be_resumed(self, keeping, clock):
-        saver = keeping(max_age=timedelta(milliseconds=1)).checkpointer
+    def test_the_newest_checkpoint_never_expires(self, open_memory, clock):
+        saver = open_memory(max_age=timedelta(milliseconds=1)).checkpointer
         graph = outer_graph(saver)
         graph.invoke({"log": ["in"]}, at())
         clock.pass_time(days=400)
@@ -341,16 +341,16 @@ class TestMaxAge:
         clock.pass_time(days=400)
         assert log_of(graph)[-2:] == ["yes", "after"]
 
-    def test_both_limits_hold_together(self, keeping, clock):
-        saver = keeping(keep_last=3, max_age=timedelta(hours=1)).checkpointer
+    def test_keep_last_and_max_age_combine(self, open_memory, clock):
+        saver = open_memory(keep_last=3, max_age=timedelta(hours=1)).checkpointer
         made = long_line(saver, 6)
         assert lengths(saver) == {"": 3}
         clock.pass_time(hours=2)
         made.put({"n": 6})
         assert lengths(saver) == {"": 1}
 
-    def test_lines_of_old_calls_go(self, keeping, clock, rows):
-        memory = keeping(max_age=timedelta(hours=1))
+    def test_namespaces_of_old_subgraph_calls_are_deleted(self, open_memory, clock, rows):
+        memory = open_memory(max_age=timedelta(hours=1))
         graph = outer_graph(memory.checkpointer)
         for turn in range(3):
             graph.invoke({"log": [f"{turn}"]}, at())
@@ -361,8 +361,8 @@ class TestMaxAge:
 
 
 @pytest.mark.sqlite_suffices
-class TestPruning:
-    def test_the_file_of_a_database_shrinks(self, tmp_path):
+class TestPrune:
+    def test_prune_shrinks_the_database_file(self, tmp_path):
         path = tmp_path / "a.db"
         for remove in (lambda saver: saver.prune(["t"]), lambda saver: saver.delete_thread("t")):
             path.unlink(missing_ok=True)
@@ -383,7 +383,7 @@ class TestPruning:
                 assert memory.admin.verify().problems == ()
             assert path.stat().st_size < before * 0.6
 
-    def test_between_two_batches_anybody_may_write(self, url, monkeypatch):
+    def test_prune_allows_writes_between_batches(self, url, monkeypatch):
         with AgentMemory(url) as memory, AgentMemory(url, busy_timeout=10) as other:  # who has to wait waits in vain
             made, mine = Line(memory.checkpointer), Line(other.checkpointer, "other")
             for n in range(5 * BATCH_SIZE + 50):
@@ -405,7 +405,7 @@ class TestPruning:
             assert max(removed) <= BATCH_SIZE
             assert lengths(other.checkpointer, "other") == {"": len(removed)}
 
-    def test_nothing_but_the_newest_of_each_line_is_left(self, memory, rows):
+    def test_prune_keeps_the_newest_of_each_namespace(self, memory, rows):
         saver = memory.checkpointer
         for ns in ("", "child"):
             made = Line(saver, ns=ns)
@@ -415,13 +415,13 @@ class TestPruning:
         saver.prune(["t"])
         assert rows(memory) == dict(zip(TABLES, (2, 4, 2, 4, 2, 4), strict=True))
 
-    def test_what_a_retention_has_left_lying_goes_too(self, keeping, rows):
-        memory = keeping(keep_last=1)
+    def test_prune_removes_leftovers_of_retention(self, open_memory, rows):
+        memory = open_memory(keep_last=1)
         long_line(memory.checkpointer, MAX_REMOVED // 2)
         memory.checkpointer.prune(["t"])
         assert rows(memory)["part"] == rows(memory)["checkpoint"] == 1
 
-    def test_what_a_copy_or_the_original_of_the_thread_needs_stays(self, memory):
+    def test_prune_keeps_parts_of_copies_and_originals(self, memory):
         saver, names = memory.checkpointer, ("chat", "asking", "outer")
         fill(saver)
         for thread in (*names, "delta"):
@@ -435,7 +435,7 @@ class TestPruning:
         assert outer_graph(saver).invoke(Command(resume="yes"), at("copy of outer"))["log"][-2:] == ["yes", "after"]
         assert memory.admin.verify().problems == ()
 
-    def test_threads_that_share_a_shelf_keep_each_what_they_have_and_what_waits(self, memory):
+    def test_removing_a_thread_keeps_data_of_copies(self, memory):
         saver = memory.checkpointer
         for first, remove in itertools.product(range(3), (lambda name: saver.prune([name]), saver.delete_thread)):
             names = ["t", "copy", "another"]
@@ -460,7 +460,7 @@ class TestPruning:
 
 @pytest.mark.sqlite_suffices
 class TestStaleSavers:
-    """Two processes, one of which remembers where things lay before the other swept the shelf."""
+    """Two processes, one of which caches part positions from before the other's sweep."""
 
     @pytest.fixture
     def two(self, url):
@@ -471,7 +471,7 @@ class TestStaleSavers:
     def messages(self):
         return [HumanMessage(f"{n}", id=f"m{n}") for n in range(6)]
 
-    def test_what_one_swept_away_the_other_stores_again_wherever_it_stands(self, two, messages):
+    def test_a_stale_saver_stores_swept_parts_again(self, two, messages):
         stale, other = two
         made = Line(stale)
         for values in (
@@ -483,11 +483,11 @@ class TestStaleSavers:
             made.put({"messages": messages, "text": "x" * 999})
             made.put({"messages": messages[:2], "text": "y" * 999})
             other.prune(["t"])
-            made.put(values)  # these objects say that they lie on the shelf
+            made.put(values)  # these objects say that they lie on the part store
             for saver in two:
                 assert saver.get(at())["channel_values"] == made.values
 
-    def test_what_was_deleted_and_begun_anew_is_not_mixed_up(self, two, messages):
+    def test_a_recreated_thread_is_not_mixed_up(self, two, messages):
         stale, other = two
         made = Line(stale)
         made.put({"messages": messages})
@@ -497,7 +497,7 @@ class TestStaleSavers:
         for saver in two:
             assert saver.get(at())["channel_values"]["messages"] == messages
 
-    def test_what_was_read_before_a_sweep_may_be_put_after_it(self, two):
+    def test_values_read_before_a_sweep_can_be_put(self, two):
         stale, other = two
         graph = chat_graph(other)
         for text in ("one", "two"):
@@ -510,9 +510,7 @@ class TestStaleSavers:
         for saver in two:
             assert [m.text for m in saver.get(at())["channel_values"]["messages"]] == ["one", "ONE", "two", "TWO"]
 
-    def test_what_was_put_is_stored_as_it_was_then_although_the_shelf_was_swept_meanwhile(
-        self, two, messages, monkeypatch
-    ):
+    def test_put_stores_values_as_of_the_call(self, two, messages, monkeypatch):
         stale, other = two
         made = Line(stale)
         for n in range(3):
@@ -532,19 +530,19 @@ class TestStaleSavers:
             assert [m.text for m in found.checkpoint["channel_values"]["messages"]] == [*"012345"]
             assert [m.text for m in found.pending_writes[0][2]] == [*"12345"]
 
-    def test_what_another_sweeps_between_reading_and_writing_begins_the_write_anew(self, memory):
-        """Which only PostgreSQL lets happen, where it is then tried again."""
-        shelf = OwnShelf(memory=memory)
-        stale = shelf.place()._replace(sweep_count=7)
-        draft = ValueDraft(shelf.serde, shelf.known, stale, for_channels=True)
+    def test_a_sweep_before_the_write_raises_branch_moved(self, memory):
+        """Only PostgreSQL lets this happen, where the write is then retried."""
+        part_store = OwnStore(memory=memory)
+        stale = part_store.place()._replace(sweep_count=7)
+        draft = ValueDraft(part_store.serde, part_store.known, stale, for_channels=True)
         recipe = draft.make_recipe(["text " * 99])
         for put in (lambda tx: lock_store(tx, stale, count=1), lambda tx: write_parts(tx, stale, draft, [recipe])):
             with pytest.raises(BranchMoved):
                 memory.database.engine.write(put)
         assert memory.admin.stats()["parts"] == 0
 
-    def test_they_take_turns_while_both_sweep(self, keeping):
-        memories, said = (keeping(keep_last=1), keeping(keep_last=2)), []
+    def test_two_sweeping_savers_alternate_correctly(self, open_memory):
+        memories, said = (open_memory(keep_last=1), open_memory(keep_last=2)), []
         for turn in range(30):
             memory = memories[turn % 2]
             graph = chat_graph(memory.checkpointer)
@@ -561,8 +559,8 @@ class TestStaleSavers:
 CHANGES = ("delete_", "insert_", "reserve_", "lock_", "set_numbers", "reset_", "mark_", "add_", "store_")
 
 
-def test_whoever_removes_holds_the_shelf_before_anything_else(memory, monkeypatch):
-    """Two that remove the same would wait for each other, if one held the shelf first and the other held it last."""
+def test_removals_lock_the_part_store_first(memory, monkeypatch):
+    """Two removals could deadlock if they locked the part store in different orders."""
     saver, write, seen = AgentMemorySaver(memory, retention=Retention(keep_last=3)), memory.database.engine.write, []
 
     for text, (name, remove) in itertools.product(

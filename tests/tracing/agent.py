@@ -1,4 +1,4 @@
-"""An agent with every part of memory, whose models say what a script tells them to.
+"""An agent with every part of memory and scripted models.
 
 It writes to its memory and searches it with tools; memory is put into its prompt; its context is compacted, and a
 model writes the summary; a model chooses the experiences that apply, and a model extracts facts. Each of its models is
@@ -41,7 +41,7 @@ ANSWERS = ("Noted.", "Bring her some tea.", "That you like it.")
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1", "agentmem_namespace": ("ada",)}}
 
 GIFTS = "exp_id: gifts\nwhen: Use when someone wants to bring a gift.\nwhat: Name one thing only.\n"
-"""What an experience says."""
+"""The text of an experience."""
 
 _CALLS = {
     TURNS[0]: ("mem_archival_write", {"content": "Ana is the sister, and lives in Lisbon.", "tags": ["family"]}),
@@ -58,7 +58,7 @@ OWN_WORDS = ("SUMMARY", "gifts", "predicate")
 
 
 def said(request: dict[str, Any]) -> dict[str, Any]:
-    """What a model answers, as OpenAI's assistants do, to a request of its client."""
+    """Return the answer of a model to a request of OpenAI's client."""
     if (text := _SAYS.get(request["model"])) is not None:
         return {"role": "assistant", "content": text}
     messages = request["messages"]

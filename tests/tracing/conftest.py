@@ -13,7 +13,7 @@ from .trees import Collector
 
 
 @pytest.fixture
-def traced_by(collector: Collector) -> dict[str, Any]:
+def tracer_config(collector: Collector) -> dict[str, Any]:
     return {"callbacks": [collector]}
 
 
@@ -44,6 +44,6 @@ def forget_environment() -> None:
 
 
 @pytest.fixture
-def withheld(tmp_path, heard):
+def redacted_memory(tmp_path, heard):
     with AgentMemory(tmp_path / "a.db", hooks=[heard.append], trace_content=False) as memory:
         yield memory

@@ -1,4 +1,4 @@
-"""A server on this machine that speaks as much of LangSmith's ingestion as its client needs, for the real client.
+"""A local server that implements as much of LangSmith's ingestion as its client needs.
 
     with LangSmith() as server:
         threading.Thread(target=server.serve_forever).start()
@@ -47,7 +47,7 @@ class LangSmith(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """What a client is given as its endpoint."""
+        """The endpoint for a client."""
         return f"http://127.0.0.1:{self.server_port}"
 
     @property

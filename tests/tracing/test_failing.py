@@ -1,4 +1,4 @@
-"""What goes wrong with those who look on changes nothing for what they look at."""
+"""Failing listeners do not change the traced operation."""
 
 import logging
 
@@ -44,21 +44,21 @@ class BrokenAsync(AsyncCallbackHandler):
 
 
 class TestFailingListeners:
-    async def test_a_failing_handler_breaks_no_operation(self, tracing):
+    async def test_failing_handler_breaks_no_operation(self, tracing):
         for broken in (Broken, BrokenAsync):
             remember(tracing, config={"callbacks": [broken()]})
             await aremember(tracing, config={"callbacks": [broken()]})
 
-    def test_the_operations_own_error_survives_a_failing_handler(self, tracing):
+    def test_operation_error_survives_a_failing_handler(self, tracing):
         with (
             pytest.raises(ValueError, match="mine"),
             tracing.step("memory.conversation.add", config={"callbacks": [Broken()]}),
         ):
             raise ValueError("mine")
 
-    def test_what_cannot_be_read_costs_only_itself(self, tracing, collector, traced_by, caplog):
+    def test_unreadable_values_are_omitted_and_logged_once(self, tracing, collector, tracer_config, caplog):
         for _ in range(2):
-            with tracing.step("memory.conversation.add", inputs=unreadable, config=traced_by) as step:
+            with tracing.step("memory.conversation.add", inputs=unreadable, config=tracer_config) as step:
                 step.finish(unreadable)
 
         assert [(run.inputs, run.outputs) for run in collector.roots] == [({}, {})] * 2
@@ -67,13 +67,13 @@ class TestFailingListeners:
         assert record.exc_info[0] is LookupError
 
     @pytest.mark.parametrize("turn", ["manager_of", "start_run", "set_parent_run", "end_run"])
-    def test_a_failing_mechanism_is_logged_once(self, tracing, traced_by, monkeypatch, caplog, turn):
+    def test_failing_tracing_mechanism_is_logged_once(self, tracing, tracer_config, monkeypatch, caplog, turn):
         def fail(*args, **kwargs):
             raise RuntimeError("the mechanism")
 
         monkeypatch.setattr(tracing_module, turn, fail)
         for _ in range(2):
-            with tracing.step("memory.conversation.add", config=traced_by):
+            with tracing.step("memory.conversation.add", config=tracer_config):
                 done = True
 
         assert done

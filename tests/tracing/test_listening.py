@@ -1,4 +1,4 @@
-"""Whoever may be listening is found where listeners can be."""
+"""Detection of listeners: handlers, the environment and context variables."""
 
 import sys
 from unittest.mock import Mock
@@ -26,7 +26,7 @@ class Loud(BaseCallbackHandler):
 
 
 class TestListeners:
-    def test_those_who_hear_only_models_or_only_graphs_are_nobody(self):
+    def test_model_and_graph_handlers_are_no_step_listeners(self):
         """Counting tokens, keeping calls and streaming messages must not cost what a tracer costs."""
         silent = [
             UsageMetadataCallbackHandler(), StreamMessagesHandler(lambda chunk: None, subgraphs=False),
@@ -35,17 +35,17 @@ class TestListeners:
         assert not any(map(tracing_module.is_step_listener, silent))
         with AgentMemory() as memory:
             assert not tracing_module.is_step_listener(memory.audit.handler())
-        assert all(map(tracing_module.is_step_listener, [Loud(), Collector(), Mock(hears_nodes_only=False), object()]))
+        assert all(map(tracing_module.is_step_listener, [Loud(), Collector(), Mock(ignore_steps=False), object()]))
 
     @pytest.mark.parametrize("name", ["LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"])
-    def test_the_environment_is_heard_before_langsmith_is_loaded(self, monkeypatch, name):
+    def test_environment_enables_tracing_before_langsmith_is_imported(self, monkeypatch, name):
         monkeypatch.delitem(sys.modules, "langsmith.utils")
         assert not tracing_module.may_be_traced(None)
         monkeypatch.setenv(name, "true")
         forget_environment()
         assert tracing_module.may_be_traced(None)
 
-    def test_handlers_of_other_context_variables_are_found(self):
+    def test_handlers_in_context_variables_are_found(self):
         with get_usage_metadata_callback():
             assert not tracing_module.may_be_traced(None)
         with collect_runs():

@@ -1,4 +1,4 @@
-"""A step stands beneath what it happened in, and above what happened in it."""
+"""Parents and children of steps."""
 
 import asyncio
 import contextvars
@@ -16,8 +16,8 @@ from .trees import remember, shape
 
 
 class TestNesting:
-    def test_steps_and_models_within_a_step_are_its_children(self, tracing, collector, traced_by):
-        with tracing.step("memory.compaction.run", config=traced_by):
+    def test_steps_and_models_are_children_of_their_step(self, tracing, collector, tracer_config):
+        with tracing.step("memory.compaction.run", config=tracer_config):
             remember(tracing)
             FakeListChatModel(responses=["short"]).invoke("summarize")
 
@@ -25,25 +25,25 @@ class TestNesting:
             ("memory.compaction.run", [("memory.conversation.add", []), ("FakeListChatModel", [])])
         ]
 
-    def test_after_a_step_the_surroundings_are_as_before(self, tracing, collector, traced_by):
+    def test_context_is_restored_after_a_step(self, tracing, collector, tracer_config):
         def twice(_):
             before = var_child_runnable_config.get()
             remember(tracing)
             assert var_child_runnable_config.get() is before
             remember(tracing)
 
-        RunnableLambda(twice).with_config(run_name="chain").invoke(None, traced_by)
+        RunnableLambda(twice).with_config(run_name="chain").invoke(None, tracer_config)
 
         add = ("memory.conversation.add", [])
         assert collector.shapes == [("chain", [add, add])]
         assert var_child_runnable_config.get() is None
 
-        with pytest.raises(ValueError), tracing.step("memory.conversation.add", config=traced_by):
+        with pytest.raises(ValueError), tracing.step("memory.conversation.add", config=tracer_config):
             raise ValueError
 
         assert var_child_runnable_config.get() is None
 
-    async def test_parallel_tasks_nest_each_under_its_own(self, tracing, collector, traced_by):
+    async def test_parallel_tasks_nest_under_their_own_steps(self, tracing, collector, tracer_config):
         def part(name):
             with tracing.step(name):
                 remember(tracing)
@@ -53,7 +53,7 @@ class TestNesting:
             await asyncio.gather(*(run_in_worker(partial(part, name)) for name in names))
 
         def work():
-            with tracing.step("memory.compaction.run", config=traced_by):
+            with tracing.step("memory.compaction.run", config=tracer_config):
                 run_on_callers_loop(parts)
 
         await run_in_worker(work)
@@ -64,14 +64,14 @@ class TestNesting:
             ("memory.facts.extract", add),
         ]
 
-    def test_a_step_closed_in_another_context_still_ends(self, tracing, collector, traced_by):
-        step = tracing.step("memory.conversation.add", config=traced_by)
+    def test_step_closed_in_another_context_ends(self, tracing, collector, tracer_config):
+        step = tracing.step("memory.conversation.add", config=tracer_config)
         contextvars.copy_context().run(step.__enter__)
         contextvars.copy_context().run(step.__exit__, None, None, None)
 
         assert collector.roots[0].end_time is not None
 
-    def test_the_global_debug_switch_shows_steps(self, tracing, capsys):
+    def test_global_debug_flag_prints_steps(self, tracing, capsys):
         set_debug(True)
         try:
             remember(tracing)

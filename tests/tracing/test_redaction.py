@@ -1,4 +1,4 @@
-"""What was said and remembered is left out of traces, or masked, where the user wants that; what happened is shown."""
+"""Redaction: traces omit or mask content, and keep names and numbers."""
 
 import json
 import re
@@ -48,8 +48,8 @@ def highest_of_ours(roots):
 class TestAgent:
     """The whole agent, of which everything that memory shows is looked through."""
 
-    def test_nothing_that_was_said_is_shown(self, withheld, tmp_path, collector, heard):
-        graph = agent(withheld, tmp_path / "experience")
+    def test_hidden_content_appears_in_no_trace_or_stream(self, redacted_memory, tmp_path, collector, heard):
+        graph = agent(redacted_memory, tmp_path / "experience")
         answers, streamed = [], []
         for turn in TURNS:
             config, said = {**CONFIG, "callbacks": [collector]}, {"messages": [HumanMessage(turn)]}
@@ -89,8 +89,8 @@ class TestValues:
             (True, "Ana lives in Lisbon."),
         ],
     )
-    def test_texts_are_shown_as_wanted_and_names_and_numbers_always(self, collector, traced_by, heard, content, told):
-        searched(Tracing(Hooks([heard.append]), {"agentmem_database": "sqlite"}, content=content), traced_by)
+    def test_texts_are_redacted_and_names_and_numbers_kept(self, collector, tracer_config, heard, content, told):
+        searched(Tracing(Hooks([heard.append]), {"agentmem_database": "sqlite"}, content=content), tracer_config)
 
         (run,) = collector.roots
         assert run.inputs == {"query": told}
@@ -108,10 +108,10 @@ class TestValues:
             (lambda text: text.replace("Ana", "***"), '{"status": "*** is ill", "user_id": 7}'),
         ],
     )
-    def test_what_a_user_gave_is_content_whatever_its_keys(self, collector, traced_by, content, told):
+    def test_user_values_are_redacted_whatever_their_keys(self, collector, tracer_config, content, told):
         value = {"status": "Ana is ill", "user_id": 7}
         with Tracing(content=content).step(
-            "memory.store.put", inputs=lambda: {"namespace": ("ada",), "value": value}, config=traced_by
+            "memory.store.put", inputs=lambda: {"namespace": ("ada",), "value": value}, config=tracer_config
         ) as step:
             step.finish(lambda: {"value": [value], "status": "stored"})
 
@@ -120,12 +120,12 @@ class TestValues:
         assert run.outputs["status"] == "stored"
         assert "Ana" not in str(run.outputs)
 
-    def test_the_key_of_an_item_is_content_where_it_is_put_and_where_it_is_found(self, withheld, collector, heard):
+    def test_item_keys_are_redacted_in_puts_and_searches(self, redacted_memory, collector, heard):
         def put_and_find(_):
-            withheld.store.put(("ada",), "Ana", {"text": "tea of Lisbon"})
-            assert withheld.store.search(("ada",), query="tea")[0].key == "Ana"
-            assert withheld.search("tea", namespace=("ada",))[0].id == "Ana"
-            assert "Lisbon" in str(withheld.inject().invoke("tea", CONFIG))
+            redacted_memory.store.put(("ada",), "Ana", {"text": "tea of Lisbon"})
+            assert redacted_memory.store.search(("ada",), query="tea")[0].key == "Ana"
+            assert redacted_memory.search("tea", namespace=("ada",))[0].id == "Ana"
+            assert "Lisbon" in str(redacted_memory.inject().invoke("tea", CONFIG))
 
         RunnableLambda(put_and_find).invoke(None, {"callbacks": [collector]})
 
@@ -134,25 +134,25 @@ class TestValues:
         assert [quoted(all_of(run)) for run in collector.ours()] == [[]] * len(collector.ours())
         assert quoted(repr(heard)) == []
 
-    def test_the_text_of_an_error_is_content(self, collector, traced_by, heard, caplog):
+    def test_error_messages_are_redacted(self, collector, tracer_config, heard, caplog):
         mine = InvalidInput("Ana is no namespace.")
         mine.__cause__ = KeyError("Ana")
         with pytest.raises(InvalidInput) as raised:
-            searched(Tracing(Hooks([heard.append]), content=False), traced_by, error=mine)
+            searched(Tracing(Hooks([heard.append]), content=False), tracer_config, error=mine)
 
         assert raised.value is mine
         assert "InvalidInput: <20 characters>" in collector.roots[0].error
         assert str(heard[-1].error) == "InvalidInput: <20 characters>"
         assert "Ana" not in collector.roots[0].error + repr(heard[-1]).replace("Ana lives in", "") + caplog.text
 
-    def test_a_function_that_fails_lets_nothing_through(self, collector, traced_by, heard, caplog):
+    def test_failing_redaction_function_leaks_nothing(self, collector, tracer_config, heard, caplog):
         def fail(text):
             raise ValueError(f"cannot mask {text}")
 
         tracing = Tracing(Hooks([heard.append]), {"agentmem_database": "sqlite"}, content=fail)
-        searched(tracing, traced_by)
+        searched(tracing, tracer_config)
         with pytest.raises(InvalidInput):
-            searched(tracing, traced_by, error=InvalidInput("Ana is no namespace."))
+            searched(tracing, tracer_config, error=InvalidInput("Ana is no namespace."))
 
         good, failed = collector.roots
         assert (good.inputs, good.outputs) == ({"query": ""}, {"documents": []})
@@ -163,7 +163,7 @@ class TestValues:
         assert quoted(everything) == []
         assert caplog.text.count("Tracing failed") == 3
 
-    def test_anything_else_is_refused(self):
+    def test_invalid_trace_content_is_refused(self):
         for content in (None, "no", 1, 0):
             with pytest.raises(InvalidInput, match="trace_content must be a valid boolean or be callable"):
                 AgentMemory(trace_content=content)

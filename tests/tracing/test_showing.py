@@ -1,4 +1,4 @@
-"""What is shown of a step is plain data for a person to read."""
+"""Values in traces are converted to readable plain data."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Part:
 
 
 class TestPlainValues:
-    def test_any_value_can_be_sent_and_read(self):
+    def test_any_value_becomes_readable_json(self):
         for value, readable in (
             (("acme", "user"), ["acme", "user"]), ({1: {"a"}}, {"1": ["a"]}), (b"1234", "<4 bytes>"),
             (float("nan"), "nan"), ("half \ud800 a pair", "half \\ud800 a pair"), ("ganze Wörter", "ganze Wörter"),

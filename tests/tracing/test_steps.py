@@ -1,4 +1,4 @@
-"""Every operation can be seen where it happened, and being seen changes nothing about it."""
+"""Steps as runs, with and without listeners."""
 
 import asyncio
 
@@ -17,22 +17,22 @@ from tests.support.waiting import cancelled
 from .trees import aremember, never, remember
 
 
-class TestSilence:
-    def test_nothing_is_computed_when_nobody_listens(self, tracing):
+class TestWithoutListeners:
+    def test_inputs_and_outputs_are_not_computed_without_listeners(self, tracing):
         with tracing.step("memory.conversation.add", inputs=never) as step:
             step.finish(never)
 
         assert not step.has_listeners
 
-    def test_a_detail_is_heard_by_nobody(self, collector, traced_by, heard):
+    def test_null_step_is_not_recorded(self, collector, tracer_config, heard):
         tracing = Tracing(Hooks([heard.append]))
-        with tracing.step("memory.recall.inject", config=traced_by), NULL_STEP as step:
+        with tracing.step("memory.recall.inject", config=tracer_config), NULL_STEP as step:
             step.finish(never)
 
         assert collector.shapes == [("memory.recall.inject", [])]
         assert {event.name for event in heard} == {"memory.recall.inject"}
 
-    def test_turning_langsmith_off_for_a_block_is_silence(self, tracing, monkeypatch):
+    def test_disabled_langsmith_context_records_nothing(self, tracing, monkeypatch):
         steps = []
         RunnableLambda(lambda _: steps.append(remember(tracing))).invoke(None)
         assert not steps[0].has_listeners
@@ -42,15 +42,15 @@ class TestSilence:
             assert not remember(tracing).has_listeners
             assert not tracing_module.may_be_traced(None)
 
-    def test_a_maybe_that_comes_to_nothing_computes_nothing(self, tracing, monkeypatch):
+    def test_possible_tracer_without_handlers_computes_nothing(self, tracing, monkeypatch):
         monkeypatch.setattr(tracing_module, "may_be_traced", lambda config: True)
         with tracing.step("memory.conversation.add", inputs=never) as step:
             step.finish(never)
 
 
 class TestRuns:
-    def test_a_step_is_a_run_with_what_a_person_wants_to_know(self, tracing, collector, traced_by):
-        remember(tracing, config=traced_by)
+    def test_step_is_a_run_with_inputs_and_outputs(self, tracing, collector, tracer_config):
+        remember(tracing, config=tracer_config)
 
         (run,) = collector.roots
         assert (run.name, run.run_type, run.error) == ("memory.conversation.add", "chain", None)
@@ -58,7 +58,7 @@ class TestRuns:
         assert run.outputs == {"ids": ["m1", "m2"]}
         assert run.extra["metadata"] == {"agentmem_database": "sqlite"}
 
-    def test_it_says_where_it_happened(self, tracing, collector):
+    def test_metadata_has_namespace_thread_and_checkpoint(self, tracing, collector):
         configurable = {"thread_id": "t", "agentmem_namespace": ("ada", "work"), "checkpoint_id": "c1"}
         config = {"configurable": configurable, "callbacks": [collector]}
         given = {"namespace": ("bob",), "thread_id": "u", "conversation_id": "v", "branch": "b"}
@@ -72,9 +72,9 @@ class TestRuns:
         told = {"agentmem_namespace": "bob", "thread_id": "u", "conversation_id": "v", "agentmem_branch": "b"}
         assert of_inputs == of_config | told
 
-    def test_a_search_is_a_retriever_with_its_documents(self, tracing, collector, traced_by):
+    def test_search_is_a_retriever_run_with_documents(self, tracing, collector, tracer_config):
         given = [{"page_content": "a cat", "metadata": {"score": 0.5}, "id": "m1"}, Document("two cats", id="m2")]
-        options = {"run_type": "retriever", "inputs": lambda: {"query": "cats", "limit": 2}, "config": traced_by}
+        options = {"run_type": "retriever", "inputs": lambda: {"query": "cats", "limit": 2}, "config": tracer_config}
         with tracing.step("memory.recall.search", **options) as step:
             step.finish(lambda: {"documents": given})
 
@@ -84,15 +84,13 @@ class TestRuns:
         assert run.outputs == {"documents": [first, Document("two cats", id="m2")]}
 
     @pytest.mark.parametrize("run_type", ["chain", "retriever"])
-    async def test_async_steps_are_the_same_runs_and_errors_pass_unchanged(
-        self, tracing, collector, traced_by, run_type
-    ):
-        await aremember(tracing, run_type=run_type, config=traced_by)
-        remember(tracing, run_type=run_type, config=traced_by)
+    async def test_async_steps_match_and_errors_pass_unchanged(self, tracing, collector, tracer_config, run_type):
+        await aremember(tracing, run_type=run_type, config=tracer_config)
+        remember(tracing, run_type=run_type, config=tracer_config)
         mine = ValueError("mine")
 
         def fail():
-            with tracing.step("memory.conversation.add", run_type=run_type, config=traced_by) as step:
+            with tracing.step("memory.conversation.add", run_type=run_type, config=tracer_config) as step:
                 step.finish(never)
                 raise mine
 
@@ -106,7 +104,7 @@ class TestRuns:
         assert (asynchronous.inputs, asynchronous.outputs) == (synchronous.inputs, synchronous.outputs)
         assert "mine" in failed.error
 
-    async def test_a_cancelled_step_is_recorded(self, tracing, collector, traced_by, heard):
+    async def test_cancelled_step_is_recorded(self, tracing, collector, tracer_config, heard):
         begun = asyncio.Event()
         tracing = Tracing(Hooks([heard.append]))
 
@@ -115,7 +113,7 @@ class TestRuns:
             await asyncio.Event().wait()
 
         def operation():
-            with tracing.step("memory.conversation.add", config=traced_by):
+            with tracing.step("memory.conversation.add", config=tracer_config):
                 run_on_callers_loop(wait)
 
         task = asyncio.create_task(run_in_worker(operation))

@@ -6,7 +6,7 @@ ADD = "memory.conversation.add"
 
 
 class TestEvents:
-    async def test_a_step_is_a_run_like_any_other(self, tracing):
+    async def test_step_is_streamed_as_a_run(self, tracing):
         async def node(state):
             await aremember(tracing)
 

@@ -1,4 +1,4 @@
-"""Hooks and the log hear of every step."""
+"""Hooks and the log receive every step."""
 
 import logging
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ def ticking(*ticks: float) -> SimpleNamespace:
 
 
 class TestHooksAndLog:
-    def test_a_hook_gets_the_whole_step(self, heard, monkeypatch):
+    def test_hook_receives_start_and_finish_with_all_fields(self, heard, monkeypatch):
         moment = datetime(2026, 1, 2, tzinfo=UTC)
         monkeypatch.setattr(traced, "utc_now", lambda: moment)
         monkeypatch.setattr(traced, "time", ticking(10.0, 10.25, 0, 0))
@@ -41,7 +41,7 @@ class TestHooksAndLog:
             raise mine
         assert (heard[3].error, heard[3].outputs) == (mine, None)
 
-    def test_the_log_has_a_debug_line_and_computes_nothing_for_it(self, caplog, monkeypatch):
+    def test_log_has_a_debug_line_without_computing_inputs(self, caplog, monkeypatch):
         caplog.set_level(logging.DEBUG, "langchain_agentmem")
         monkeypatch.setattr(traced, "time", ticking(10.0, 10.0012, 0, 0))
         with Tracing().step("memory.conversation.add", inputs=never) as step:

@@ -1,4 +1,4 @@
-"""What a tracer saw, as trees that a test can compare."""
+"""A tracer that collects runs as trees that a test can compare."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def aremember(tracing: Any, **options: Any) -> Any:
 
 
 async def traced(call: Callable[[], Awaitable[Any]]) -> Collector:
-    """What a tracer sees of a coroutine function."""
+    """Return the trace of a coroutine function."""
     collector = Collector()
     await collector.aunder(call)
     return collector

@@ -1,4 +1,4 @@
-"""What users write, and type checkers accept: every option of the public surface, as it is meant."""
+"""Correct uses of every public option, which type checkers accept."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ from langchain_agentmem.layers.layer import Record
 chat_model = FakeListChatModel(responses=["Well."])
 
 
-def told(messages: list[BaseMessage]) -> str:
+def reply_text(messages: list[BaseMessage]) -> str:
     return str(messages[-1].content)
 
 
-async def answered(messages: list[BaseMessage]) -> AIMessage:
-    return AIMessage(told(messages))
+async def reply_message(messages: list[BaseMessage]) -> AIMessage:
+    return AIMessage(reply_text(messages))
 
 
 @tool
@@ -70,9 +70,9 @@ def models(memory: AgentMemory) -> None:
     memory.compaction(chat_model)
     memory.compaction(chat_model | StrOutputParser())
     memory.compaction(chat_model.bind(stop=["."]).with_retry())
-    memory.compaction(RunnableLambda(told))
-    memory.compaction(told)
-    memory.compaction(answered)
+    memory.compaction(RunnableLambda(reply_text))
+    memory.compaction(reply_text)
+    memory.compaction(reply_message)
     memory.compaction(lambda messages: messages[0])
     memory.compaction("openai:gpt-5-mini")
     memory.compaction(None)
@@ -82,16 +82,16 @@ def parts(memory: AgentMemory, config: RunnableConfig, path: Path) -> None:
     assert_type(memory.checkpointer, AgentMemorySaver)
     assert_type(memory.store, AgentMemoryStore)
     assert_type(memory.conversation("monday", ("ada",), retention=Retention()), ConversationMemory)
-    assert_type(memory.managed_conversation(model=told, config=ManagedMemoryConfig()), ManagedConversationMemory)
+    assert_type(memory.managed_conversation(model=reply_text, config=ManagedMemoryConfig()), ManagedConversationMemory)
     assert_type(memory.session(config, namespace=["ada"]), SessionMemory)
     assert_type(memory.layers("ada", settings=LayersConfig(), model=chat_model), LayeredMemory)
     assert_type(memory.layers(config, scope="thread"), LayeredMemory)
-    assert_type(memory.facts({"configurable": {"thread_id": "1"}}, model=told, settings=FactsConfig()), KGMemory)
-    assert_type(memory.remember_facts(told, branch="ada", roles=["user"]), RememberFacts)
+    assert_type(memory.facts({"configurable": {"thread_id": "1"}}, model=reply_text, settings=FactsConfig()), KGMemory)
+    assert_type(memory.remember_facts(reply_text, branch="ada", roles=["user"]), RememberFacts)
     assert_type(memory.within(user_id="ada"), AgentMemory)
     ConversationMemory(path, "monday")
     ConversationMemory(memory, "monday")
-    KGMemory("postgresql://host/name", "ada", model=answered)
+    KGMemory("postgresql://host/name", "ada", model=reply_message)
     LayeredMemory(memory.database, "ada")
 
 
@@ -124,13 +124,14 @@ def tools(given: ToolRuntime[None, CompactionState]) -> None:
 
 def made_by_type(memory: AgentMemory) -> None:
     assert_type(memory.create(), ConversationMemory | SessionMemory | LayeredMemory | KGMemory)
-    memory.create("kg", branch_or_config="ada", model=told)
+    memory.create("kg", branch_or_config="ada", model=reply_text)
 
 
 def contexts(memory: AgentMemory) -> None:
     node = memory.compaction(
-        told, ManagedMemoryConfig(),
-        shrink=False, conversation_id="c", namespace=("a",), tools=[look_up, {"name": "f"}, told], system="Be kind.",
+        reply_text, ManagedMemoryConfig(),
+        shrink=False, conversation_id="c", namespace=("a",), tools=[look_up, {"name": "f"}, reply_text],
+        system="Be kind.",
         window=100_000,
     )  # fmt: skip
     assert_type(node, CompactionNode)
@@ -189,17 +190,19 @@ def layers(layered: LayeredMemory, memory: AgentMemory) -> None:
     layered.core.set("city", "Lisbon", ttl=datetime.now(UTC))
     assert_type(layered.archival.search("tea"), list[Record])
     layered.context("tea")
-    layer_tools(layered, model=told)
+    layer_tools(layered, model=reply_text)
 
 
 def experiences(memory: AgentMemory, path: Path) -> None:
     library = memory.experiences(path, subfolders=True)
     selector = library.selector(
-        role="Planner", model=told, strategy="auto", template="{experiences} {user_query} {context}", max_selected=3,
-        session=memory.session, query=str, enabled=True, timeout=5,
+        role="Planner", model=reply_text, strategy="auto", template="{experiences} {user_query} {context}",
+        max_selected=3, session=memory.session, query=str, enabled=True, timeout=5,
     )  # fmt: skip
     assert_type(selector, ExperienceSelector)
-    ExperienceSelector.from_config({}, library, {"small": "openai:gpt-5-mini", "own": told}, role="Planner", timeout=5)
+    ExperienceSelector.from_config(
+        {}, library, {"small": "openai:gpt-5-mini", "own": reply_text}, role="Planner", timeout=5
+    )
     assert_type(library.add(Experience(exp_id="1", when="…", what="…")), Path)
 
 
@@ -212,4 +215,4 @@ async def awaited(memory: AgentMemory, layered: LayeredMemory) -> None:
     await layered.acontext("tea")
 
 
-MODELS: list[Callable[[list[BaseMessage]], str | Awaitable[AIMessage]]] = [told, answered]
+MODELS: list[Callable[[list[BaseMessage]], str | Awaitable[AIMessage]]] = [reply_text, reply_message]

@@ -1,4 +1,4 @@
-"""What users get wrong: a type checker tells it on every line that is marked, and on no other."""
+"""Wrong uses: a type checker reports every marked line and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database that has everything, and the places that it is copied to."""
+"""Fixtures: a database that has everything, and targets of copies."""
 
 import shutil
 from pathlib import Path

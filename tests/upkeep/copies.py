@@ -1,4 +1,4 @@
-"""Databases that are copied and compared."""
+"""Helpers that copy and compare databases."""
 
 from contextlib import closing
 
@@ -19,7 +19,7 @@ def copied(source: str, target: str, **options):
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two databases hold the same, but for entries of the audit trail that have entered the indexes since."""
+    """Return whether two databases have equal content, except for audit entries that were indexed since."""
     mine, theirs = rows(one), rows(other)
     moving = {"audit", "audit_head", "search_series", "search_document", "search_scope"}
     return {name: mine[name] for name in mine if name not in moving} == {

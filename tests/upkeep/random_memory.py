@@ -1,4 +1,4 @@
-"""Random memories, and everything that a user can read of a memory.
+"""Random memories, and a reader of everything in a memory.
 
 fill(memory, random.Random(7))     # the same each time, but for ids and times
 assert readable(memory) == readable(its_copy)
@@ -110,7 +110,7 @@ def readable(memory: AgentMemory) -> dict[str, Any]:
         ]
         found["session", *place] = memory.session(each.conversation_id, each.namespace).to_conversation().to_dict()
         found["compactions", *place] = [
-            (each.created_at, each.lane, each.reached, each.dropped, each.made, each.saved)
+            (each.created_at, each.lane, each.reached, each.dropped, each.generated_messages, each.saved)
             for each in chat.compactions()
         ]
     saver = AgentMemorySaver(memory.database, serde=memory.checkpointer.serde)
@@ -157,6 +157,6 @@ def readable(memory: AgentMemory) -> dict[str, Any]:
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What two memories show otherwise, by what it is; empty where they show the same."""
+    """Return the differences of two memories, by kind; empty if they show the same."""
     keys = [*one, *(key for key in other if key not in one)]
     return {str(key): (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}

@@ -1,4 +1,4 @@
-"""A database is copied whole into another place, on either engine, whatever interrupts it."""
+"""Copies of whole databases on either engine, despite interruptions."""
 
 import sqlite3
 from contextlib import closing
@@ -13,14 +13,14 @@ from langchain_agentmem.storage.sqlite import _SqliteTransaction
 from langchain_agentmem.storage.transfer import TABLES
 from tests.upkeep.copies import copied, rows, same
 
-MADE_ANEW = (
+NOT_COPIED = (
     "agentmem_migration", "lease", "search_index", "search_unindexed", "search_pgvector", "receipt",
 )  # fmt: skip
 """The beginnings of the names of tables that are not copied, those that FTS5 keeps for its index included."""
 
 
-class TestEverything:
-    async def test_both_ways_nothing_is_lost_and_nothing_differs(self, full, target, tmp_path):
+class TestCompleteness:
+    async def test_copy_round_trip_loses_nothing(self, full, target, tmp_path):
         there, back = target, str(tmp_path / "back.db")
         async with AgentMemory(full) as memory:
             first = await memory.admin.acopy(there)
@@ -34,12 +34,12 @@ class TestEverything:
                 assert memory.admin.verify().problems == ()
         assert {path.name for path in tmp_path.iterdir()} - {Path(target).name} == {"back.db"}
 
-    def test_no_table_is_forgotten(self, url):
+    def test_every_table_is_copied_in_reference_order(self, url):
         with AgentMemory(url) as memory:
             engine = memory.database.engine.dialect
             names = set(memory.database.engine.sizes().tables)
         known = {table.name for table in TABLES}
-        assert {name for name in names if not name.startswith((*MADE_ANEW, "sqlite_"))} == known
+        assert {name for name in names if not name.startswith((*NOT_COPIED, "sqlite_"))} == known
         places = {table.name: place for place, table in enumerate(TABLES)}
         dialect = "".join(migration.sql for migration in migrations(engine))
         for name, place in places.items():
@@ -48,14 +48,14 @@ class TestEverything:
 
 
 class TestInterruptions:
-    def test_a_source_whose_content_cannot_be_read_is_damaged(self, source, tmp_path):
+    def test_source_with_unreadable_content_is_refused(self, source, tmp_path):
         with closing(sqlite3.connect(source)) as connection:
             connection.execute("update content set body = x'7b7d' where id = (select min(content_id) from entry)")
             connection.commit()
         with pytest.raises(DatabaseUnreadable, match="verify"):
             copied(source, str(tmp_path / "copy.db"))
 
-    def test_what_ends_it_leaves_the_place_as_it_was_and_the_next_call_copies_all(self, source, target):
+    def test_interrupted_copy_changes_nothing_and_can_be_repeated(self, source, target):
         for doing in ("copying", "checking"):
 
             def stop(at, doing=doing):
@@ -68,7 +68,7 @@ class TestInterruptions:
         copied(source, target, force=True)
         assert same(source, target)
 
-    def test_what_is_not_as_it_was_written_never_takes_its_place(self, source, tmp_path, monkeypatch):
+    def test_corrupted_copy_never_replaces_the_target(self, source, tmp_path, monkeypatch):
         insert = _SqliteTransaction.insert_rows
 
         def damaged(self, table, columns, values):
@@ -76,16 +76,16 @@ class TestInterruptions:
             insert(self, table, columns, [(*row[:at], b"{}", *row[at + 1 :]) for row in values] if at else values)
 
         monkeypatch.setattr(_SqliteTransaction, "insert_rows", damaged)
-        with pytest.raises(StorageError, match="is not whole"):
+        with pytest.raises(StorageError, match="is damaged"):
             copied(source, str(tmp_path / "t.db"))
         assert not (tmp_path / "t.db").exists()
 
 
-class TestPlaces:
-    def test_what_is_stored_is_replaced_only_by_force(self, full, target):
+class TestTargets:
+    def test_stored_memories_are_replaced_only_with_force(self, full, target):
         with AgentMemory(target) as memory:
             memory.conversation("here").add(role="user", content="precious")
-        with pytest.raises(InvalidInput, match="holds memories already"):
+        with pytest.raises(InvalidInput, match="already holds memories"):
             copied(full, target)
         with AgentMemory(target) as memory:
             assert memory.search("precious")
@@ -94,7 +94,7 @@ class TestPlaces:
             assert not memory.search("precious", namespace=())
             assert memory.admin.verify().problems == ()
 
-    def test_a_damaged_database_can_be_replaced_and_what_belongs_to_another_program_never_is(self, full, tmp_path):
+    def test_damaged_target_is_replaced_and_foreign_file_kept(self, full, tmp_path):
         target, text, theirs = (tmp_path / name for name in ("damaged.db", "notes.txt", "theirs.db"))
         target.write_bytes(Path(full).read_bytes()[:5000] + b"\xff" * 9000)
         copied(full, str(target), force=True)
@@ -109,8 +109,8 @@ class TestPlaces:
                     copied(full, str(path), force=force)
             assert path.read_bytes() == before
 
-    def test_no_place_at_all(self, full):
-        with pytest.raises(InvalidInput, match="the database itself"):
+    def test_source_itself_and_invalid_targets_are_refused(self, full):
+        with pytest.raises(InvalidInput, match="the source itself"):
             copied(full, full, force=True)
         for wrong in ("", ":memory:", "file:x.db", "mysql://x", "/no/such/folder/x.db", "a\0b", "/"):
             with pytest.raises(InvalidInput):

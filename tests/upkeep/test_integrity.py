@@ -1,4 +1,4 @@
-"""Looking after a database: verification, erasure, backup, export and import."""
+"""Maintenance of a database: verification, erasure, backup, export and import."""
 
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ WORDS = {
 }  # fmt: skip
 
 
-def tell_secrets(memory, count=150):
+def store_secrets(memory, count=150):
     """Fills a namespace with distinctive words, in every place that can hold one."""
     chat = memory.conversation(WORDS["conversation"], (WORDS["namespace"], "deeper"), description=WORDS["text"])
     for n in range(count):
@@ -52,14 +52,14 @@ def tell_secrets(memory, count=150):
         memory.database.write("audit", lambda tx, draft=draft: audit.add(tx, path, [draft]))
 
 
-def put_secrets(memory):
+def store_secret_items(memory):
     """Items that rest on something, and were something else before."""
     for text in (WORDS["text"], WORDS["edited"]):
         with memory.written_by("tool", WORDS["name"]):
             memory.store.put((WORDS["namespace"],), WORDS["id"], {"text": text})
 
 
-def tell_others(memory, count=100):
+def store_other_namespace(memory, count=100):
     chat = memory.conversation("other", ("others",))
     for n in range(count):
         chat.add(role="user", content=f"the ordinary words of somebody else, number {n}")
@@ -130,12 +130,12 @@ def traces(pages):
     )
 
 
-class TestErasing:
-    def test_nothing_that_was_said_can_be_read_from_the_storage(self, url, raw):
+class TestErasure:
+    def test_erased_content_leaves_no_bytes_in_storage(self, url, raw):
         with AgentMemory(url) as memory:
-            tell_secrets(memory)
-            put_secrets(memory)
-            tell_others(memory)
+            store_secrets(memory)
+            store_secret_items(memory)
+            store_other_namespace(memory)
             if memory.database.engine.dialect == "postgres":
                 raw(memory, "analyze")
             assert {WORDS["text"], WORDS["namespace"]} <= {word for _, word in traces(stored_bytes(memory, url))}
@@ -150,10 +150,10 @@ class TestErasing:
             assert memory.search(WORDS["text"]) == []
             assert memory.admin.verify().problems == ()
 
-    async def test_nothing_is_left_of_a_single_conversation(self, url):
+    async def test_erased_conversation_leaves_no_bytes_in_storage(self, url):
         async with AgentMemory(url) as memory:
-            tell_others(memory)
-            tell_secrets(memory, 70)
+            store_other_namespace(memory)
+            store_secrets(memory, 70)
             chat = memory.conversation("removed before")
             for n in range(70):
                 chat.remove_by_id(chat.add(role="user", content=f"{WORDS['text']} {n}", name=WORDS["name"]))
@@ -161,7 +161,7 @@ class TestErasing:
             memory.erase(thread_id=WORDS["conversation"])
             assert traces(stored_bytes(memory, url)) == []
 
-    def test_a_conversation_is_erased_only_where_it_was_named(self, memory):
+    def test_conversation_is_erased_only_in_its_namespace(self, memory):
         for namespace, name in (((), "c"), ((), "c2"), (("a",), "c"), (("a", "b"), "c"), (("ab",), "c")):
             memory.conversation(name, namespace).add(role="user", content="x")
         assert memory.erase(conversation_id="c").conversations == 1
@@ -176,7 +176,7 @@ class TestErasing:
         assert memory.erase(thread_id="t", namespace=("b",)).conversations == 1
         assert memory.erase(thread_id="t").conversations == 2
 
-    def test_the_root_namespace_is_everything(self, memory):
+    def test_erasing_the_root_erases_everything(self, memory):
         fill(memory)
         memory.conversation("x", ("\U0010ffff" * 200, "\U0010ffff" * 200)).add(role="user", content="far out")
         memory.erase(namespace=())
@@ -184,7 +184,7 @@ class TestErasing:
         assert (stats["messages"], stats["contents"], stats["namespaces"], stats["rounds"]) == (0, 0, 0, 0)
         assert memory.admin.verify().problems == ()
 
-    def test_nothing_named_or_too_much_is_refused(self, memory):
+    def test_missing_or_ambiguous_scope_is_refused(self, memory):
         fill(memory)
         before = memory.admin.stats()["messages"]
         both = {"thread_id": "a", "conversation_id": "b"}
@@ -193,7 +193,7 @@ class TestErasing:
                 memory.erase(**wrong)
         assert memory.admin.stats()["messages"] == before
 
-    def test_a_checkpointer_that_was_built_from_the_memory_forgets_what_it_read_too(self):
+    def test_erasure_clears_the_cache_of_the_checkpointer(self):
         with AgentMemory() as memory:
             saver = AgentMemorySaver(memory)
             checkpoint = empty_checkpoint() | {
@@ -203,11 +203,11 @@ class TestErasing:
             config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
             saver.put(config, checkpoint, {}, {"messages": "1"})
             assert WORDS["text"] in repr(saver.get_tuple(config))
-            assert saver._codec.known._known
+            assert saver._codec.known._prototypes
             memory.erase(namespace=())
-            assert saver._codec.known._known == {}
+            assert saver._codec.known._prototypes == {}
 
-    def test_what_is_gone_is_told_and_forgotten_even_if_the_storage_cannot_be_rewritten(self, monkeypatch):
+    def test_erasure_event_is_emitted_despite_scrub_failure(self, monkeypatch):
         told = []
         with AgentMemory(hooks=[told.append]) as memory:
             memory.conversation("x").add(role="user", content="hello")
@@ -219,7 +219,7 @@ class TestErasing:
 
 
 @pytest.mark.sqlite_suffices
-class TestVerifying:
+class TestVerification:
     @pytest.fixture
     def filled(self, memory):
         fill(memory)
@@ -228,11 +228,11 @@ class TestVerifying:
         assert report.checked["messages"] == 77
         return memory
 
-    def test_damage_is_found(self, filled, raw):
+    def test_every_kind_of_damage_is_reported(self, filled, raw):
         index = "search_unindexed" if filled.database.engine.dialect == "sqlite" else "search_index"
         for damage, problem in (
-            ("update content set body = :body where id = (select min(id) from content)", "not what was stored"),
-            ("insert into content (hash, body) values (:hash, :body)", "nothing refers to"),
+            ("update content set body = :body where id = (select min(id) from content)", "is damaged"),
+            ("insert into content (hash, body) values (:hash, :body)", "has no references"),
             ("delete from {index} where document_id = (select max(document_id) from {index})", "index"),
             ("update branch set head = 0 where id = (select min(id) from branch)", "head"),
             ("update entry set key = 'strange' where replaces is not null", "version"),
@@ -243,7 +243,7 @@ class TestVerifying:
             assert any(problem in each for each in filled.admin.verify().problems), damage
             assert len(filled.admin.verify().problems) > before, damage
 
-    def test_half_a_character_in_what_is_remembered_is_no_damage(self, memory):
+    def test_lone_surrogates_are_not_reported_as_damage(self, memory):
         half = "x\ud800"
         layers, facts = memory.layers("b"), memory.facts("b")
         for number in range(3):
@@ -256,12 +256,12 @@ class TestVerifying:
 
 
 class TestBackup:
-    def test_a_copy_equals_the_original_and_replaces_a_file_only_by_force(self, memory, tmp_path, new_database):
+    def test_backup_equals_the_original_and_overwrites_with_force(self, memory, tmp_path, new_database):
         fill(memory)
         path = tmp_path / "copy"
         path.write_text("something else " * 1000)
         for write in (memory.admin.backup, memory.export):
-            with pytest.raises(InvalidInput, match="Write elsewhere, or re"):
+            with pytest.raises(InvalidInput, match=r"Choose another path|Pass another path"):
                 write(path)
         assert path.read_text() == "something else " * 1000
         memory.admin.backup(path, force=True)
@@ -274,7 +274,7 @@ class TestBackup:
             assert told(copy) == told(memory)
             assert copy.admin.verify().problems == ()
 
-    def test_a_place_that_cannot_be_written_is_named(self, tmp_path):
+    def test_unwritable_target_is_refused(self, tmp_path):
         with AgentMemory(tmp_path / "a.db") as memory, AgentMemory(tmp_path / "b.db") as other:
             other.conversation("c").add_user_message("not folded into the file yet")
             unwritable = dict.fromkeys(("nowhere/copy", "."), "cannot be written")
@@ -284,11 +284,11 @@ class TestBackup:
             with pytest.raises(InvalidInput, match="nowhere"):
                 memory.export(tmp_path / "nowhere" / "all.jsonl")
             for target in (5, None, b"copy.db"):
-                with pytest.raises(InvalidInput, match="A database is a path"):
+                with pytest.raises(InvalidInput, match="Pass a path"):
                     memory.admin.copy(target)
             assert len(other.conversation("c")) == 1
 
-    def test_where_there_is_no_room_for_it_a_copy_is_not_restored(self, tmp_path, monkeypatch):
+    def test_full_disk_aborts_the_restore(self, tmp_path, monkeypatch):
         with AgentMemory(tmp_path / "a.db") as memory:
             fill(memory).admin.backup(tmp_path / "copy.db")
         full = OSError(28, "No space left on device")
@@ -300,14 +300,14 @@ class TestBackup:
 
 @pytest.mark.sqlite_suffices
 class TestTransfer:
-    def test_a_missing_file_a_folder_and_a_picture_are_refused(self, memory, tmp_path):
+    def test_missing_file_folder_and_image_are_refused(self, memory, tmp_path):
         (tmp_path / "picture.png").write_bytes(bytes(range(256)))
         for wrong in ("missing", ".", "picture.png"):
             with pytest.raises(InvalidInput):
                 memory.import_(tmp_path / wrong)
         assert memory.admin.stats()["conversations"] == 0
 
-    def test_other_content_under_one_id_is_refused_and_nothing_is_imported(self, url, tmp_path):
+    def test_conflicting_message_id_is_refused_and_imports_nothing(self, url, tmp_path):
         with AgentMemory() as memory:
             fill(memory).export(tmp_path / "all.jsonl")
         with AgentMemory(url) as memory:
@@ -318,7 +318,7 @@ class TestTransfer:
             assert memory.admin.stats()["messages"] == 2
             assert memory.admin.verify().problems == ()
 
-    def test_an_export_that_fails_leaves_the_old_file(self, memory, tmp_path, monkeypatch):
+    def test_failed_export_keeps_the_old_file(self, memory, tmp_path, monkeypatch):
         fill(memory).export(path := tmp_path / "export.db")
         old = path.read_bytes()
         monkeypatch.setattr("langchain_agentmem.storage.transfer.CountingProgress.add", lambda *_: 1 / 0)

@@ -1,4 +1,4 @@
-"""How much each namespace holds, how much came on each day, and what is wrong, as the memory itself tells."""
+"""Sizes of namespaces, growth per day, and the diagnosis of a memory."""
 
 from datetime import date
 
@@ -34,7 +34,7 @@ def filled(memory):
 
 
 class TestNamespaces:
-    def test_each_tells_what_it_holds_itself(self, filled):
+    def test_each_namespace_reports_its_own_sizes(self, filled):
         found = {each.namespace: each for each in filled.admin.namespaces()}
         ada, notes, ben = found[ADA], found[NOTES], found[BEN]
         assert (ada.threads, ada.messages, ada.checkpoints, ada.memories, ada.items, ada.audit) == (2, 5, 3, 2, 0, 0)
@@ -43,7 +43,7 @@ class TestNamespaces:
         assert 5_000 < notes.bytes < 6_000
         assert 0 < ben.bytes < 1_000
 
-    async def test_one_and_those_below_it(self, filled):
+    async def test_namespace_filter_includes_descendants(self, filled):
         assert {each.namespace for each in filled.admin.namespaces(ADA)} == {ADA, NOTES}
         assert await filled.admin.anamespaces(NOTES) == filled.admin.namespaces(NOTES)
         assert {each.namespace for each in filled.within(ADA).admin.namespaces()} == {ADA, NOTES}
@@ -53,7 +53,7 @@ class TestNamespaces:
 
 
 class TestGrowth:
-    async def test_each_day_tells_what_was_written(self, filled, clock):
+    async def test_growth_counts_rows_per_day(self, filled, clock):
         clock.pass_time(days=2)
         filled.conversation("later", BEN).add_messages([HumanMessage("a"), AIMessage("b")])
         days = filled.admin.growth(days=4)
@@ -71,7 +71,7 @@ class TestGrowth:
 
 
 class TestDiagnosis:
-    async def test_a_memory_says_what_may_be_wrong_with_it_and_one_in_memory_what_is_around_it(self, memory):
+    async def test_diagnose_checks_the_database_and_the_environment(self, memory):
         found = {each.name: each.level for each in await memory.admin.adiagnose()}
         assert found["schema"] == "ok"
         assert "verify" not in found

@@ -1,4 +1,4 @@
-"""What there is: threads, conversations and branches, each once, with sizes; and checkpoints without values."""
+"""Lists of threads, conversations and branches with sizes, and the history of checkpoints without values."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def say(graph, text, config):
 
 
 class TestThreads:
-    def test_a_thread_and_its_conversation_are_one_and_the_last_changed_comes_first(self, memory):
+    def test_thread_and_conversation_are_merged_newest_first(self, memory):
         graph = talking(memory)
         say(graph, "hello", at("both"))
         say(graph, "hello", at("only", agentmem_namespace=("ada",)))
@@ -44,7 +44,7 @@ class TestThreads:
         changed = [each.changed_at for each in found.threads]
         assert changed == sorted(changed, reverse=True)
 
-    async def test_a_namespace_an_id_and_a_page(self, memory):
+    async def test_threads_are_filtered_by_namespace_and_id(self, memory):
         for namespace in ((), ("ada",), ("ada", "private"), ("adam",)):
             memory.conversation("talk", namespace).add_user_message("hello")
         memory.conversation("other", ("ada",)).add_user_message("hello")
@@ -64,7 +64,7 @@ class TestThreads:
         with pytest.raises(InvalidInput):
             memory.admin.threads("ada")
 
-    def test_its_title_is_the_first_question_that_it_shows(self, memory):
+    def test_title_is_the_first_user_message(self, memory):
         graph = talking(memory)
         say(graph, "Which\n  birds\tnest here? " + "x" * 500, at("birds"))
         chat = memory.conversation("edited")
@@ -77,7 +77,7 @@ class TestThreads:
         assert titles.pop("birds") == "Which birds nest here? " + "x" * 96 + "…"
         assert titles == {"edited": "Where?", "unasked": "", "rewound": "first"}
 
-    def test_they_are_found_by_what_was_said_in_one_message_and_by_their_ids(self, memory):
+    def test_query_matches_one_message_or_the_id(self, memory):
         say(talking(memory), "Our herons nest in the alders.", at("one", agentmem_namespace=("ada",)))
         memory.conversation("two", ("ben",)).add_messages([HumanMessage("A heron!"), AIMessage("In an alder?")])
         memory.conversation("heron-3").add_user_message("hello")
@@ -93,7 +93,7 @@ class TestThreads:
             assert found(nothing) == set(), nothing
         assert len(found("")) == 3
 
-    def test_they_are_found_by_who_speaks_and_when_they_changed(self, memory, clock):
+    def test_threads_are_filtered_by_role_and_change_time(self, memory, clock):
         memory.conversation("asked").add_user_message("hello")
         then = clock()
         team = memory.session("team")
@@ -117,7 +117,7 @@ class TestThreads:
             with pytest.raises(InvalidInput):
                 memory.admin.threads(**wrong)
 
-    def test_what_thread_and_conversation_share_counts_once_and_without_sizes_nothing(self, memory):
+    def test_shared_content_counts_once_and_sizes_are_optional(self, memory):
         say(talking(memory), text := "x" * 50_000, at())
         alone = memory.admin.threads().threads[0].bytes
         memory.conversation("t").add_user_message(text)  # which the two share
@@ -130,7 +130,7 @@ class TestThreads:
 
 
 class TestBranches:
-    async def test_parents_come_before_their_forks_and_each_counts_its_own(self, memory):
+    async def test_parents_precede_forks_and_count_own_entries(self, memory):
         main = memory.layers("main", ("ada",))
         main.core.set("name", "Ada")
         main.core.set("name", "Ada L.")
@@ -150,7 +150,7 @@ class TestBranches:
 
 
 class TestHistory:
-    async def test_it_is_what_list_gives_without_values(self, memory):
+    async def test_history_equals_list_without_values(self, memory):
         graph = talking(memory)
         for text in ("one", "two"):
             say(graph, text, at())
@@ -166,7 +166,7 @@ class TestHistory:
         few = await saver.ahistory(at(), limit=2)
         assert (few.checkpoints, few.total) == (found.checkpoints[:2], 9)
 
-    def test_a_page_of_it_begins_anywhere_or_lies_around_a_checkpoint(self, memory):
+    def test_history_page_starts_at_offset_or_around_checkpoint(self, memory):
         graph, saver = talking(memory), memory.checkpointer
         for text in ("one", "two", "three"):
             say(graph, text, at())
@@ -178,7 +178,7 @@ class TestHistory:
             page = saver.history(at(), limit=4, **asked)
             assert (page.checkpoints, page.total, page.newer) == (every[first : first + 4], 9, first)
 
-    def test_it_tells_where_the_thread_forks_and_where_forks_end(self, memory):
+    def test_history_counts_children_and_lists_leaves(self, memory):
         graph, saver = talking(memory), memory.checkpointer
         assert saver.history(at(), ends=True).total == 0
         say(graph, "one", at())
@@ -196,14 +196,14 @@ class TestHistory:
         ]
         assert (ends.total, saver.history(at(), ends=True, limit=1, offset=1).newer) == (2, 1)
 
-    def test_what_is_not_there_has_none_and_what_is_wrong_is_refused(self, memory):
+    def test_missing_thread_is_empty_and_invalid_arguments_refused(self, memory):
         saver = memory.checkpointer
         assert saver.history(at("nobody")).checkpoints == ()
         for config, asked in (({}, {}), *((at(), {name: -1}) for name in ("limit", "offset", "around"))):
             with pytest.raises(InvalidInput):
                 saver.history(config, **asked)
 
-    def test_damage_names_the_checkpoint(self, memory, raw):
+    def test_damage_error_names_the_checkpoint(self, memory, raw):
         say(talking(memory), "one", at())
         newest = memory.checkpointer.history(at()).checkpoints[0].checkpoint_id
         raw(memory, "update checkpoint set metadata = head where name = :name", name=newest)

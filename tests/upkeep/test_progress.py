@@ -1,4 +1,4 @@
-"""What may take long tells how far it has come, out of how much, up to its end."""
+"""Progress reports of long operations: monotonic, with a total, up to the end."""
 
 from collections import defaultdict
 
@@ -22,7 +22,7 @@ def filled(memory, monkeypatch):
     return memory
 
 
-class Watching:
+class ProgressRecorder:
     """Is told of progress, and checks that it goes on and never beyond what there is."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Watching:
 
 
 @pytest.mark.slow
-def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
+def test_every_operation_reports_progress_to_its_total(filled, tmp_path):
     file, backup = tmp_path / "export.db", tmp_path / "backup"
     with AgentMemory(tmp_path / "other.db") as other:
         for work in (
@@ -49,7 +49,7 @@ def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
             lambda progress: Admin.restore(backup, tmp_path / "restored.db", progress=progress),
             lambda progress: filled.erase(namespace=("ada",), progress=progress),
         ):
-            watching = Watching()
+            watching = ProgressRecorder()
             work(progress=watching)
             assert watching.last.done >= 0.9 * watching.last.total > 0, watching.told
     with AgentMemory(tmp_path / "restored.db") as restored:
@@ -57,14 +57,14 @@ def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
         assert restored.admin.verify().ok
 
 
-async def test_within_a_namespace_and_awaited_it_tells_nothing_of_others(filled, tmp_path):
-    watching = Watching()
+async def test_progress_within_a_namespace_counts_only_it(filled, tmp_path):
+    watching = ProgressRecorder()
     await filled.within(("ben",)).aexport(tmp_path / "export.db", progress=watching)
     assert watching.told["copying"]
     assert 60 <= watching.last.done == watching.last.total < 80
 
 
-def test_a_backup_is_as_of_one_moment_whoever_writes_meanwhile(filled, tmp_path):
+def test_backup_is_a_snapshot_during_concurrent_writes(filled, tmp_path):
     """And it does not begin anew for them."""
     written = []
 
@@ -81,7 +81,7 @@ def test_a_backup_is_as_of_one_moment_whoever_writes_meanwhile(filled, tmp_path)
         assert restored.admin.verify().ok
 
 
-def test_what_a_watcher_raises_ends_an_import_and_nothing_was_imported(filled, tmp_path):
+def test_exception_from_progress_aborts_the_import(filled, tmp_path):
     filled.export(tmp_path / "export.db")
 
     def stop(at) -> None:

@@ -1,4 +1,4 @@
-"""A database is encrypted, decrypted or given another key: whole, whatever interrupts it, and by nobody in use."""
+"""Encryption, decryption and key changes of a database."""
 
 import hashlib
 import sqlite3
@@ -33,8 +33,8 @@ def digest(path, key=None) -> str:
     return seen.hexdigest()
 
 
-class TestRewriting:
-    def test_there_and_back_every_row_is_kept_and_no_word_is_readable_meanwhile(self, path):
+class TestRekey:
+    def test_rekey_keeps_every_row_and_leaves_no_plaintext(self, path):
         path.chmod(0o640)
         with AgentMemory(path), pytest.raises(DatabaseBusy, match=r"is open in this process\. Close it first"):
             Admin.rekey(path, new_key=KEY)
@@ -61,11 +61,11 @@ class TestRewriting:
             assert memory.search("herons", everything=True)
 
 
-class TestRefused:
-    def test_what_makes_no_sense(self, path, tmp_path, monkeypatch):
+class TestRefusals:
+    def test_missing_key_or_invalid_path_is_refused(self, path, tmp_path, monkeypatch):
         before = path.read_bytes()
         for given, says in (
-            ({}, "Give key= to decrypt a database, new_key= to encrypt it, or both"),
+            ({}, "Pass key= to decrypt a database, new_key= to encrypt it, or both"),
             ({"new_key": b"short"}, "A key is a passphrase, 32 bytes"),
             ({"new_key": lambda: ""}, "not an empty text"),
         ):
@@ -80,7 +80,7 @@ class TestRefused:
                 Admin.rekey(name, new_key=KEY)
         assert {each.name for each in tmp_path.iterdir()} == {"empty.db", "folder"}
 
-    def test_another_programs_a_damaged_or_an_encrypted_file(self, path, tmp_path):
+    def test_foreign_damaged_or_wrongly_keyed_file_is_refused(self, path, tmp_path):
         with closing(sqlite3.connect(tmp_path / "other.db")) as other:
             other.execute("create table theirs (a)")
         with pytest.raises(ForeignDatabase):
@@ -98,7 +98,7 @@ class TestRefused:
             Admin.rekey(path, key=KEY, new_key=OTHER)
         assert path.read_bytes() == held
 
-    def test_who_has_the_old_key_and_waits_finds_no_database(self, path, monkeypatch):
+    def test_waiting_connection_with_old_key_finds_no_database(self, path, monkeypatch):
         key, export = EncryptionKey.of("a passphrase"), encrypted_database._export
         Admin.rekey(path, new_key="a passphrase")
         with closing(connect(path, key, timeout=60, isolation_level=None, check_same_thread=False)) as late:
@@ -114,7 +114,7 @@ class TestRefused:
                 with pytest.raises(sqlcipher().DatabaseError, match="not a database"):
                     waiting[0].result(60)
 
-    def test_where_the_new_file_is_not_whole_or_cannot_be_written(self, path, monkeypatch):
+    def test_incomplete_or_unwritable_new_file_is_discarded(self, path, monkeypatch):
         before, export = digest(path), encrypted_database._export
 
         def damaged(source, made, key):
@@ -127,7 +127,7 @@ class TestRefused:
             raise OSError(28, "No space")
 
         for broken, error, says in (
-            (damaged, StorageError, r"not a database|is not whole"),
+            (damaged, StorageError, r"not a database|is damaged"),
             (full, InvalidInput, r"No space"),
         ):
             with monkeypatch.context() as patched:

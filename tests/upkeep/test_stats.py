@@ -1,4 +1,4 @@
-"""What `memory.admin.stats()` tells of a database."""
+"""Statistics of a database: `memory.admin.stats()`."""
 
 import inspect
 import json
@@ -21,14 +21,14 @@ TABLES = {
 
 @pytest.mark.sqlite_suffices
 class TestParts:
-    def test_every_table_is_part_of_something(self, memory, raw):
+    def test_every_table_belongs_to_one_part(self, memory, raw):
         dialect = memory.database.engine.dialect
         tables = {row["name"] for row in raw(memory, TABLES[dialect])}
         placed = [table for part in tables_by_part().values() for table in part]
         assert tables - set(placed) == set(), "say in `tables` of a PART what these tables are part of"
         assert len(placed) == len(set(placed))
 
-    def test_they_add_up(self, memory):
+    def test_parts_sum_to_the_total_size(self, memory):
         fill(memory)
         told = memory.admin.stats()
         assert sum(told["bytes_by_part"].values()) == told["bytes"] - told["free_bytes"]
@@ -36,7 +36,7 @@ class TestParts:
         assert min(told["bytes_by_part"].values()) >= 0
         assert told["bytes_by_part"]["layers"] > 0
 
-    def test_what_is_stored_counts_where_it_belongs(self, memory):
+    def test_stored_data_counts_in_its_part(self, memory):
         text = "".join(map(chr, np.random.default_rng(7).integers(0x4E00, 0x9000, 300_000)))
         for part, store in (
             ("blobs", lambda: memory.byte_store().mset([("a", os.urandom(1_000_000))])),
@@ -48,7 +48,7 @@ class TestParts:
             after = memory.admin.stats()["bytes_by_part"]
             assert after[part] > before[part] + 100_000, part
 
-    def test_all_is_other_where_sqlite_cannot_tell(self, new_database):
+    def test_size_is_other_without_dbstat(self, new_database):
         with AgentMemory(new_database("sqlite")) as memory:
             engine = memory.database.engine
             engine._sql = engine._sql | {"table_sizes": "select name, bytes from no_dbstat_here"}
@@ -71,8 +71,8 @@ def fill(memory):
 
 
 @pytest.mark.sqlite_suffices
-class TestWhatIsTold:
-    def test_it_is_what_is_documented(self, memory):
+class TestReport:
+    def test_stats_match_their_documentation(self, memory):
         fill(memory)
         told = memory.admin.stats()
         assert {type(value) for name, value in told.items() if name != "bytes_by_part"} == {int}

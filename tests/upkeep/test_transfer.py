@@ -1,4 +1,4 @@
-"""An export is a SQLite file; whatever is wrong with it, it is refused and nothing is written."""
+"""Exports are SQLite files; a damaged one is refused and imports nothing."""
 
 import sqlite3
 from contextlib import closing
@@ -32,8 +32,8 @@ def exported(full, tmp_path) -> Path:
     return tmp_path / "export.db"
 
 
-class TestHostileFiles:
-    def test_each_is_refused_and_nothing_is_imported(self, exported, url, tmp_path):
+class TestDamagedExports:
+    def test_damaged_export_is_refused_and_imports_nothing(self, exported, url, tmp_path):
         with AgentMemory(url) as memory:
             memory.conversation("mine").add(role="user", content="mine")
             before = rows(url)
@@ -44,7 +44,7 @@ class TestHostileFiles:
                 assert rows(url) == before, name
             assert memory.import_(exported).entries > 100
 
-    def test_a_body_that_is_no_message_is_refused(self, exported, tmp_path):
+    def test_invalid_message_body_is_refused(self, exported, tmp_path):
         body = b"no message"
         change = "update content set body = x'{}', hash = x'{}' where id = (select min(content_id) from entry)"
         file = damaged(exported, change.format(body.hex(), digest(body).hex()), tmp_path / "damaged.db")
@@ -53,7 +53,7 @@ class TestHostileFiles:
                 memory.import_(file)
             assert memory.admin.stats()["messages"] == 0
 
-    def test_bytes_that_were_cut_off_or_changed_are_refused(self, exported, tmp_path):
+    def test_truncated_or_changed_bytes_are_refused(self, exported, tmp_path):
         whole, file = exported.read_bytes(), tmp_path / "damaged.db"
         with AgentMemory() as memory:
             for content in (
@@ -69,7 +69,7 @@ class TestHostileFiles:
                     memory.import_(file)
             assert memory.admin.stats()["messages"] == 0
 
-    def test_a_namespace_takes_only_what_lies_there(self, exported, tmp_path):
+    def test_namespace_refuses_an_export_from_outside(self, exported, tmp_path):
         with AgentMemory() as memory:
             with pytest.raises(InvalidInput, match="is not within"):
                 memory.within(("a",)).import_(exported)
@@ -77,14 +77,14 @@ class TestHostileFiles:
 
 
 class TestExports:
-    def test_one_that_was_used_as_a_database_is_not_replaced(self, exported, full):
+    def test_export_that_became_a_database_is_not_replaced(self, exported, full):
         with AgentMemory(full) as memory:
             memory.export(exported)
             AgentMemory(exported).close()
-            with pytest.raises(InvalidInput, match="is no export, and would be replaced"):
+            with pytest.raises(InvalidInput, match="exists and is no export"):
                 memory.export(exported)
 
-    def test_it_holds_one_namespace_and_nothing_of_others(self, full, tmp_path):
+    def test_export_contains_only_its_namespace(self, full, tmp_path):
         with AgentMemory(full) as memory, AgentMemory() as other:
             memory.within(("a",)).export(tmp_path / "a.db")
             other.import_(tmp_path / "a.db")

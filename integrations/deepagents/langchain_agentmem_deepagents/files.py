@@ -1,7 +1,7 @@
-"""Files as items of a store, and their paths.
+"""Files as items of a store, and checks of their paths.
 
-A file is two items whose key is its path: what it holds, as deepagents' `StoreBackend` keeps it, and what is told of
-it, so that nobody who lists files reads them.
+A file is two items whose key is its path. One has the content, as in deepagents' `StoreBackend`. The other, the entry,
+has the size and times, so that listing files does not read their content.
 """
 
 from __future__ import annotations
@@ -16,30 +16,29 @@ from deepagents.backends.utils import perform_string_replacement, update_file_da
 from langgraph.store.base import Op, PutOp
 
 FILES: Final = "deepagents_files"
-"""The label, below that of the namespace, under which files lie: as items whose keys are their paths."""
+"""The label below the namespace for the contents of files. The keys of the items are their paths."""
 ENTRIES: Final = "deepagents_entries"
-"""The label under which lies what is told of files, so that nobody who lists them reads what they hold."""
+"""The label below the namespace for the entries of files: sizes and times, without the content."""
 
 _PAGE_BYTES = 8_000_000
 _PAGE_FILES = 500
-_LONGEST_PATH = 2_000
+_MAX_PATH_BYTES = 2_000
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_UNUSABLE = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
+_INVALID_CHARS = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 
-_NO_TEXT = "invalid_text"
+_INVALID_TEXT = "invalid_text"
 _ADVICE = {
-    INVALID_PATH: "{path} names no file. Paths begin with '/', have no '..', '.', '//' or '\\', and at most "
-    "2,000 bytes.",
-    IS_DIRECTORY: "{path} is a folder. Give the path of a file.",
-    PERMISSION_DENIED: "{path} is seen at a checkpoint, where files can only be read.",
-    _NO_TEXT: "what was to be written to {path} cannot be kept as UTF-8. Upload it as bytes.",
+    INVALID_PATH: "{path} is no path. Paths begin with '/', have no '..', '.', '//', '\\', and at most 2,000 bytes.",
+    IS_DIRECTORY: "{path} is a folder. Pass the path of a file.",
+    PERMISSION_DENIED: "{path} belongs to a checkpoint, where files are read-only.",
+    _INVALID_TEXT: "the text for {path} cannot be encoded as UTF-8. Upload it as bytes.",
 }
 
 # -- files as items ------------------------------------------------------------------------------------------------
 
 
-def putting(namespace: tuple[str, ...], path: str, data: FileData) -> list[Op]:
-    """A file, as deepagents' `StoreBackend` would keep it, and what is told of it."""
+def put_ops(namespace: tuple[str, ...], path: str, data: FileData) -> list[Op]:
+    """Return the operations that write a file and its entry."""
     text = data["encoding"] != "base64"
     entry = {name: value for name, value in data.items() if name != "content"}
     entry["size"] = len(data["content"].encode())
@@ -49,21 +48,21 @@ def putting(namespace: tuple[str, ...], path: str, data: FileData) -> list[Op]:
     ]
 
 
-def removing(namespace: tuple[str, ...], path: str) -> list[Op]:
-    """Nothing in the place of a file."""
+def delete_ops(namespace: tuple[str, ...], path: str) -> list[Op]:
+    """Return the operations that delete a file and its entry."""
     return [PutOp((*namespace, FILES), path, None), PutOp((*namespace, ENTRIES), path, None)]
 
 
-def edited(data: FileData, old: str, new: str, *, replace_all: bool) -> tuple[FileData, int] | str:
-    """A file with a text replaced, and how often it was; or why not."""
+def replace_text(data: FileData, old: str, new: str, *, replace_all: bool) -> tuple[FileData, int] | str:
+    """Replace a text in a file; return the new file and the number of replacements, or an error."""
     if data["encoding"] == "base64":
         return "Error: Cannot edit binary files with text replacements."
-    made = perform_string_replacement(data["content"], old, new, replace_all)
-    return made if isinstance(made, str) else (update_file_data(data, made[0]), made[1])
+    result = perform_string_replacement(data["content"], old, new, replace_all)
+    return result if isinstance(result, str) else (update_file_data(data, result[0]), result[1])
 
 
 def pages(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[list[str]]:
-    """Paths of files that can be read together."""
+    """Yield lists of paths whose files fit into memory together."""
     page: list[str] = []
     size = 0
     for path, entry in entries:
@@ -76,19 +75,19 @@ def pages(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[list[str
         yield page
 
 
-def info(path: str, entry: Mapping[str, Any]) -> FileInfo:
-    """What the protocol tells of a file."""
+def file_info(path: str, entry: Mapping[str, Any]) -> FileInfo:
+    """Return the `FileInfo` of a file."""
     return FileInfo(path=path, is_dir=False, size=entry["size"], modified_at=entry.get("modified_at", ""))
 
 
 def bytes_of(data: FileData) -> bytes:
-    """What a file holds."""
+    """Return the content of a file as bytes."""
     content = data["content"]
     return base64.standard_b64decode(content) if data["encoding"] == "base64" else content.encode()
 
 
 def text_of(content: bytes) -> tuple[str, str]:
-    """Bytes as text, and its encoding: base64 for what is not UTF-8."""
+    """Convert bytes to text, and return it with its encoding: UTF-8 if possible, else base64."""
     try:
         return content.decode(), "utf-8"
     except UnicodeDecodeError:
@@ -98,29 +97,29 @@ def text_of(content: bytes) -> tuple[str, str]:
 # -- paths ---------------------------------------------------------------------------------------------------------
 
 
-def folder(path: Any) -> Any:
-    """A folder without the slash at its end, which leaves nothing of the root."""
+def normalize_folder(path: Any) -> Any:
+    """Return the path of a folder without the slash at its end; "" for the root."""
     if not isinstance(path, str):
         return "" if path is None else path
     return (path if path.startswith(("/", "~")) or not path else "/" + path).rstrip("/")
 
 
-def fault(path: Any) -> str | None:
-    """The protocol's word for what is wrong with the path of a file; None if nothing is."""
-    if not isinstance(path, str) or not path.startswith("/") or _UNUSABLE.search(path):
+def path_error(path: Any) -> str | None:
+    """Return the protocol's error code for the path of a file; None if it is valid."""
+    if not isinstance(path, str) or not path.startswith("/") or _INVALID_CHARS.search(path):
         return INVALID_PATH
-    if len(path.encode()) > _LONGEST_PATH or not {".", ".."}.isdisjoint(path.split("/")):
+    if len(path.encode()) > _MAX_PATH_BYTES or not {".", ".."}.isdisjoint(path.split("/")):
         return INVALID_PATH
     if path.endswith("/"):
         return IS_DIRECTORY
     return INVALID_PATH if "//" in path else None
 
 
-def no_text(text: Any) -> str | None:
-    """What is wrong with a text; None if nothing is."""
-    return None if isinstance(text, str) and not _SURROGATE.search(text) else _NO_TEXT
+def text_error(text: Any) -> str | None:
+    """Return the error code for a text that cannot be written; None if it can."""
+    return None if isinstance(text, str) and not _SURROGATE.search(text) else _INVALID_TEXT
 
 
-def told(fault: str, path: Any) -> str:
-    """An error as a model can make use of it."""
-    return f"Error: {fault}: {_ADVICE[fault].format(path=repr(path)[:200])}"
+def format_error(code: str, path: Any) -> str:
+    """Return the text of an error for a model."""
+    return f"Error: {code}: {_ADVICE[code].format(path=repr(path)[:200])}"

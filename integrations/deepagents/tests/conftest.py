@@ -1,4 +1,4 @@
-"""A memory, a thread to be in, and deep agents whose model follows a script."""
+"""Fixtures: a memory, a thread, and deep agents with scripted models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real deep agent, whose model follows a script, lives in the memory: synchronously and not."""
+"""A real deep agent with a scripted model on this backend, synchronous and asynchronous."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ once = pytest.mark.parametrize("agents", ["async"], indirect=True)
 """For what does not depend on how the agent is run."""
 
 
-async def test_it_works_with_files(memory, agents, thread):
+async def test_agent_reads_writes_and_searches_files(memory, agents, thread):
     call = agents.call
     agent = agents.make(
         memory,
@@ -43,7 +43,7 @@ async def test_it_works_with_files(memory, agents, thread):
     assert "not found" in said[8]
 
 
-async def test_files_rewind_with_the_thread_and_memories_do_not(memory, agents, thread):
+async def test_files_rewind_with_the_thread_but_memories_persist(memory, agents, thread):
     call, config = agents.call, thread()
     agent = agents.make(
         memory,
@@ -70,7 +70,7 @@ async def test_files_rewind_with_the_thread_and_memories_do_not(memory, agents, 
 
 
 @once
-async def test_a_copy_of_a_thread_has_its_files_and_a_deleted_one_leaves_none(memory, agents, thread):
+async def test_copied_thread_keeps_files_and_deleted_has_none(memory, agents, thread):
     config = thread()
     agent = agents.make(memory, agents.call("write_file", file_path="/a.md", content="a secret of ours"), DONE)
     await agents.run(agent, "go", config)
@@ -83,7 +83,7 @@ async def test_a_copy_of_a_thread_has_its_files_and_a_deleted_one_leaves_none(me
     assert not memory.search("secret", kinds=["item"])
 
 
-async def test_tools_at_the_same_time_each_keep_their_file(memory, agents, thread):
+async def test_parallel_tool_calls_keep_every_file(memory, agents, thread):
     wanted = [agents.call("write_file", file_path=f"/{n}.md", content=f"number {n}") for n in range(6)]
     agent = agents.make(memory, agents.calls(*wanted), DONE)
     await agents.run(agent, "go", thread())
@@ -91,7 +91,7 @@ async def test_tools_at_the_same_time_each_keep_their_file(memory, agents, threa
     assert [(each["path"], each["text"]) for each in found] == [(f"/{n}.md", f"number {n}") for n in range(6)]
 
 
-async def test_subagents_share_the_files_of_who_called_them(memory, agents, thread):
+async def test_subagents_share_files_with_their_parent(memory, agents, thread):
     call = agents.call
     agent = agents.make(
         memory,
@@ -109,7 +109,7 @@ async def test_subagents_share_the_files_of_who_called_them(memory, agents, thre
 
 
 @once
-async def test_a_huge_result_of_a_tool_is_put_away_and_can_be_read(memory, agents, thread):
+async def test_large_tool_result_is_stored_and_readable(memory, agents, thread):
     @tool
     def survey() -> str:
         """Count all whales."""
@@ -133,7 +133,7 @@ async def test_a_huge_result_of_a_tool_is_put_away_and_can_be_read(memory, agent
 
 
 @once
-async def test_what_a_summary_stands_for_is_put_away_and_rewinds(memory, agents, thread):
+async def test_summarized_history_is_stored_and_rewinds(memory, agents, thread):
     config = thread()
     words = "the whales of the north " * 60
     agent = agents.make(memory, *[AIMessage(f"{n}: {words}") for n in range(16)], window=6_000)
@@ -153,7 +153,7 @@ async def test_what_a_summary_stands_for_is_put_away_and_rewinds(memory, agents,
 
 
 @once
-async def test_another_thread_knows_what_was_learned(memory, agents, thread):
+async def test_shared_memories_are_visible_in_other_threads(memory, agents, thread):
     call = agents.call
     learn = call("edit_file", file_path="/memories/AGENTS.md", old_string="kind", new_string="kind to Ana")
     agent = agents.make(memory, learn, DONE, DONE, memory=["/memories/AGENTS.md"])
@@ -164,7 +164,7 @@ async def test_another_thread_knows_what_was_learned(memory, agents, thread):
 
 
 @once
-async def test_users_are_kept_apart(memory, agents, thread):
+async def test_users_are_isolated(memory, agents, thread):
     call = agents.call
     secret = call("write_file", file_path="/memories/secret.md", content="4711")
     look = [call("read_file", file_path="/memories/secret.md"), call("grep", pattern="4711")]
@@ -175,7 +175,7 @@ async def test_users_are_kept_apart(memory, agents, thread):
 
 
 @once
-async def test_hostile_paths_are_told_to_the_model_and_the_run_goes_on(memory, agents, thread):
+async def test_hostile_paths_return_errors_and_the_run_continues(memory, agents, thread):
     call = agents.call
     wanted = [
         call("write_file", file_path=path, content="x")
@@ -189,7 +189,7 @@ async def test_hostile_paths_are_told_to_the_model_and_the_run_goes_on(memory, a
     assert AgentMemoryBackend(memory).at(thread()).ls("/").entries == []
 
 
-async def test_two_agents_on_one_file_lose_nothing(memory, thread, agents):
+async def test_concurrent_agents_lose_no_edits(memory, thread, agents):
     call = agents.call
     AgentMemoryBackend(memory).write("/memories/tally.md", "a0 b0")
 
@@ -210,7 +210,7 @@ async def test_two_agents_on_one_file_lose_nothing(memory, thread, agents):
 
 
 @once
-async def test_it_can_be_a_route_beside_other_backends_and_under_permissions(memory, agents, thread):
+async def test_backend_works_in_composites_and_with_permissions(memory, agents, thread):
     call = agents.call
     memories = AgentMemoryBackend(memory, shared=("/",))
     agent = agents.make(
@@ -230,7 +230,7 @@ async def test_it_can_be_a_route_beside_other_backends_and_under_permissions(mem
 
 
 @once
-async def test_an_agent_with_another_checkpointer_is_told_so(memory, agents, thread):
+async def test_foreign_checkpointer_is_refused(memory, agents, thread):
     agent = agents.make(memory, agents.call("write_file", file_path="/a.md", content="x"), DONE)
     agent.checkpointer = AgentMemory().checkpointer
     with pytest.raises(Exception, match="checkpointer"):

@@ -1,4 +1,4 @@
-"""What is promised of the backend by itself: whose files are whose, what is refused, and what is lost never."""
+"""The backend alone: sharing, isolation, errors and concurrent edits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def paths(result):
     return [entry["path"] for entry in result.entries]
 
 
-def test_memories_are_shared_by_threads_and_everything_else_is_the_threads_own(memory, backend, within, thread):
+def test_memories_are_shared_and_files_are_per_thread(memory, backend, within, thread):
     def work():
         backend.write("/memories/ana.md", "Ana lives in Lisbon.")
         backend.write("/plan.md", "Buy a ticket.")
@@ -40,7 +40,7 @@ def test_memories_are_shared_by_threads_and_everything_else_is_the_threads_own(m
     assert within(memory, thread("tuesday"), lambda: backend.grep("Lisbon").matches[0]["path"]) == "/memories/ana.md"
 
 
-def test_which_folders_are_shared_can_be_said(memory, within, thread):
+def test_shared_folders_are_configurable(memory, within, thread):
     backend = AgentMemoryBackend(memory, shared=["/team", "/memories/all/"])
     files = [("/team/a", b"1"), ("/memories/all/b", b"2"), ("/memories/c", b"3"), ("/teamwork", b"4")]
     within(memory, thread("monday"), lambda: backend.upload_files(files))
@@ -50,7 +50,7 @@ def test_which_folders_are_shared_can_be_said(memory, within, thread):
     assert everything.write("/anywhere.md", "no thread is needed").path == "/anywhere.md"
 
 
-def test_a_namespace_sees_nothing_of_another(memory, backend, within, thread):
+def test_namespaces_are_isolated(memory, backend, within, thread):
     def work():
         backend.upload_files([("/memories/x.md", b"the code is 4711"), ("/x.md", b"the code is 4711")])
 
@@ -66,7 +66,7 @@ def test_a_namespace_sees_nothing_of_another(memory, backend, within, thread):
     assert AgentMemoryBackend(memory, ("bob",)).ls("/memories/").entries == []
 
 
-def test_a_checkpoint_shows_the_files_of_then_and_can_only_be_read(memory, backend, within, thread):
+def test_checkpoint_shows_its_files_read_only(memory, backend, within, thread):
     config = thread()
     within(memory, config, lambda: backend.write("/plan.md", "first"))
     then = memory.checkpointer.get_tuple(config).config
@@ -82,7 +82,7 @@ def test_a_checkpoint_shows_the_files_of_then_and_can_only_be_read(memory, backe
     assert backend.at(then).read("/plan.md").file_data["content"] == "first"
 
 
-def test_without_a_thread_only_what_is_shared_can_be_reached(backend):
+def test_only_shared_files_are_reachable_without_thread(backend):
     backend.write("/memories/a.md", "here")
     assert paths(backend.ls("/memories")) == ["/memories/a.md"]
     for reach in (lambda: backend.ls("/"), lambda: backend.write("/a.md", ""), lambda: backend.read("/a.md")):
@@ -93,7 +93,7 @@ def test_without_a_thread_only_what_is_shared_can_be_reached(backend):
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
-def test_what_is_no_path_is_refused_by_the_protocols_word_and_changes_nothing(memory, hostile):
+def test_invalid_path_is_refused_and_changes_nothing(memory, hostile):
     backend = AgentMemoryBackend(memory, shared=("/",))
     backend.write("/memories/a.md", "here")
     assert backend.download_files([hostile])[0].error == "invalid_path"
@@ -112,7 +112,7 @@ def test_what_is_no_path_is_refused_by_the_protocols_word_and_changes_nothing(me
     assert sorted(info["path"] for info in backend.glob("**").matches) == ["/memories/a.md", "/ok"]
 
 
-def test_folders_are_told_from_files(memory):
+def test_folders_and_files_have_different_errors(memory):
     backend = AgentMemoryBackend(memory, shared=("/",))
     backend.write("/d/e/a.md", "here")
     errors = [each.error for each in backend.download_files(["/d", "/d/e", "/d/", "/d/e/a.md", "/d/e/a"])]
@@ -120,7 +120,7 @@ def test_folders_are_told_from_files(memory):
     assert backend.upload_files([("/d/", b"")])[0].error == "is_directory"
 
 
-def test_what_cannot_be_text_is_said_and_bytes_are_kept_as_they_are(memory):
+def test_invalid_text_is_refused_and_bytes_are_preserved(memory):
     backend = AgentMemoryBackend(memory, shared=("/",))
     assert "invalid_text" in backend.write("/a", "\ud800").error
     backend.write("/a", "nul \0 and all")
@@ -133,7 +133,7 @@ def test_what_cannot_be_text_is_said_and_bytes_are_kept_as_they_are(memory):
     assert backend.edit("/b.png", "a", "b").error == "Error: Cannot edit binary files with text replacements."
 
 
-def test_the_text_of_a_file_is_found_and_what_was_replaced_is_not(memory, backend, within, thread):
+def test_current_text_is_searchable_and_replaced_is_not(memory, backend, within, thread):
     config = thread("monday", ("alice",))
 
     def work():
@@ -150,7 +150,7 @@ def test_the_text_of_a_file_is_found_and_what_was_replaced_is_not(memory, backen
 
 
 @pytest.mark.parametrize("folder", ["/memories", "/work"])
-def test_large_files_are_kept_and_found_in(memory, backend, within, thread, folder):
+def test_large_files_are_edited_read_and_searched(memory, backend, within, thread, folder):
     text = "".join(f"line {number} of a long text\n" for number in range(40_000))
 
     def work():
@@ -165,7 +165,7 @@ def test_large_files_are_kept_and_found_in(memory, backend, within, thread, fold
 
 
 @pytest.mark.parametrize("folder", ["/memories", "/work"])
-def test_many_files_are_listed_without_reading_one(memory, backend, within, thread, folder):
+def test_listing_many_files_reads_no_contents(memory, backend, within, thread, folder):
     text = "a line that is long enough to be told from nothing\n" * 20
     files = [(f"{folder}/d{n % 10}/{n}.md", f"{text}number {n}\n".encode()) for n in range(600)]
     store = memory.store if folder == "/memories" else memory.thread_store
@@ -194,8 +194,8 @@ def test_many_files_are_listed_without_reading_one(memory, backend, within, thre
     ]
 
 
-def test_of_edits_at_the_same_time_none_is_lost(path, postgres):
-    """Those of eight threads of this process, and those of another process, which finds what this one wrote."""
+def test_concurrent_edits_lose_nothing(path, postgres):
+    """Eight threads of this process and another process edit one file."""
     words = [f"<{number}>" for number in range(32)]
     script = (
         "import sys; from langchain_agentmem import AgentMemory\n"
@@ -224,7 +224,7 @@ def test_of_edits_at_the_same_time_none_is_lost(path, postgres):
             assert kept == " ".join(word[1:-1] for word in words)
 
 
-def test_what_is_written_or_deleted_in_the_midst_of_an_edit_stays(memory):
+def test_edit_keeps_concurrent_writes_and_deletions(memory):
     mine, other = AgentMemoryBackend(memory), AgentMemoryBackend(memory)
     batch = memory.store.batch
 
@@ -250,10 +250,10 @@ def test_what_is_written_or_deleted_in_the_midst_of_an_edit_stays(memory):
     assert mine.ls("/memories").entries == []
 
 
-def test_who_waits_for_a_turn_in_vain_is_told_and_changes_nothing(memory, monkeypatch):
+def test_edit_lock_timeout_is_an_error_without_changes(memory, monkeypatch):
     backend = AgentMemoryBackend(memory)
     backend.write("/memories/a.md", "one")
-    monkeypatch.setattr("langchain_agentmem_deepagents.turns.PATIENCE", 0)
+    monkeypatch.setattr("langchain_agentmem_deepagents.edit_lock.LOCK_TIMEOUT", 0)
     memory.store.put((f"{ENTRIES}_edited",), "/memories/a.md", {"held": True})  # by another process
     assert "Try again" in backend.edit("/memories/a.md", "one", "two").error
     memory.store.delete((f"{ENTRIES}_edited",), "/memories/a.md")
@@ -263,14 +263,14 @@ def test_who_waits_for_a_turn_in_vain_is_told_and_changes_nothing(memory, monkey
 @pytest.mark.parametrize(
     "wrong", [{"memory": "agent.db"}, {"shared": "/a"}, {"shared": ["a"]}, {"shared": ["/a/../b"]}]
 )
-def test_what_makes_no_backend_is_said(memory, wrong):
+def test_invalid_backend_options_are_refused(memory, wrong):
     with pytest.raises(InvalidInput):
         AgentMemoryBackend(**{"memory": memory, **wrong})
     with pytest.raises(InvalidInput):
         AgentMemoryBackend(memory, "alice")
 
 
-def test_on_postgres_it_is_the_same(postgres, within, thread):
+def test_backend_works_on_postgres(postgres, within, thread):
     with AgentMemory(postgres) as memory:
         backend = AgentMemoryBackend(memory)
         config = thread()

@@ -1,4 +1,4 @@
-"""What the README says runs as it stands there."""
+"""The code of the README runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.mark.parametrize("agents", ["sync"], indirect=True)
-def test_the_code_of_the_readme_runs(agents, tmp_path, monkeypatch, capsys):
+def test_readme_code_runs(agents, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write = agents.call("write_file", file_path="/plan.md", content="By train.")
     remember = agents.call("write_file", file_path="/memories/AGENTS.md", content="Likes trains.")

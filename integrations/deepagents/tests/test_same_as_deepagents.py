@@ -1,4 +1,4 @@
-"""Whatever is done to files, this backend answers as deepagents' own backends do."""
+"""This backend behaves like deepagents' own backends."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ operations = st.one_of(
 )
 
 
-def done(backend: Any, name: str, *arguments: Any) -> Any:
-    """What came of it, but for the times, and in one order where the protocol promises none."""
+def result_of(backend: Any, name: str, *arguments: Any) -> Any:
+    """Return the result of an operation without times, in a fixed order."""
     if name == "grep":
         *arguments, most = arguments
         result = asdict(backend.grep(*arguments, max_count=most))
@@ -90,26 +90,26 @@ def done(backend: Any, name: str, *arguments: Any) -> Any:
 
 @settings(max_examples=40)
 @given(script=st.lists(operations, max_size=12))
-def test_the_files_of_a_thread_are_as_those_of_the_state(script, within_memory):
+def test_thread_files_behave_like_state_backend(script, within_memory):
     memory, within, config = within_memory()
 
     def compare() -> None:
         ours, theirs = AgentMemoryBackend(memory), StateBackend()
         for operation in script:
-            assert done(ours, *operation) == done(theirs, *operation), operation
+            assert result_of(ours, *operation) == result_of(theirs, *operation), operation
 
     within(memory, config, compare)
 
 
 @settings(max_examples=40)
 @given(script=st.lists(operations, max_size=12))
-def test_shared_files_are_as_those_of_a_store(script, within_memory):
+def test_shared_files_behave_like_store_backend(script, within_memory):
     memory, _, config = within_memory()
     label = config["configurable"]["thread_id"]
     ours = AgentMemoryBackend(memory, (label,), shared=("/",))
     theirs = StoreBackend(store=InMemoryStore(), namespace=lambda _: ("files",))
     for operation in script:
-        assert done(ours, *operation) == done(theirs, *operation), operation
+        assert result_of(ours, *operation) == result_of(theirs, *operation), operation
     same = StoreBackend(store=memory.store, namespace=lambda _: (label, FILES))
     paths = [info["path"] for info in ours.glob("**").matches]
     assert same.download_files(paths) == ours.download_files(paths), "StoreBackend reads what we keep"
@@ -122,17 +122,17 @@ on_disk = st.one_of(
     st.tuples(st.just("glob"), st.sampled_from(GLOBS)),
     st.tuples(st.just("download_files"), st.lists(st.sampled_from([*LEAVES, "/d/../a.txt"]), max_size=3)),
 )
-"""What a folder does as well: there, folders are something by themselves, and files have other types."""
+"""Operations that a file system supports, too: its folders are objects, and its files have other types."""
 
 
 @settings(max_examples=40)
 @given(script=st.lists(on_disk, max_size=12))
-def test_files_are_as_those_of_a_folder(script, within_memory, tmp_path_factory):
+def test_files_behave_like_filesystem_backend(script, within_memory, tmp_path_factory):
     memory, _, config = within_memory()
     ours = AgentMemoryBackend(memory, (config["configurable"]["thread_id"],), shared=("/",))
     theirs = FilesystemBackend(tmp_path_factory.mktemp("root"), virtual_mode=True)
     for operation in script:
-        mine, other = done(ours, *operation), done(theirs, *operation)
+        mine, other = result_of(ours, *operation), result_of(theirs, *operation)
         if operation[0] == "delete" and mine[0]["error"]:
             mine[0]["error"] = mine[0]["error"].replace("File '", "'")
         assert mine == other, operation

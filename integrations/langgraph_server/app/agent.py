@@ -1,8 +1,8 @@
-"""An agent for LangGraph Server: `langgraph dev` serves it, and it needs no key, as a script stands in for its model.
+"""An agent for LangGraph Server. `langgraph dev` serves it without an API key, since a script replaces its model.
 
-It keeps its context small, notes what it is told to remember, learns facts, and recalls what a question brings to mind.
-Notes and facts belong to the thread and are rewound with it; what was said, and the items of the store, are found in
-all threads of the same user.
+The agent compacts its context, stores notes on request, extracts facts, and recalls memory for a question. Notes and
+facts belong to the thread and are rewound with it. Messages and items of the store are found in all threads of the
+same user.
 """
 
 import json
@@ -20,7 +20,7 @@ from langchain_agentmem import CompactionState
 
 
 def reply(prompt: Sequence[BaseMessage]) -> AIMessage:
-    """What the script says: it does what it is told, else it tells what it was reminded of."""
+    """Return the scripted answer: a call that stores a note, or the recalled memory."""
     last = prompt[-1]
     if isinstance(last, ToolMessage):
         return AIMessage("I will remember that.")
@@ -33,7 +33,7 @@ def reply(prompt: Sequence[BaseMessage]) -> AIMessage:
 
 
 def facts(prompt: Sequence[BaseMessage]) -> str:
-    """What the script learns from messages: where somebody lives."""
+    """Return the scripted facts of messages: where a person lives."""
     found = re.findall(r'number="(\d+)" speaker="user"[^>]*>\n[^<]*?\b(\w+) lives in (\w+)', prompt[-1].text)
     learned = [{"message": int(at), "subject": who, "predicate": "lives in", "object": it} for at, who, it in found]
     return json.dumps({"facts": learned})
@@ -42,7 +42,7 @@ def facts(prompt: Sequence[BaseMessage]) -> str:
 async def answer(state: CompactionState) -> dict[str, Any]:
     """Ask the model."""
     prompt = state["llm_input_messages"]
-    model = GenericFakeChatModel(messages=iter([reply(prompt)]))  # your model stands here, with .bind_tools(tools)
+    model = GenericFakeChatModel(messages=iter([reply(prompt)]))  # replace it by your model, with .bind_tools(tools)
     return {"messages": [await model.ainvoke(prompt)]}
 
 

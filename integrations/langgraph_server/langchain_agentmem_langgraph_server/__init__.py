@@ -1,13 +1,13 @@
-"""LangGraph Server with the memory of langchain-agentmem: its checkpointer, its store, and its users kept apart.
+"""The memory of langchain-agentmem for LangGraph Server: checkpointer, store and separate users.
 
 Two lines of `langgraph.json` mount it:
 
     "checkpointer": {"path": "langchain_agentmem_langgraph_server.checkpointer"},
     "store": {"path": "langchain_agentmem_langgraph_server.store"}
 
-Both are parts of one `AgentMemory`, which is opened once a process: that of `AGENTMEM_DATABASE`, a path or
-`postgresql://…`, else of `agentmem.db` in the folder where the server runs. In nodes, `memory()` is that very memory,
-so what they remember follows the server's threads. For a memory with other arguments make a `Mount` of your own.
+Both are parts of one `AgentMemory`, which each process opens once. `AGENTMEM_DATABASE` names its database: a path or
+`postgresql://…`. Default: `agentmem.db` in the folder where the server runs. In nodes, `memory()` returns this memory,
+so nodes read and write the memory of the server's threads. For a memory with other arguments, make your own `Mount`.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from langgraph_sdk import Auth
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, InvalidInput, TokenCounter
 
 DATABASE = "AGENTMEM_DATABASE"
-"""The environment variable that says where the memory is."""
+"""The environment variable for the path or URL of the database."""
 
 _KEY = "agentmem_namespace"
-_home: ContextVar[tuple[str, ...] | None] = ContextVar("agentmem_home", default=None)
-"""The namespace of the user whose request this is, where `by_user` knows it."""
+_user_namespace: ContextVar[tuple[str, ...] | None] = ContextVar("agentmem_user_namespace", default=None)
+"""The namespace of the current request's user, set by `by_user`."""
 
 
 class Mount:
-    """A memory that is opened when it is first asked for, and closed when the server has let go of all its parts.
+    """A memory that is opened on first use, and closed when the server has released all its parts.
 
         mount = Mount(lambda: AgentMemory("agent.db", index={"embed": "openai:text-embedding-3-small", "dims": 1536}))
         memory, checkpointer, store = mount.memory, mount.checkpointer, mount.store
 
-    Put this into a module that can be imported, and name it in `langgraph.json` as `module.checkpointer` and
-    `module.store`. (What is named by its file, `./module.py:store`, the server may load twice.)
+    Put these lines into a module that can be imported, and name the parts in `langgraph.json` as `module.checkpointer`
+    and `module.store`. Do not name them by file, as in `./module.py:store`: the server may load a file twice.
 
     Args:
-        opened: Opens the memory.
+        open_memory: The function that opens the memory.
     """
 
-    def __init__(self, opened: Callable[[], AgentMemory]) -> None:
-        self._opened = opened
+    def __init__(self, open_memory: Callable[[], AgentMemory]) -> None:
+        self._open_memory = open_memory
         self._lock = threading.Lock()
         self._memory: AgentMemory | None = None
-        self._holders = 0
+        self._users = 0
 
     def memory(self) -> AgentMemory:
-        """The memory; always the same one until it is closed.
+        """Return the memory; the same one until it is closed.
 
         Raises:
-            InvalidInput: What should open it gave something else.
+            InvalidInput: The function returned something else than an `AgentMemory`.
             StorageError: The database cannot be opened.
         """
         with self._lock:
@@ -65,59 +65,59 @@ class Mount:
 
     @asynccontextmanager
     async def checkpointer(self) -> AsyncGenerator[AgentMemorySaver]:
-        """What `langgraph.json` names as checkpointer: the memory's, until the server stops."""
-        async with self._held() as memory:
+        """Provide the checkpointer for `langgraph.json` until the server stops."""
+        async with self._opened() as memory:
             yield memory.checkpointer
 
     @asynccontextmanager
     async def store(self) -> AsyncGenerator[AgentMemoryStore]:
-        """What `langgraph.json` names as store: the memory's, until the server stops."""
-        async with self._held() as memory:
-            yield await asyncio.to_thread(lambda: memory.store)  # making it loads modules
+        """Provide the store for `langgraph.json` until the server stops."""
+        async with self._opened() as memory:
+            yield await asyncio.to_thread(lambda: memory.store)  # the first access imports modules
 
     @asynccontextmanager
-    async def _held(self) -> AsyncGenerator[AgentMemory]:
-        memory = await asyncio.to_thread(self._take)
+    async def _opened(self) -> AsyncGenerator[AgentMemory]:
+        memory = await asyncio.to_thread(self._acquire)
         try:
             yield memory
         finally:
-            if self._is_last():
+            if self._release():
                 await memory.aclose()
 
     def _get(self) -> AgentMemory:
         if self._memory is None:
-            memory = self._opened()
+            memory = self._open_memory()
             if not isinstance(memory, AgentMemory):
-                raise InvalidInput(f"Mount needs a function that opens an AgentMemory; this gave {memory!r:.100}.")
+                raise InvalidInput(f"The function of a Mount must return an AgentMemory, not {memory!r:.100}.")
             memory.checkpointer = _Saver(memory)
-            TokenCounter().count_text("a")  # reads what tokens are counted with, which is not for an event loop to do
+            TokenCounter().count_text("a")  # loads the token counter here, so that it never blocks an event loop
             self._memory = memory
         return self._memory
 
-    def _take(self) -> AgentMemory:
+    def _acquire(self) -> AgentMemory:
         with self._lock:
             memory = self._get()
-            self._holders += 1
+            self._users += 1
             return memory
 
-    def _is_last(self) -> bool:
-        """Let go of the memory. Nobody holds it any more, or somebody does."""
+    def _release(self) -> bool:
+        """Release the memory, and return whether nobody uses it any more."""
         with self._lock:
-            self._holders -= 1
-            if not self._holders:
+            self._users -= 1
+            if not self._users:
                 self._memory = None
-            return not self._holders
+            return not self._users
 
 
 class _Saver(AgentMemorySaver):
-    """A saver that finds a user's threads in the user's namespace, whatever a request says.
+    """A saver that reads and writes a user's threads only in the user's namespace.
 
-    A run's config names its namespace, which `by_user` sees to. What else a server does with a thread comes with a
-    config that a client has a part in, and that names none, as a rule.
+    `by_user` sets the namespace in the configs of runs. For other operations on a thread, the server passes a config
+    that the client can influence, and that usually has no namespace.
     """
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await super().aget_tuple(_at_home(config))
+        return await super().aget_tuple(_in_user_namespace(config))
 
     async def aput(
         self,
@@ -126,12 +126,12 @@ class _Saver(AgentMemorySaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return await super().aput(_at_home(config), checkpoint, metadata, new_versions)
+        return await super().aput(_in_user_namespace(config), checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        await super().aput_writes(_at_home(config), writes, task_id, task_path)
+        await super().aput_writes(_in_user_namespace(config), writes, task_id, task_path)
 
     async def alist(
         self,
@@ -141,66 +141,69 @@ class _Saver(AgentMemorySaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        at = None if config is None else _at_home(config)
+        at = None if config is None else _in_user_namespace(config)
         if before is not None and "configurable" not in before:
-            before = {"configurable": dict(before)}  # the server hands on a checkpoint as its API has it
+            before = {"configurable": dict(before)}  # the server passes a checkpoint in the form of its API
         async for found in super().alist(at, filter=filter, before=before, limit=limit):
             yield found
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await super().aprune(thread_ids, strategy="delete" if strategy == "delete_all" else strategy)  # its name there
+        await super().aprune(
+            thread_ids, strategy="delete" if strategy == "delete_all" else strategy
+        )  # the server's name for it
 
 
-def _at_home(config: RunnableConfig) -> RunnableConfig:
-    home = _home.get()
-    if home is None:
+def _in_user_namespace(config: RunnableConfig) -> RunnableConfig:
+    namespace = _user_namespace.get()
+    if namespace is None:
         return config
-    return {**config, "configurable": {**config.get("configurable", {}), _KEY: home}}
+    return {**config, "configurable": {**config.get("configurable", {}), _KEY: namespace}}
 
 
 def by_user(auth: Auth, namespace: Callable[[Any], Sequence[str]] = lambda user: (user.identity,)) -> Auth:
-    """Keep the users of a server apart: each has its own threads, and everything is remembered in its own namespace.
+    """Separate the users of a server: each has its own threads and its own namespace.
 
         auth = by_user(Auth())
 
         @auth.authenticate
         async def authenticate(authorization: str | None) -> str: ...
 
-    Threads and crons are seen by the user who made them. Runs remember and search in the user's namespace, whatever
-    their config says. Of the store's API a user reaches that namespace and what is below it; a request for anything
-    else is refused (403). Assistants are shared, as the server has it.
+    Threads and crons are visible only to the user who created them. Runs read and write memory in the user's namespace,
+    whatever their config contains. Through the store's API, a user can reach this namespace and those below it; other
+    requests are refused (403). Assistants are shared, as usual in LangGraph Server.
 
     Args:
-        auth: The server's `Auth`, which says who asks.
-        namespace: Gives the namespace of a user, for instance `lambda user: (user["tenant"], user.identity)`. No
-            user's may lie below another's, and none may be empty. Default: the user's identity alone.
+        auth: The server's `Auth`, which authenticates users.
+        namespace: The function that returns the namespace of a user, such as
+            `lambda user: (user["tenant"], user.identity)`. It must not be empty, nor below that of another user.
+            Default: the user's identity.
 
     Returns:
         The same `Auth`.
     """
 
-    def home(ctx: Auth.types.AuthContext) -> tuple[str, ...]:
+    def set_namespace(ctx: Auth.types.AuthContext) -> tuple[str, ...]:
         found = tuple(namespace(ctx.user))
-        if not found:  # the root reaches everybody's
+        if not found:  # the root would include the namespaces of all users
             raise Auth.exceptions.HTTPException(status_code=403, detail="This user has no namespace.")
-        _home.set(found)
+        _user_namespace.set(found)
         return found
 
     async def own(ctx: Auth.types.AuthContext, value: Any) -> Any:
-        home(ctx)
+        set_namespace(ctx)
         owner = {"owner": ctx.user.identity}
         if value.get("metadata") is None:
             value["metadata"] = {}
-        value["metadata"].update(owner)  # in place: the server goes on with this very object
+        value["metadata"].update(owner)  # in place, since the server uses this object
         return owner
 
     async def run(ctx: Auth.types.AuthContext, value: Any) -> Any:
         configurable = value["kwargs"].setdefault("config", {}).setdefault("configurable", {})
-        configurable[_KEY] = list(home(ctx))
+        configurable[_KEY] = list(set_namespace(ctx))
         return await own(ctx, value)
 
     async def items(ctx: Auth.types.AuthContext, value: Any) -> None:
-        begin = home(ctx)
+        begin = set_namespace(ctx)
         if tuple(value.get("namespace") or ())[: len(begin)] != begin:
             detail = f"The namespaces of this user begin with {list(begin)}."
             raise Auth.exceptions.HTTPException(status_code=403, detail=detail)

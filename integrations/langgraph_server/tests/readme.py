@@ -1,4 +1,4 @@
-"""The code blocks of the README, by the file that they are."""
+"""The code blocks of the README, by file name."""
 
 from __future__ import annotations
 

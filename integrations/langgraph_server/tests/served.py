@@ -1,4 +1,4 @@
-"""`langgraph dev`, as a process that ends with the test that began it, and tells of every call to the outside."""
+"""`langgraph dev` as a process that ends with its test and reports every outside call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server for tests: started on a free port, waited for, and stopped whatever happens."""
+"""A real server for tests: started on a free port, and always stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .served import CALLS
 
 APP = Path(__file__).parent.parent / "app"
 QUIET = {"LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGGRAPH_NO_VERSION_CHECK": "true", "LANGSMITH_TRACING": "false"}
-"""What keeps `langgraph dev` from asking the network for anything."""
+"""The environment in which `langgraph dev` makes no network requests."""
 TURN = {"configurable": {"agentmem_namespace": ["ada"]}}
 
 
@@ -83,7 +83,7 @@ class Server:
         raise RuntimeError(f"The server did not start:\n{self.log()[-4000:]}")
 
     def log(self) -> str:
-        """What it wrote."""
+        """Return its output."""
         return (self.folder / "log.txt").read_text()
 
     def calls(self) -> str:
@@ -129,12 +129,12 @@ def said(text: str) -> dict[str, Any]:
 
 
 def texts(values: Mapping[str, Any]) -> list[str]:
-    """What the messages of a state say."""
+    """Return the texts of the messages of a state."""
     return [message["content"] for message in values.get("messages", [])]
 
 
 def tells(answer: str, text: str) -> bool:
-    """Whether an answer has a line of memory with a text, behind where it comes from."""
+    """Return whether an answer has a line of memory with a text, after its source."""
     return any(line.startswith("- ") and line.endswith(text) for line in answer.splitlines())
 
 

@@ -1,4 +1,4 @@
-"""The mount by itself, without a server."""
+"""The mount without a server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def opened(tmp_path):
         memory.close()
 
 
-async def test_all_parts_are_of_one_memory_and_it_closes_after_the_last(opened):
+async def test_parts_share_one_memory_closed_after_the_last(opened):
     mount = Mount(opened)
     assert opened.memories == []
 
@@ -58,7 +58,7 @@ async def test_all_parts_are_of_one_memory_and_it_closes_after_the_last(opened):
     assert not is_open(memory)
 
 
-async def test_it_is_opened_anew_after_it_was_closed(opened):
+async def test_mount_reopens_after_closing(opened):
     mount = Mount(opened)
     async with mount.store() as store:
         await store.aput(("a",), "k", {"v": 1})
@@ -68,7 +68,7 @@ async def test_it_is_opened_anew_after_it_was_closed(opened):
     assert len(opened.memories) == 2
 
 
-async def test_it_closes_when_what_holds_it_fails(opened):
+async def test_mount_closes_after_an_exception(opened):
     mount = Mount(opened)
     with pytest.raises(ZeroDivisionError):
         async with mount.checkpointer():
@@ -77,7 +77,7 @@ async def test_it_closes_when_what_holds_it_fails(opened):
     assert not is_open(opened.memories[0])
 
 
-def test_threads_and_loops_that_ask_at_once_are_given_the_same(opened):
+def test_concurrent_loops_share_one_memory(opened):
     mount, start, given = Mount(opened), threading.Barrier(8), []
 
     async def hold():
@@ -99,7 +99,7 @@ def test_threads_and_loops_that_ask_at_once_are_given_the_same(opened):
     assert not is_open(opened.memories[0])
 
 
-async def test_nothing_that_a_node_does_blocks_the_loop(opened, monkeypatch, caplog):
+async def test_async_operations_do_not_block_the_loop(opened, monkeypatch, caplog):
     monkeypatch.setattr(tempfile, "tempdir", None)  # as in a process that has just begun
     mount = Mount(opened)
     config = {"configurable": {"thread_id": "t", "agentmem_namespace": ["ada"]}}
@@ -119,7 +119,7 @@ async def test_nothing_that_a_node_does_blocks_the_loop(opened, monkeypatch, cap
     assert caplog.records == []
 
 
-async def test_threads_are_pruned_by_the_names_that_the_server_has_for_it(opened):
+async def test_prune_accepts_the_strategies_of_the_server(opened):
     mount, configs = Mount(opened), [{"configurable": {"thread_id": name, "checkpoint_ns": ""}} for name in "ab"]
     async with mount.checkpointer() as saver:
         for config in configs * 2:
@@ -131,13 +131,13 @@ async def test_threads_are_pruned_by_the_names_that_the_server_has_for_it(opened
         assert [len([each async for each in saver.alist(config)]) for config in configs] == [1, 0]
 
 
-async def test_what_opens_no_memory_is_named():
+async def test_factory_without_memory_is_refused():
     with pytest.raises(InvalidInput, match=r"gave 'agent\.db'"):
         async with Mount(lambda: "agent.db").checkpointer():
             pass
 
 
-async def test_the_environment_says_where_the_memory_is(tmp_path, monkeypatch):
+async def test_environment_variable_selects_the_database(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for value, name in (("elsewhere.db", "elsewhere.db"), ("", "agentmem.db")):
         monkeypatch.setenv(served.DATABASE, value)
@@ -146,7 +146,7 @@ async def test_the_environment_says_where_the_memory_is(tmp_path, monkeypatch):
         assert (tmp_path / name).exists()
 
 
-async def test_a_user_without_a_namespace_is_refused():
+async def test_user_without_namespace_is_refused():
     auth = by_user(Auth(), namespace=lambda user: ())
     [handler] = auth._handlers[("store", "*")]
 

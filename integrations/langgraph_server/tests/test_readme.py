@@ -1,4 +1,4 @@
-"""What the README says, as it says it."""
+"""The README: its code, its configuration and its commands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .readme import BLOCKS, CONFIG, PYTHON
 from .serving import APP, QUIET
 
 
-def test_every_block_is_tested():
+def test_every_readme_block_is_tested():
     assert {kind for kind, _ in BLOCKS} == {"sh", "json", "python"}
     assert PYTHON.keys() == {"agent.py", "client.py", "users.py", "memories.py"}
     assert json.loads(CONFIG) == json.loads((APP / "langgraph.json").read_text())
 
 
-def test_the_command_line_finds_nothing_wrong_with_the_configuration(tmp_path, monkeypatch):
+def test_readme_configuration_is_valid(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "langgraph.json").write_text(CONFIG)
     (tmp_path / "agent.py").write_text(PYTHON["agent.py"])
@@ -28,7 +28,7 @@ def test_the_command_line_finds_nothing_wrong_with_the_configuration(tmp_path, m
     assert "warning" not in told.output
 
 
-def test_the_client_is_told_what_was_said_in_another_thread(server, capsys):
+def test_readme_client_recalls_messages_of_another_thread(server, capsys):
     code = PYTHON["client.py"].replace("http://127.0.0.1:2024", server.url).replace('"agent"', '"readme"')
     names = {}
     exec(code, names)
@@ -36,11 +36,11 @@ def test_the_client_is_told_what_was_said_in_another_thread(server, capsys):
     assert "] My sister Ana lives in Lisbon.\n" in capsys.readouterr().out
 
 
-def test_what_keeps_the_command_line_quiet_keeps_it_quiet_here_too():
+def test_readme_environment_equals_the_test_environment():
     assert "".join(f"{name}={value} " for name, value in QUIET.items()) in "".join(code for _, code in BLOCKS)
 
 
-async def test_a_memory_with_other_arguments_is_mounted(tmp_path, monkeypatch):
+async def test_memory_with_custom_arguments_is_mounted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     memories = {}
     exec(PYTHON["memories.py"], memories)

@@ -1,4 +1,4 @@
-"""A server that dies loses nothing."""
+"""A killed server loses nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def filled(client, thread):
 
 
 def kept(client, thread, before):
-    """Whether all of it is there, and goes back."""
+    """Return whether everything is stored and rewinds."""
     answer = ask(client, thread, "What about the kettle?")
     earlier = ask(client, thread, "What about the kettle?", checkpoint_id=before)
     [item] = client.store.search_items(["ada", "notes"], query="kettles")["items"]
@@ -25,7 +25,7 @@ def kept(client, thread, before):
     return (tells(answer, note), tells(earlier, note), item["key"]) == (True, False, "n1")
 
 
-def test_nothing_is_lost(server):
+def test_killed_server_loses_nothing(server):
     with server.client() as client:
         thread = client.threads.create()["thread_id"]
         before = filled(client, thread)

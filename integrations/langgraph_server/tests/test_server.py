@@ -1,4 +1,4 @@
-"""The app, served by `langgraph dev`, and driven as any client drives it."""
+"""The app, served by `langgraph dev` and used by its client."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def tell(client, thread):
 
 
 class TestThreads:
-    def test_a_thread_remembers_what_it_noted_and_learned(self, client, thread):
+    def test_thread_recalls_its_notes_and_facts(self, client, thread):
         tell(client, thread)
         ask(client, thread, "Ana lives in Lisbon.")
 
         assert tells(ask(client, thread, "What colour has the bicycle?"), NOTE)
         assert LIVES in ask(client, thread, "Where does Ana live?")
 
-    def test_other_threads_find_what_was_said_and_what_was_noted(self, client, thread):
+    def test_other_threads_recall_messages_and_notes(self, client, thread):
         ask(client, thread, "The piano was made in Leipzig.")
         ask(client, thread, "Remember: The piano needs tuning in May.")
         other = client.threads.create()["thread_id"]
@@ -52,7 +52,7 @@ class TestThreads:
         assert "The piano was made in Leipzig." in answer
         assert tells(answer, "The piano needs tuning in May.")
 
-    def test_the_history_is_whole_and_newest_first(self, client, thread):
+    def test_history_is_complete_and_newest_first(self, client, thread):
         ask(client, thread, "Hello!")
 
         history = client.threads.get_history(thread, limit=100)
@@ -69,7 +69,7 @@ class TestThreads:
         before = client.threads.get_history(thread, limit=2, before=history[2]["checkpoint"])
         assert [state["metadata"]["step"] for state in before] == [1, 0]
 
-    def test_state_and_history_are_read_by_those_who_await_too(self, server, client, thread):
+    def test_async_client_reads_the_same_state_and_history(self, server, client, thread):
         ask(client, thread, "Hello!")
 
         async def read():
@@ -80,7 +80,7 @@ class TestThreads:
         state, history = asyncio.run(read())
         assert (state, history) == (client.threads.get_state(thread), client.threads.get_history(thread, limit=100))
 
-    def test_a_state_is_updated(self, client, thread):
+    def test_state_is_updated(self, client, thread):
         ask(client, thread, "Hello!")
 
         client.threads.update_state(thread, said("Edited in."), as_node="facts")
@@ -90,7 +90,7 @@ class TestThreads:
         assert state["next"] == []
         assert state["metadata"]["source"] == "update"
 
-    def test_a_state_is_written_before_the_first_run(self, client):
+    def test_state_can_be_written_before_the_first_run(self, client):
         thread = client.threads.create(graph_id="agent")["thread_id"]
         checkpoint = {
             "thread_id": thread,
@@ -103,7 +103,7 @@ class TestThreads:
         answer = ask(client, thread, "Hello!")
         assert texts(client.threads.get_state(thread)["values"]) == ["The key is here.", "Hello!", answer]
 
-    def test_a_deleted_thread_is_gone_and_leaves_what_it_taught_the_others(self, client, thread):
+    def test_deleted_thread_keeps_the_shared_memories(self, client, thread):
         tell(client, thread)
 
         client.threads.delete(thread)
@@ -114,7 +114,7 @@ class TestThreads:
         assert client.threads.get_state(thread)["values"] == {}
         assert tells(ask(client, thread, "What colour has the bicycle?"), NOTE)
 
-    def test_many_threads_are_deleted_at_once(self, client):
+    def test_prune_deletes_several_threads(self, client):
         threads = [client.threads.create()["thread_id"] for _ in range(3)]
         for each in threads:
             ask(client, each, "Hello!")
@@ -127,7 +127,7 @@ class TestThreads:
 
 
 class TestTimeTravel:
-    def test_memory_goes_back_with_the_thread(self, client, thread):
+    def test_notes_rewind_with_the_thread(self, client, thread):
         between = tell(client, thread)
         assert tells(ask(client, thread, "What colour has the bicycle?"), NOTE)
 
@@ -137,14 +137,14 @@ class TestTimeTravel:
         said_now = texts(client.threads.get_state(thread)["values"])
         assert said_now == ["Hello!", "I know nothing of that.", "What colour has the bicycle?", answer]
 
-    def test_the_way_that_was_left_is_still_there(self, client, thread):
+    def test_abandoned_branch_stays_available(self, client, thread):
         between = tell(client, thread)
         left = newest(client, thread)
         ask(client, thread, "Never mind.", checkpoint_id=between)
 
         assert tells(ask(client, thread, "What colour has the bicycle?", checkpoint_id=left), NOTE)
 
-    def test_facts_go_back_too(self, client, thread):
+    def test_facts_rewind_with_the_thread(self, client, thread):
         ask(client, thread, "Ana lives in Lisbon.")
         lisbon = newest(client, thread)
         ask(client, thread, "Ana lives in Porto.")
@@ -153,7 +153,7 @@ class TestTimeTravel:
 
         assert (now, then) == ({"since Porto", "from Lisbon"}, {"since Lisbon"})
 
-    def test_a_fork_by_an_update_goes_on_from_there(self, client, thread):
+    def test_fork_by_update_has_its_checkpoints_memory(self, client, thread):
         between = tell(client, thread)
         checkpoint = {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": between}
 
@@ -166,7 +166,7 @@ class TestTimeTravel:
 
 
 class TestCopies:
-    def test_a_copy_has_the_history_and_the_memory_and_goes_its_own_way(self, client, thread):
+    def test_copy_has_history_and_memory_and_diverges(self, client, thread):
         tell(client, thread)
 
         copy = client.threads.copy(thread)["thread_id"]
@@ -179,7 +179,7 @@ class TestCopies:
             client.threads.get_state(copy)["values"]["messages"]
         )
 
-    def test_a_copy_outlives_what_it_was_copied_from(self, client, thread):
+    def test_copy_survives_deletion_of_its_original(self, client, thread):
         tell(client, thread)
         copy = client.threads.copy(thread)["thread_id"]
 
@@ -190,7 +190,7 @@ class TestCopies:
 
 
 class TestRuns:
-    def test_a_stream_shows_values_updates_and_tokens(self, client, thread):
+    def test_stream_has_values_updates_and_tokens(self, client, thread):
         modes = ["values", "updates", "messages-tuple"]
         parts = list(client.runs.stream(thread, "agent", input=said("Hello!"), config=TURN, stream_mode=modes))
 
@@ -201,13 +201,13 @@ class TestRuns:
         assert "".join(tokens) == "I know nothing of that."
         assert "error" not in {part.event for part in parts}
 
-    def test_a_run_in_the_background_is_joined(self, client, thread):
+    def test_background_run_is_joined(self, client, thread):
         run = client.runs.create(thread, "agent", input=said("Hello!"), config=TURN)
 
         assert texts(client.runs.join(thread, run["run_id"]))[-1] == "I know nothing of that."
         assert client.runs.get(thread, run["run_id"])["status"] == "success"
 
-    def test_a_run_goes_on_where_it_was_interrupted(self, client, thread):
+    def test_interrupted_run_resumes(self, client, thread):
         client.runs.wait(
             thread, "agent", input=said("Remember: The bicycle is green."), config=TURN, interrupt_before=["tools"]
         )
@@ -216,7 +216,7 @@ class TestRuns:
         assert texts(client.runs.wait(thread, "agent", config=TURN))[-1] == "I will remember that."
         assert ask(client, thread, "What colour has the bicycle?").count(NOTE) == 1
 
-    def test_what_a_run_did_that_is_rolled_back_never_was(self, client, thread):
+    def test_rolled_back_run_leaves_no_memories(self, client, thread):
         ask(client, thread, "Hello!")
         run = client.runs.create(
             thread, "agent", input=said("Remember: The bicycle is green."), config=TURN, interrupt_after=["tools"]
@@ -229,7 +229,7 @@ class TestRuns:
         assert texts(client.threads.get_state(thread)["values"]) == ["Hello!", "I know nothing of that."]
         assert not tells(ask(client, thread, "What colour has the bicycle?"), NOTE)
 
-    def test_runs_of_many_threads_at_once_do_not_mix(self, server):
+    def test_concurrent_runs_do_not_mix(self, server):
         async def one(client, number):
             thread = (await client.threads.create())["thread_id"]
             config = {"configurable": {"agentmem_namespace": [f"guest{number}"]}}
@@ -243,14 +243,14 @@ class TestRuns:
 
         assert asyncio.run(all_of_them()) == [[f"Box {number} holds marbles."] for number in range(4)]
 
-    def test_a_run_that_would_remember_without_a_thread_says_what_it_needs(self, client):
+    def test_stateless_run_without_kept_thread_is_refused(self, client):
         with pytest.raises(Exception, match="needs this memory's checkpointer"):
             client.runs.wait(None, "agent", input=said("Hello!"), config=TURN)
 
         kept = client.runs.wait(None, "agent", input=said("Hello!"), config=TURN, on_completion="keep")
         assert texts(kept)[-1] == "I know nothing of that."
 
-    def test_a_namespace_that_is_none_is_refused(self, client, thread):
+    def test_invalid_namespace_is_refused(self, client, thread):
         with pytest.raises(Exception, match="A namespace is a tuple of strings"):
             ask(client, thread, "Hello!", config={"configurable": {"agentmem_namespace": "ada"}})
 
@@ -271,7 +271,7 @@ class TestStore:
         client.store.delete_item([top, "music"], "n1")
         assert client.store.search_items([top], query="violin")["items"] == []
 
-    def test_an_item_is_found_by_the_agent_of_its_namespace_and_no_other(self, client, thread):
+    def test_item_is_recalled_only_in_its_namespace(self, client, thread):
         client.store.put_item(
             TURN["configurable"]["agentmem_namespace"], "clock", {"text": "The clock is ten minutes fast."}
         )
@@ -281,22 +281,22 @@ class TestStore:
         assert "The clock is ten minutes fast." in ask(client, thread, "Is the clock right?")
         assert ask(client, other, "Is the clock right?", config=bob) == "I know nothing of that."
 
-    def test_an_item_ends_when_it_was_said_to(self, client):
+    def test_item_expires_after_its_ttl(self, client):
         client.store.put_item(["ada", "short"], "k", {"text": "soon gone"}, ttl=0.0005)
 
         while client.store.get_item(["ada", "short"], "k", refresh_ttl=False) is not None:
             continue
         assert client.store.search_items(["ada", "short"])["items"] == []
 
-    def test_what_makes_no_sense_is_refused_and_said(self, client):
+    def test_invalid_ttl_and_operators_are_refused(self, client):
         with pytest.raises(BadRequestError, match="ttl must be a positive number of minutes"):
             client.store.put_item(["ada"], "k", {"text": "never"}, ttl=0)
         with pytest.raises(BadRequestError, match="Unsupported operator"):
             client.store.search_items(["ada"], filter={"text": {"$like": "x"}})
 
 
-class TestInside:
-    def test_the_server_calls_nobody_and_nothing_blocks_its_loop(self, server, client, thread):
+class TestServerProcess:
+    def test_server_makes_no_outside_calls_or_blocking_calls(self, server, client, thread):
         ask(client, thread, "Hello!")
 
         assert server.calls() == ""

@@ -1,4 +1,4 @@
-"""Users of one server, on PostgreSQL: each has threads, memory and items that the others do not see."""
+"""Users of one server on PostgreSQL: isolated threads, memories and items."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def of_bob(bob):
     return bob.threads.create()["thread_id"]
 
 
-def test_a_user_finds_in_a_new_thread_what_was_said_in_another(ada, of_ada):
+def test_user_recalls_messages_of_another_own_thread(ada, of_ada):
     answer = ask(ada, ada.threads.create()["thread_id"], ASKS, config=None)
     assert LIVES in answer
     assert "violin" in answer
@@ -79,17 +79,17 @@ def test_a_user_finds_in_a_new_thread_what_was_said_in_another(ada, of_ada):
     ],
     ids=["honest", "config", "context", "checkpoint"],
 )
-def test_another_user_does_not_whatever_is_claimed(bob, of_ada, of_bob, options):
+def test_forged_config_does_not_reach_another_user(bob, of_ada, of_bob, options):
     assert ask(bob, of_bob, ASKS, **options) == NOTHING
 
 
-def test_nor_through_an_assistant_or_a_run_without_a_thread(bob, of_ada, of_bob):
+def test_forged_assistant_or_stateless_run_is_isolated(bob, of_ada, of_bob):
     forged = bob.assistants.create("agent", config=FORGED)["assistant_id"]
     assert texts(bob.runs.wait(of_bob, forged, input=said(ASKS)))[-1] == NOTHING
     assert texts(bob.runs.wait(None, "agent", input=said(ASKS), config=FORGED, on_completion="keep"))[-1] == NOTHING
 
 
-def test_threads_of_others_are_not_there(bob, of_ada):
+def test_threads_of_other_users_are_not_found(bob, of_ada):
     for call in (
         lambda: bob.threads.get(of_ada),
         lambda: bob.threads.get_state(of_ada),
@@ -107,11 +107,11 @@ def test_threads_of_others_are_not_there(bob, of_ada):
     assert of_ada not in {thread["thread_id"] for thread in bob.threads.search()}
 
 
-def test_a_thread_cannot_be_given_away(ada, of_ada):
+def test_thread_owner_cannot_be_changed(ada, of_ada):
     assert ada.threads.update(of_ada, metadata={"owner": "bob"})["metadata"]["owner"] == "ada"
 
 
-def test_what_a_user_writes_into_a_state_stays_with_the_user(ada, bob, of_ada, of_bob):
+def test_state_update_stays_with_its_user(ada, bob, of_ada, of_bob):
     ask(bob, of_bob, "Hello!", config=None)
     before = ada.threads.get_history(of_ada)
 
@@ -126,7 +126,7 @@ def test_what_a_user_writes_into_a_state_stays_with_the_user(ada, bob, of_ada, o
     assert read["values"] == {}
 
 
-def test_a_state_that_is_written_first_is_that_of_the_first_run(bob):
+def test_state_written_first_belongs_to_the_first_run(bob):
     thread = bob.threads.create(graph_id="agent")["thread_id"]
     bob.threads.update_state(thread, said("The key is under the mat."), as_node="facts")
 
@@ -135,7 +135,7 @@ def test_a_state_that_is_written_first_is_that_of_the_first_run(bob):
     assert texts(bob.threads.get_state(thread)["values"]) == ["The key is under the mat.", "Hello!", answer]
 
 
-def test_items_of_others_are_refused(ada, bob, of_ada):
+def test_items_of_other_users_are_refused(ada, bob, of_ada):
     for call in (
         lambda: bob.store.put_item(["ada"], "n1", {"text": "forged"}),
         lambda: bob.store.get_item(["ada"], "n1"),
@@ -151,12 +151,12 @@ def test_items_of_others_are_refused(ada, bob, of_ada):
     assert ada.store.get_item(["ada"], "n1")["value"] == {"text": "Ana plays the violin."}
 
 
-def test_an_unknown_token_is_refused(server):
+def test_unknown_token_is_refused(server):
     with server.client(authorization="Bearer of-mallory") as mallory, pytest.raises(AuthenticationError):
         mallory.threads.search()
 
 
-def test_memory_goes_back_copies_and_ends_with_the_thread(ada, of_ada):
+def test_memory_rewinds_is_copied_and_deleted_with_thread(ada, of_ada):
     copy = ada.threads.copy(of_ada)["thread_id"]
     ask(ada, copy, "Remember: The boat is red.", config=None)
     first = [each for each in ada.threads.get_history(copy, limit=100) if each["next"] == []][1]["checkpoint_id"]
@@ -169,7 +169,7 @@ def test_memory_goes_back_copies_and_ends_with_the_thread(ada, of_ada):
     assert ada.threads.get_state(copy)["values"] == {}
 
 
-def test_users_at_once_do_not_mix(server):
+def test_concurrent_users_do_not_mix(server):
     async def one(user, number):
         async with server.aclient(authorization=f"Bearer token-of-{user}") as client:
             thread = (await client.threads.create())["thread_id"]
@@ -187,6 +187,6 @@ def test_users_at_once_do_not_mix(server):
         assert f"{other} hid" not in answer
 
 
-def test_the_server_calls_nobody_and_nothing_blocks_its_loop(server, of_ada):
+def test_server_makes_no_outside_calls_or_blocking_calls(server, of_ada):
     assert server.calls() == ""
     assert "BlockingError" not in server.log()

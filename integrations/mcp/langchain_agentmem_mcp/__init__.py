@@ -1,15 +1,15 @@
-"""An MCP server that lends the memory of langchain-agentmem to any MCP client.
+"""An MCP server that gives any MCP client access to the memory of langchain-agentmem.
 
     agentmem-mcp agent.db --namespace alice
 
-is such a server over stdin and stdout; `--http 127.0.0.1:8765` serves streamable HTTP. In Python, `create_server` makes
-one of an open memory:
+This command serves stdin and stdout. With `--http 127.0.0.1:8765`, it serves streamable HTTP. In Python,
+`create_server` makes a server for an open memory:
 
     server = create_server(AgentMemory("agent.db"), namespace=("alice",))
     server.run()
 
-A client searches everything, keeps records, core memory and facts, and reads conversations. It sees its own namespace
-and those below, whatever it asks for. What was remembered is given as data, in fields of its own.
+A client can search all memory, write records, core memory and facts, and read conversations. It can reach only its
+own namespace and the namespaces below it. Remembered texts are returned as data, in separate fields.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m langchain_agentmem_mcp` is the command `agentmem-mcp`."""
+"""Run the command `agentmem-mcp` as `python -m langchain_agentmem_mcp`."""
 
 import sys
 

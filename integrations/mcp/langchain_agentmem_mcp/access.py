@@ -1,6 +1,6 @@
-"""Whose memory a client sees: that of the server's namespace, or of the one below it that its bearer token stands for.
+"""The namespace of a client: the server's namespace, or the one below it that belongs to the client's bearer token.
 
-Every tool and resource gets its namespace from `Access.here`, so nothing that a client sends can lead out of it.
+Every tool and resource gets its namespace from `Access.client_namespace`, so no argument of a client can leave it.
 """
 
 from __future__ import annotations
@@ -15,115 +15,121 @@ from mcp.server.auth.provider import AccessToken
 from langchain_agentmem import InvalidInput
 
 TOKENS_VARIABLE = "AGENTMEM_MCP_TOKENS"
-"""The environment variable that may hold the tokens, as JSON."""
-SHORTEST = 16
-"""How short a token may be, in characters; shorter ones are guessed."""
+"""The environment variable for the tokens, as JSON."""
+MIN_TOKEN_LENGTH = 16
+"""The minimum length of a token in characters. Shorter tokens can be guessed."""
 
 Namespace = tuple[str, ...]
 
 
 class Access:
-    """Tells clients apart. It is a `TokenVerifier` of the SDK's, too.
+    """The namespaces of clients; also a `TokenVerifier` of the MCP SDK.
 
     Args:
         namespace: The namespace of the server.
-        tokens: A namespace below it for each bearer token. Default: none, and every client sees the server's.
+        tokens: The namespace below it for each bearer token. Default: none; every client uses the server's namespace.
 
     Raises:
-        InvalidInput: A token or its namespace cannot be one.
+        InvalidInput: A token or its namespace is invalid.
     """
 
     def __init__(self, namespace: Sequence[str], tokens: Mapping[str, Namespace] | None = None) -> None:
-        self._root = _labels(namespace)
-        if tokens is not None and not (tokens and all(map(_labels, tokens.values()))):
+        self._root = _check_labels(namespace)
+        if tokens is not None and not (tokens and all(map(_check_labels, tokens.values()))):
             raise InvalidInput(
-                "Give at least one token, and each a namespace of its own; or None to open to everybody."
+                "tokens must have at least one token, each with a namespace. Pass None to admit every client."
             )
-        # By digest: a look-up then takes as long for a token that is nearly right, and no log can tell one.
-        self._known = None if tokens is None else {_digest(_token(each)): tuple(tokens[each]) for each in tokens}
+        # By digest, so that the time of a look-up reveals nothing about a token, and no log can contain one.
+        self._known = None if tokens is None else {_digest(_check_token(each)): tuple(tokens[each]) for each in tokens}
 
     @property
     def roots(self) -> list[Namespace]:
-        """The namespaces that clients may see."""
+        """The namespaces of all clients."""
         return [self._root + below for below in (((),) if self._known is None else self._known.values())]
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """What the SDK asks of a verifier: the client that a token stands for, or None."""
+        """Return the access of a token's client, or None for an unknown token. The SDK calls it."""
         digest = _digest(token)
         if self._known is None or digest not in self._known:
             return None
         return AccessToken(token=digest, client_id=digest, scopes=[])
 
-    def here(self, below: Sequence[str] | None = None) -> Namespace:
-        """The namespace of the client that is being answered, or one below it.
+    def client_namespace(self, below: Sequence[str] | None = None) -> Namespace:
+        """Return the namespace of the current request's client, or a namespace below it.
 
         Args:
-            below: Labels below it. Default: none.
+            below: The labels below it. Default: none.
 
         Raises:
-            InvalidInput: The client has no token, and needs one.
+            InvalidInput: The client needs a token and has none.
         """
         if self._known is None:
             return (*self._root, *(below or ()))
         client = get_access_token()
         if client is None or client.client_id not in self._known:
-            raise InvalidInput("This memory is open to clients with a bearer token only: connect over HTTP with one.")
+            raise InvalidInput("This memory requires a bearer token. Connect over HTTP with a token.")
         return (*self._root, *self._known[client.client_id], *(below or ()))
 
-    def shown(self, namespace: Sequence[str]) -> list[str]:
-        """A namespace as its client knows it: what stands below its own."""
-        return list(namespace[len(self.here()) :])
+    def labels_below(self, namespace: Sequence[str]) -> list[str]:
+        """Return the labels of a namespace below the namespace of the current client."""
+        return list(namespace[len(self.client_namespace()) :])
 
 
 def tokens_of(text: str) -> dict[str, Namespace]:
-    """Read which bearer token stands for which namespace.
+    """Parse bearer tokens and their namespaces.
 
     Args:
         text: A JSON object, such as `{"a-long-random-token": "alice", "another-long-token": ["bob", "notes"]}`. A
-            text is a path of labels.
+            namespace is a path or a list of labels.
 
     Raises:
-        InvalidInput: It is something else. The error does not repeat it.
+        InvalidInput: The text has another form. The error does not contain the text.
     """
     try:
         given = json.loads(text)
     except ValueError as error:
         raise InvalidInput(
-            f"Tokens are a JSON object of tokens and their namespaces; this is no JSON: {error}"
+            f"Tokens must be a JSON object of tokens and their namespaces, but the text is not JSON: {error}"
         ) from None
     if not isinstance(given, dict) or not given:
-        raise InvalidInput('Tokens are a JSON object such as {"a-long-random-token": "alice"}, with at least one.')
-    return {_token(token): _below(namespace) for token, namespace in given.items()}
+        raise InvalidInput(
+            'Tokens must be a JSON object with at least one token, such as {"a-long-random-token": "alice"}.'
+        )
+    return {_check_token(token): _parse_labels(namespace) for token, namespace in given.items()}
 
 
-def namespace_given(path: str) -> Namespace:
-    """The namespace that a path of labels names, such as "team/alice"; "/" is the root.
+def parse_namespace(path: str) -> Namespace:
+    """Parse a path of labels such as "team/alice" to a namespace; "/" is the root.
 
     Raises:
         InvalidInput: A label is empty.
     """
     labels = () if path in ("", "/") else tuple(path.split("/"))
     if not all(labels):
-        raise InvalidInput(f'A namespace is a path of labels such as "team/alice", not {path!r:.100}.')
+        raise InvalidInput(f'A namespace must be a path of labels such as "team/alice", not {path!r:.100}.')
     return labels
 
 
-def _labels(given: object) -> Namespace:
+def _check_labels(given: object) -> Namespace:
     if not isinstance(given, tuple | list):
-        raise InvalidInput(f'A namespace is a tuple of labels such as ("team", "alice"), not {given!r:.100}.')
+        raise InvalidInput(f'A namespace must be a tuple of labels such as ("team", "alice"), not {given!r:.100}.')
     return tuple(given)
 
 
-def _below(given: object) -> Namespace:
-    labels = namespace_given(given) if isinstance(given, str) else tuple(given) if isinstance(given, list) else ()
+def _parse_labels(given: object) -> Namespace:
+    labels = parse_namespace(given) if isinstance(given, str) else tuple(given) if isinstance(given, list) else ()
     if not labels:
-        raise InvalidInput('A token stands for a namespace of its own, such as "alice" or ["team", "alice"].')
+        raise InvalidInput(
+            'The namespace of a token must be a path or a list of labels, such as "alice" or ["team", "alice"].'
+        )
     return labels
 
 
-def _token(token: object) -> str:
-    if not isinstance(token, str) or len(token) < SHORTEST or not token.isascii() or not token.isprintable():
-        raise InvalidInput(f"A token is at least {SHORTEST} printable ASCII characters; make them random.")
+def _check_token(token: object) -> str:
+    if not isinstance(token, str) or len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable():
+        raise InvalidInput(
+            f"A token must have at least {MIN_TOKEN_LENGTH} printable ASCII characters. Use random ones."
+        )
     return token
 
 

@@ -1,4 +1,4 @@
-"""Memories on both engines, and clients of the SDK's."""
+"""Fixtures: memories on both engines, and clients of the SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real command as a process, and clients of it."""
+"""The real command as a process, and its clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `agentmem-mcp`: over stdin and stdout as a client starts it, and what it refuses."""
+"""The command `agentmem-mcp`: standard input and output, and refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langchain_agentmem import AgentMemory, sanitize_text
 from .served import COMMAND, INITIALIZE, TOKENS, environment
 
 
-def test_it_ends_well_when_its_client_goes_away_whatever_that_sent(sqlite_url, monkeypatch):
+def test_server_exits_cleanly_after_stdin_closes(sqlite_url, monkeypatch):
     sent = b"{nonsense\n\xff\n" + json.dumps(INITIALIZE).encode() + b"\n"
     answers = io.BytesIO()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(sent)))
@@ -28,7 +28,7 @@ def test_it_ends_well_when_its_client_goes_away_whatever_that_sent(sqlite_url, m
     assert given[1]["result"]["serverInfo"]["name"] == "agentmem"
 
 
-def test_it_serves_what_it_was_told_to_and_ends_when_it_is_interrupted_while_it_waits(sqlite_url):
+def test_stdio_server_applies_options_and_stops_on_sigint(sqlite_url):
     odd = "A pear: \u00fc\u2028\x00."
     with AgentMemory(sqlite_url) as memory:
         memory.layers("user-42", ("team", "alice")).core.set("fruit", odd)
@@ -55,19 +55,19 @@ def test_it_serves_what_it_was_told_to_and_ends_when_it_is_interrupted_while_it_
 
 class TestRefusals:
     @pytest.fixture
-    def told(self, capsys, tmp_path, monkeypatch):
+    def run_command(self, capsys, tmp_path, monkeypatch):
         """Run the command, which is to end by itself; gives its exit code and what it says."""
         monkeypatch.chdir(tmp_path)
         for name in [name for name in os.environ if name.startswith("AGENTMEM_MCP")]:
             monkeypatch.delenv(name)
 
-        def told(*options):
+        def run_command(*options):
             code = main(options)
             said = capsys.readouterr()
             assert said.out == ""  # that is for the protocol
             return code, said.err
 
-        return told
+        return run_command
 
     @pytest.mark.parametrize(
         ("options", "what"),
@@ -81,31 +81,31 @@ class TestRefusals:
             (["mysql://x"], "postgresql://"),
         ],
     )
-    def test_wrong_options_are_explained(self, told, options, what):
-        code, said = told(*options)
+    def test_invalid_options_are_explained(self, run_command, options, what):
+        code, said = run_command(*options)
         assert (code, what in said) == (2, True), said
 
-    def test_tokens_are_for_http(self, told, monkeypatch):
+    def test_tokens_require_http(self, run_command, monkeypatch):
         monkeypatch.setenv("AGENTMEM_MCP_TOKENS", TOKENS)
-        code, said = told("x.db")
+        code, said = run_command("x.db")
         assert (code, "--http" in said) == (2, True)
 
-    def test_tokens_that_cannot_be_read_leave_nothing_open(self, told, monkeypatch):
+    def test_invalid_tokens_are_refused(self, run_command, monkeypatch):
         for text in ("", "{}", '{"short": "alice"}'):
             monkeypatch.setenv("AGENTMEM_MCP_TOKENS", text)
-            assert told("x.db", "--http", "127.0.0.1:0")[0] == 2
+            assert run_command("x.db", "--http", "127.0.0.1:0")[0] == 2
 
-    def test_a_port_that_is_taken_is_told(self, told):
+    def test_occupied_port_is_reported(self, run_command):
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            code, said = told("x.db", "--http", f"127.0.0.1:{taken.getsockname()[1]}")
+            code, said = run_command("x.db", "--http", f"127.0.0.1:{taken.getsockname()[1]}")
         assert (code, "cannot be served" in said) == (2, True)
 
-    def test_who_only_reads_makes_no_database(self, told, tmp_path):
-        code, said = told("none.db", "--read-only", "--namespace", "/")
-        assert (code, "There is no database 'none.db'" in said) == (3, True)
+    def test_read_only_server_creates_no_database(self, run_command, tmp_path):
+        code, said = run_command("none.db", "--read-only", "--namespace", "/")
+        assert (code, "Database 'none.db' does not exist" in said) == (3, True)
         assert not (tmp_path / "none.db").exists()
 
-    def test_what_is_no_database_is_told(self, told, tmp_path):
+    def test_invalid_database_file_is_reported(self, run_command, tmp_path):
         (tmp_path / "x.db").write_text("This is a letter. " * 100)
-        code, said = told("x.db")
+        code, said = run_command("x.db")
         assert (code, "database" in said) == (3, True)

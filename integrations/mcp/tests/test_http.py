@@ -1,4 +1,4 @@
-"""Streamable HTTP on loopback, with the real command: tokens, several clients at once, and its end."""
+"""Streamable HTTP with the real command: tokens, concurrent clients and shutdown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .served import ALICE, BOB, INITIALIZE, TOKENS, listening, over_http, servin
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
-async def test_clients_with_different_tokens_work_at_once_and_see_only_their_own(url):
+async def test_concurrent_clients_see_only_their_namespace(url):
     async def work(client, name, fruit="pear"):
         ask = asking(client)
         for number in range(3):
@@ -49,7 +49,7 @@ async def test_clients_with_different_tokens_work_at_once_and_see_only_their_own
         assert memory.admin.verify().ok
 
 
-async def test_who_has_no_token_or_a_wrong_one_or_anothers_session_is_refused(memory):
+async def test_missing_wrong_or_foreign_credentials_are_refused(memory):
     server = create_server(memory, tokens=tokens_of(TOKENS))
     async with listening(server) as address, httpx2.AsyncClient(headers=HEADERS, timeout=60) as http:
 
@@ -69,7 +69,7 @@ async def test_who_has_no_token_or_a_wrong_one_or_anothers_session_is_refused(me
         assert (await post(f"Bearer {ALICE}", listing, **session)).status_code == 200
 
 
-async def test_a_web_page_of_another_site_cannot_reach_a_server_without_tokens(memory):
+async def test_cross_site_requests_are_refused_without_tokens(memory):
     async with listening(create_server(memory)) as address:
         async with httpx2.AsyncClient(headers=HEADERS, timeout=60) as http:
             assert (await http.post(address, json=INITIALIZE, headers={"Host": "evil.example"})).status_code == 421
@@ -83,7 +83,7 @@ async def test_a_web_page_of_another_site_cannot_reach_a_server_without_tokens(m
 
 
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-async def test_it_ends_when_it_is_told_and_frees_its_port_while_a_client_is_connected(tmp_path, told, code):
+async def test_signal_stops_the_server_with_connected_clients(tmp_path, told, code):
     database, tokens = str(tmp_path / "agent.db"), tmp_path / "tokens.json"
     tokens.write_text(TOKENS)
     options, more = ([], {"AGENTMEM_MCP_TOKENS": TOKENS}) if code == 143 else (["--tokens", str(tokens)], {})
@@ -115,7 +115,7 @@ class Waiting(AgentMemory):
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_call_that_its_client_cancels_ends_and_the_others_go_on(sqlite_url, mode):
+async def test_cancelled_call_ends_and_others_continue(sqlite_url, mode):
     with Waiting(sqlite_url) as memory:
         async with listening(create_server(memory)) as address, over_http(address, mode=mode) as client:
             search = asyncio.create_task(client.call_tool("search_memory", {"query": "x"}))
@@ -127,7 +127,7 @@ async def test_a_call_that_its_client_cancels_ends_and_the_others_go_on(sqlite_u
         assert [each.content for each in memory.layers("main").archival.all()] == ["A pear.", "A fig."]
 
 
-async def test_a_write_that_is_cancelled_is_whole_or_not_there(sqlite_url):
+async def test_cancelled_write_is_atomic(sqlite_url):
     with AgentMemory(sqlite_url) as memory, closing(sqlite3.connect(sqlite_url, isolation_level=None)) as other:
         async with listening(create_server(memory)) as address, over_http(address) as client:
             ask = asking(client)

@@ -1,4 +1,4 @@
-"""A client sees its namespace and those below, and learns of no other, whatever it asks for."""
+"""Isolation of clients in their namespaces."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def shared(url):
         yield memory
 
 
-class TestAMemoryThatIsWithinOne:
-    async def test_is_served_as_it_is(self, url):
+class TestMemoryWithin:
+    async def test_namespaced_memory_is_served(self, url):
         with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
             for who in ("ada", "ben"):
                 own = memory.within(user_id=who)
@@ -51,15 +51,15 @@ class TestAMemoryThatIsWithinOne:
                 create_server(memory)
 
 
-class TestTheRoot:
-    async def test_it_is_everything_in_the_database(self, shared):
+class TestRootNamespace:
+    async def test_root_namespace_searches_the_whole_database(self, shared):
         async with Client(create_server(shared)) as client:
             found = await asking(client)("search_memory", query="treasure", kinds=["message"])
         assert sorted(each["namespace"] for each in found["results"]) == [[], ["alice2"], ["bob"]]
 
 
-class TestWalls:
-    async def test_nothing_of_others_is_read_found_listed_or_told(self, shared):
+class TestIsolation:
+    async def test_other_namespaces_are_invisible(self, shared):
         [theirs] = shared.search("treasure", namespace=("bob",), kinds=["message"])
         [record] = shared.search("treasure", namespace=("bob",), kinds=["record"])
         async with Client(create_server(shared, namespace=("alice",))) as client:
@@ -92,7 +92,7 @@ class TestWalls:
         assert shared.layers("main", ("bob",)).core.get() == {"treasure": SECRET}
         assert shared.layers("main", ("bob",)).archival.get(record.id)
 
-    async def test_what_is_written_stays_in_the_namespace_or_below(self, shared):
+    async def test_writes_stay_in_the_namespace_or_below(self, shared):
         async with Client(create_server(shared, namespace=("alice",))) as client:
             ask = asking(client)
             for below in (None, ["work"], ["..", "bob"]):
@@ -105,7 +105,7 @@ class TestWalls:
         assert shared.search("pear", namespace=("bob",)) == []
         assert len(shared.search("pear", namespace=("alice",))) == 6
 
-    async def test_a_namespace_is_shown_as_its_client_knows_it(self, memory):
+    async def test_namespaces_are_relative_to_the_client(self, memory):
         memory.conversation("talk", ("company", "alice", "work")).add_user_message("Pears.")
         async with Client(create_server(memory, namespace=("company", "alice"))) as client:
             ask = asking(client)
@@ -115,7 +115,7 @@ class TestWalls:
 
 
 class TestTokens:
-    async def test_a_client_without_a_token_is_refused_where_there_are_tokens(self, shared):
+    async def test_missing_token_is_refused(self, shared):
         server = create_server(shared, tokens={"a-long-random-token": ("alice",)})
         async with Client(server) as client:
             for tool in (await client.list_tools()).tools:
@@ -130,7 +130,7 @@ class TestTokens:
             with pytest.raises(MCPError, match="bearer token"):
                 await client.get_prompt("with_memory", {"task": "x"})
 
-    def test_they_are_read_from_json(self):
+    def test_tokens_are_read_from_json(self):
         text = '{"a-long-random-token": "team/alice", "another-long-token": ["bob"]}'
         assert tokens_of(text) == {"a-long-random-token": ("team", "alice"), "another-long-token": ("bob",)}
 
@@ -148,7 +148,7 @@ class TestTokens:
             '{"a-long-random-token": null}',
         ],
     )
-    def test_what_is_wrong_is_refused_without_being_repeated(self, text):
+    def test_invalid_tokens_are_refused_without_quoting_them(self, text):
         with pytest.raises(InvalidInput) as refused:
             tokens_of(text)
         assert "a-long-random" not in str(refused.value).replace('{"a-long-random-token": "alice"}', "")
@@ -165,6 +165,6 @@ class TestTokens:
             {"tokens": {}},
         ],
     )
-    def test_a_server_is_not_made_of_what_cannot_be(self, memory, given):
+    def test_invalid_server_options_are_refused(self, memory, given):
         with pytest.raises(InvalidInput):
             create_server(memory, **given)

@@ -1,4 +1,4 @@
-"""What the README and the guide show works as it stands there."""
+"""The code and the settings of the README and the guide work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def blocks(language, page=README):
     return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
-def test_the_code_runs(tmp_path, monkeypatch, capsys):
+def test_readme_code_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     [code] = blocks("python")
     exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
@@ -29,7 +29,7 @@ def test_the_code_runs(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("page", "namespace"), [(README, "me"), (GUIDE, "teams/trip")])
-def test_a_client_that_is_configured_like_this_starts_the_command(page, namespace):
+def test_client_configuration_starts_the_command(page, namespace):
     [block] = blocks("json", page)
     given = json.loads(block)["mcpServers"]["memory"]
     assert given["command"] == Path(COMMAND).name
@@ -37,7 +37,7 @@ def test_a_client_that_is_configured_like_this_starts_the_command(page, namespac
     assert (options.database, options.namespace, options.http) == ("/home/me/agent.db", namespace, None)
 
 
-async def test_the_commands_can_be_given_and_the_tools_are_those_there_are(client):
+async def test_readme_lists_valid_commands_and_every_tool(client):
     _, served = blocks("sh")
     tokens, command = served.splitlines()
     assert len(tokens_of(shlex.split(tokens)[1])) == 2

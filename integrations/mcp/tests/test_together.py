@@ -1,4 +1,4 @@
-"""One database: a client finds what a LangGraph agent stored, and the agent what the client kept."""
+"""A client and a LangGraph agent that share one database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def agent_of(memory):
     return builder.compile(checkpointer=memory.checkpointer, store=memory.store)
 
 
-async def test_a_client_and_an_agent_share_one_memory(sqlite_url):
+async def test_client_and_agent_share_one_memory(sqlite_url):
     thread = {"configurable": {"thread_id": "thread-1", "agentmem_namespace": ("alice",)}}
     with AgentMemory(sqlite_url) as memory:
         agent = agent_of(memory)
@@ -58,7 +58,7 @@ async def test_a_client_and_an_agent_share_one_memory(sqlite_url):
         assert [fact.object for fact in facts.history("Ana")] == ["Lisbon", "Porto", "Lisbon"]
 
 
-async def test_what_an_agent_writes_while_a_client_is_connected_is_seen_at_once(memory, client, ask):
+async def test_writes_of_an_agent_are_visible_immediately(memory, client, ask):
     agent = agent_of(memory)
     thread = {"configurable": {"thread_id": "t", "agentmem_namespace": ("alice",)}}
     for text in ("One pear.", "Two pears."):

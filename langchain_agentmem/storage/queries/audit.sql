@@ -1,4 +1,4 @@
--- The audit trail. Lists come as JSON.
+-- The audit trail. Lists are passed as JSON.
 
 -- fragment: from_audit_within
 from audit a
@@ -10,7 +10,7 @@ a.sequence, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread, a.created
     a.store_id, a.messages, a.body, a.document_id
 
 -- name: lock_audit_head
--- The end of the chain, for an operation that writes.
+-- The end of the chain, locked for an operation that writes.
 select sequence, link, indexed from audit_head where id = 1 {for_update};
 
 -- name: audit_head
@@ -40,7 +40,7 @@ where a.sequence {in_numbers sequences}
 order by a.sequence;
 
 -- name: audit_entries_of_keys
--- Which entries some ids name, without what they say.
+-- The entries with these ids, without their texts.
 select a.sequence, a.key, a.kind, a.status
 from namespace n
 join audit a on a.namespace_id = n.id
@@ -48,7 +48,7 @@ where n.path = :path and a.key {in_texts keys}
 order by a.sequence;
 
 -- name: audit_entries_between
--- Entries from one place of the chain on, erased ones left out.
+-- The entries in a range of the chain, without erased ones.
 select {audit_columns}
 from audit a
 join namespace n on n.id = a.namespace_id
@@ -64,7 +64,7 @@ order by sequence desc
 limit cast(:limit as bigint);
 
 -- name: audit_conversation_newest
--- The same of one conversation.
+-- The newest entries of one conversation.
 select sequence from audit
 where namespace_id = (select id from namespace where path = :path) and conversation = :conversation and kind = :kind
     and hidden = cast(:hidden as bigint) and sequence < :before
@@ -86,14 +86,14 @@ order by sequence
 limit cast(:limit as bigint);
 
 -- name: audit_entries_of_mark
--- What bears one mark.
+-- The entries with one mark.
 select a.sequence, a.hidden, a.status from audit a
 where a.namespace_id = (select id from namespace where path = :path) and a.kind = :kind
     and a.mark = :mark
 order by a.sequence;
 
 -- name: audit_todos
--- Todos of one status, the oldest first.
+-- The visible todos with one status, the oldest first.
 select {audit_columns}
 from namespace n
 join audit a on a.namespace_id = n.id
@@ -113,7 +113,7 @@ update audit set body = :body, archived = 1 where sequence = :sequence;
 update audit set document_id = :document where sequence = :sequence;
 
 -- name: audit_to_archive
--- Entries of the namespaces in a range of paths that are older than a time, and not archived.
+-- Unarchived entries older than a time, in a range of paths of namespaces.
 select a.sequence, a.body
 from audit a
 join namespace n on n.id = +a.namespace_id
@@ -122,8 +122,8 @@ order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_entries_within
--- Entries of the namespaces in a range of paths, in the order of the chain. The plus keeps an engine from gathering and
--- sorting all of them for each page.
+-- The entries in a range of paths of namespaces, in the order of the chain. The plus prevents the engine from
+-- collecting and sorting all of them for each page.
 select {audit_columns}
 from audit a
 join namespace n on n.id = +a.namespace_id
@@ -132,7 +132,7 @@ order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_page_within
--- Some entries of the namespaces in a range of paths.
+-- A page of entries in a range of paths of namespaces, in any order.
 select {audit_columns}
 from namespace n
 join audit a on a.namespace_id = n.id
@@ -140,7 +140,7 @@ where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
 -- name: audit_page_of_conversation
--- Those of one conversation or thread. Written so, each has its index.
+-- A page of entries of one conversation or thread. Each side of the `or` can use its index.
 select {audit_columns}
 from namespace n
 join audit a on (a.namespace_id = n.id and a.conversation = :name) or (a.namespace_id = n.id and a.thread = :name)
@@ -148,7 +148,7 @@ where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
 -- name: audit_erase
--- Leaves what the chain needs, of which nothing can be known.
+-- Only the columns that the chain needs remain; they reveal no content.
 update audit
 set salt = null, namespace_id = null, key = null, kind = null, hidden = null, conversation = null, thread = null,
     created_at = null, junk = null, status = null, mark = null, archived = null, store_id = null,
@@ -165,7 +165,7 @@ where id = (
 );
 
 -- name: audit_recipes
--- What the entries that are left need of a part store.
+-- The parts of a part store that the remaining entries need.
 select a.sequence, a.messages from audit a
 where a.namespace_id = (select id from namespace where path = :path) and a.kind = 'call'
     and a.mark = :mark and a.store_id = :store and a.sequence > :after
@@ -173,7 +173,7 @@ order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_chain
--- Places of the chain, with all that the digests stand for.
+-- The entries of the chain, with all columns that the digests cover.
 select a.sequence, a.link, a.digest, a.salt, a.namespace_id, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread,
     a.created_at, a.junk, a.status, a.mark, a.archived, a.document_id, a.store_id, a.messages, a.body
 from audit a
@@ -183,7 +183,7 @@ order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_wrong_documents
--- Entries that a search does not find and should, or finds and should not.
+-- Entries that are wrongly missing from the search index, or wrongly in it.
 select sequence, hidden from audit
 where (hidden = 0 and document_id is null and sequence <= (select indexed from audit_head where id = 1))
     or (coalesce(hidden, 3) <> 0 and document_id is not null)

@@ -1,7 +1,7 @@
--- What reports on the audit trail count. Times are microseconds since 1970, ranges are of namespaces' paths.
+-- Counts for the reports on the audit trail. Times are microseconds since 1970; ranges contain paths of namespaces.
 
 -- name: audit_sizes
--- All entries, those since a time, and those before it that are not archived.
+-- The numbers of all entries, of those since a time, and of unarchived older ones.
 select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(sum(length(a.body)), 0) as bytes,
     coalesce(sum(case when a.hidden = 1 then 1 else 0 end), 0) as junk,
     coalesce(sum(case when a.status = 'open' and a.hidden = 0 then 1 else 0 end), 0) as open_todos,
@@ -12,7 +12,7 @@ select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(s
 {from_audit_within};
 
 -- name: audit_message_sizes
--- Bytes of the different messages that model calls were given or answered with.
+-- The bytes of the distinct messages that model calls received or returned.
 select coalesce(sum(length(c.body)), 0) as bytes
 from (
     select distinct content_id from part
@@ -23,7 +23,7 @@ from (
 join content c on c.id = m.content_id;
 
 -- name: audit_newest_start
--- The entry behind which the newest begin. The plus keeps an engine from sorting all of them.
+-- The entry before the newest entries. The plus prevents the engine from sorting all of them.
 select a.sequence
 from audit a
 join namespace n on n.id = +a.namespace_id
@@ -32,26 +32,26 @@ order by a.sequence desc
 limit 1 offset cast(:skip as bigint);
 
 -- name: audit_open_todos
--- Todos that are open and shown, the oldest first.
+-- The open, visible todos, the oldest first.
 select {audit_columns}
 {from_audit_within} and a.status = 'open' and a.hidden = 0
 order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_junk_counts
--- How many entries are hidden by the same rules.
+-- The number of entries hidden by each set of rules.
 select a.junk, count(*) as entries
 {from_audit_within} and a.junk is not null
 group by a.junk;
 
 -- name: audit_counts_by_hour
--- Entries of each hour since a time; an hour is 3,600,000,000 microseconds.
+-- The number of entries of each hour since a time; an hour is 3,600,000,000 microseconds.
 select a.created_at / cast(3600000000 as bigint) as hour, count(*) as entries
 {from_audit_within} and a.created_at >= :since
 group by a.created_at / cast(3600000000 as bigint);
 
 -- name: audit_conversations
--- The conversations that had most prompts, those with most first, each with the number of all conversations.
+-- The conversations with the most exchanges and calls, the largest first, each with the number of all conversations.
 select n.path, a.conversation, count(*) as entries, sum(case when a.hidden = 1 then 1 else 0 end) as junk,
     max(a.created_at) as last_at, count(*) over () as total
 {from_audit_within} and a.conversation is not null and a.kind in ('exchange', 'call')

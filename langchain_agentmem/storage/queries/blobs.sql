@@ -22,7 +22,7 @@ order by n.path;
 delete from blob where namespace_id = (select id from namespace where path = :path);
 
 -- name: find_blobs
--- Each key that is asked for is looked up, and no other is read.
+-- Look up each requested key.
 select b.key, b.checksum, b.updated_at, b.value
 from ({bytes keys}) k
 cross join {lookup blob b}
@@ -30,7 +30,7 @@ cross join {lookup blob b}
     and b.key = k.value {end_lookup b};
 
 -- name: blob_keys
--- A page of the keys from `low` up to but without `high`, in order.
+-- A page of the keys from `low` (included) to `high` (excluded), in order.
 select key from blob
 where namespace_id = (select id from namespace where path = :path) and key >= :low and key < :high
 order by key

@@ -1,4 +1,4 @@
--- Looking after the whole database: statistics, verification, erasure.
+-- Statistics, verification and erasure of the whole database.
 
 -- name: statistics
 select
@@ -33,7 +33,7 @@ select
     (select coalesce(sum(length(body)), 0) from content) as content_bytes;
 
 -- name: statistics_within
--- The same of some namespaces, without what all of them share.
+-- The statistics of a range of namespaces, without objects shared by all namespaces.
 with spaces as (
     select id from namespace where path >= :low and path < :high
 ), branches as (
@@ -77,7 +77,7 @@ select
     (select count(*) from audit where kind is not null and namespace_id in (select id from spaces)) as audit;
 
 -- name: contents_after
--- A page of bodies, to see that each still has the digest it is kept under.
+-- A page of bodies with their digests, for verification.
 select hash, body from content where hash > :after order by hash limit cast(:limit as bigint);
 
 -- name: orphaned_contents
@@ -97,7 +97,7 @@ group by b.id, b.name, b.head
 having max(e.position) > b.head;
 
 -- name: wrong_message_counts
--- Branches that count another number of messages than they have.
+-- Branches with a wrong number of messages.
 select b.name, b.messages, count(e.id) as actual
 from branch b
 left join entry e on e.branch_id = b.id and e.replaces is null and e.kind = 'message'

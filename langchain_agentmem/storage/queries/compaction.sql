@@ -1,7 +1,7 @@
--- Compactions: what a context was compacted to.
+-- Compactions: the stored results of compactions.
 
 -- name: compactions
--- The newest ones of a lane, without their bodies.
+-- The newest records of a lane, without their bodies.
 select id, digest, message_count, slot
 from compaction
 where branch_id = :branch and context = :context and id < :before
@@ -14,7 +14,7 @@ from compaction c
 where c.id = :id and c.branch_id = :branch;
 
 -- name: newest_compactions
--- The newest ones of all lanes.
+-- The newest records of all lanes.
 select id, context, digest, message_count, slot, created_at, checksum, body from compaction
 where branch_id = :branch
 order by id desc
@@ -26,25 +26,25 @@ values (:branch, :context, :digest, :message_count, :slot, :now, :checksum, :bod
 returning id;
 
 -- name: delete_compactions
--- Those of a branch that stand for what is changed or removed: all that reach as far, and all that do not say so.
+-- The records of a branch that include a changed or removed entry, and all records without a slot.
 delete from compaction where branch_id = :branch and (slot is null or slot >= :slot);
 
 -- name: prune_compactions
--- All of a lane but the newest.
+-- All records of a lane except the newest.
 delete from compaction
 where branch_id = :branch and context = :context and id not in (
     select id from compaction where branch_id = :branch and context = :context order by id desc limit cast(:limit as bigint)
 );
 
 -- name: compactions_after
--- A page of them, to see that each is as it was written.
+-- A page of records, to verify their checksums.
 select id, checksum, body from compaction where id > :after order by id limit cast(:limit as bigint);
 
 -- name: slot_of_key
 select id as slot from entry where branch_id = :branch and key = :key and replaces is null;
 
 -- name: messages_between
--- Messages from one place of a conversation to another, both included.
+-- The messages between two slots of a conversation, both included.
 select {entry_columns}
 from entry slot
 {join_current_version}
@@ -53,7 +53,7 @@ where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round
 order by slot.position, slot.id;
 
 -- name: conversation_state
--- A conversation's newest place, how many messages it has, its newest compaction in use, and the row written last.
+-- The head of a conversation, its number of messages, its newest compaction in use, and its newest row.
 select b.id, b.created_at, b.head, b.messages,
     (select max(c.id) from compaction c where c.branch_id = b.id and c.context = 'log') as compaction,
     (select e.id from entry e where e.branch_id = b.id order by e.position desc, e.id desc limit 1) as last
@@ -62,7 +62,7 @@ join namespace n on n.id = b.namespace_id
 where n.path = :path and b.kind = :kind and b.name = :name;
 
 -- name: entries_since
--- Everything that was written into a conversation after one of its rows, in its order: messages, rounds and edits.
+-- The messages, rounds and edits written to a conversation after one of its rows, in order.
 select v.id as slot, v.position, v.replaces, v.kind, v.key, c.body, a.body as attachments
 from entry v
 join content c on c.id = v.content_id
@@ -71,11 +71,11 @@ where v.branch_id = :branch and v.id > :slot
 order by v.position, v.id;
 
 -- name: compactions_with_word
--- Those of a conversation whose bodies hold a word, the oldest first.
+-- The records of a conversation whose bodies contain a word, oldest first.
 select id from compaction where branch_id = :branch and instr(body, cast(:word as {blob})) > 0 order by id;
 
 -- name: messages_of_keys
--- Some messages of a conversation, as they are now.
+-- The current versions of some messages of a conversation.
 select v.kind, v.key, v.created_at, c.body
 from entry slot
 join entry v on v.id = ({current_version})

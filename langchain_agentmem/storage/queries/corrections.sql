@@ -1,11 +1,11 @@
--- Corrections: versions that a person wrote with `memory.corrections`. What belongs to a correction is JSON.
+-- Corrections: versions that a person wrote with `memory.corrections`. The data of a correction are JSON.
 
 -- name: set_correction
 update memory set correction = :correction where id = :id;
 
 -- name: corrections_within
--- The corrections in a range of namespaces, the newest first; with a kind those of one key, on a named branch or of a
--- thread. An empty thread means any.
+-- The corrections in a range of namespaces, the newest first. With a kind, only those of one key, on a named branch or of a
+-- thread; an empty thread matches all threads.
 select m.id, n.path, b.kind as branch_kind, m.kind, m.key, b.name, a.name as thread, m.actor,
     m.written_at, m.correction
 from namespace n
@@ -21,7 +21,7 @@ order by m.written_at desc, m.id desc
 limit cast(:limit as bigint) offset cast(:offset as bigint);
 
 -- name: corrected_memory
--- The versions of memory in a range of namespaces that are corrections, with what they hold.
+-- The versions in a range of namespaces that are corrections, with their content.
 select m.id, m.branch_id, m.until, m.kind, m.key, m.document_id, c.hash, c.body, m.extra, m.correction
 from namespace n
 join branch b on b.namespace_id = n.id
@@ -31,7 +31,7 @@ where n.path >= :low and n.path < :high
 order by m.id;
 
 -- name: clear_fact_corrections
--- Those of a fact that a message told which is gone.
+-- Clear the corrections of a fact that a removed message stated.
 update memory set correction = null
 where correction is not null and kind = 'fact' and key = :key and branch_id in (
     select b.id from branch b join namespace n on n.id = b.namespace_id where n.path >= :low and n.path < :high

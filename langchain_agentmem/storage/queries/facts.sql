@@ -1,9 +1,9 @@
--- Facts, looked up by what they are about. A view is as in memory.sql.
+-- Facts, looked up by subject, predicate and object. For views see memory.sql.
 
 -- fragment: visible_facts
--- On one branch alone there is one version of each at a time, and no newer one. Of a long line most branches hold little: what
--- lies there is read once, and each fact is looked up on the others. What a fact says is among what else belongs to it, and its
--- text is for searches.
+-- The newest visible version of each fact. A single branch has only one version of a fact at a time, so no newer version is
+-- looked up. In a long chain of forks, most branches contain few facts. The keys of these branches are read once, and for other
+-- keys newer versions are looked up only on large branches. The subject, predicate and object are in `extra`; the body is for searches.
 large_branches (branch_id, up_to) as materialized (
     select l.branch_id, l.up_to from lineage l where exists (
         select 1 from memory m where m.branch_id = l.branch_id and m.kind = :kind limit 1 offset 20
@@ -26,12 +26,11 @@ from visible r
 order by number
 
 -- fragment: live_facts
--- The condition on facts x that have no place yet.
+-- The condition on facts x of open groups, which have no position on a branch yet.
 x.group_id = open_groups.group_id and x.kind = :kind and x.copy_of is null and x.id <= open_groups.up_to
 
 -- name: facts_of_subjects
--- Those that a view shows of some subjects. `+` has SQLite go by the names: what else it could go by would lead it through all
--- that a branch has.
+-- The visible facts with some subjects. `+` makes SQLite use the index of names; another index would scan the whole branch.
 with {view}, wanted (key) as materialized ({texts keys}), seen as (
     select x.* from lineage cross join wanted cross join {lookup memory x}
         x.branch_id = lineage.branch_id and x.subject = wanted.key and x.kind = :kind and +x.until > lineage.up_to
@@ -41,7 +40,7 @@ with {view}, wanted (key) as materialized ({texts keys}), seen as (
 ), {visible_facts};
 
 -- name: facts_of_predicates
--- Those that a view shows of some subjects with some labels.
+-- The visible facts with some subjects and labels.
 with {view}, wanted (subject, label) as materialized ({pairs keys}), seen as (
     select x.* from lineage cross join wanted cross join {lookup memory x}
         x.branch_id = lineage.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
@@ -52,7 +51,7 @@ with {view}, wanted (subject, label) as materialized ({pairs keys}), seen as (
 ), {visible_facts};
 
 -- name: facts_of_triples
--- Those that a view shows of some subjects with some labels and objects.
+-- The visible facts with some subjects, labels and objects.
 with {view}, wanted (subject, label, object) as materialized ({triples keys}), seen as (
     select x.* from lineage cross join wanted cross join {lookup memory x}
         x.branch_id = lineage.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
@@ -63,7 +62,7 @@ with {view}, wanted (subject, label, object) as materialized ({triples keys}), s
 ), {visible_facts};
 
 -- name: facts_of_objects
--- Those that a view shows of some objects, and with certain labels, where such are given.
+-- The visible facts with some objects, and with some labels unless these are null.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}), seen as (
     select x.* from lineage cross join wanted cross join {lookup memory x}
         x.branch_id = lineage.branch_id and x.object = wanted.key and x.kind = :kind and +x.until > lineage.up_to
@@ -75,8 +74,8 @@ with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materi
 ), {visible_facts};
 
 -- fragment: is_latest
--- The version x was learned before something, by when and by its number, has one of some labels, where such are given, and has
--- nothing newer that the view shows.
+-- The version x is the newest visible one, was learned before a time and number, and has one of some labels unless these are
+-- null.
 x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
     and (x.created_at, coalesce(x.copy_of, x.id)) < (cast(:learned_at as bigint), cast(:number as bigint))
     and (cast(:labels as text) is null or x.label in (select key from chosen)) and not exists ({newer})
@@ -85,7 +84,7 @@ x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
 order by x.created_at desc, coalesce(x.copy_of, x.id) desc limit cast(:limit as bigint)
 
 -- fragment: since
--- When the last was learned that is needed of others: the line itself may show enough that was learned later.
+-- The earliest time of facts that are needed from other branches: the own branches may have enough later ones.
 since (at) as materialized (
     select coalesce((
         select m.created_at from here join memory m on m.id = here.id
@@ -101,7 +100,7 @@ order by r.created_at desc, number desc
 limit cast(:limit as bigint)
 
 -- name: latest_facts
--- The last that a view shows of one kind, by when they began to be known, the last first.
+-- The visible rows of one kind that were learned last, the newest first.
 with {view}, chosen (key) as materialized ({texts labels}), here (id) as materialized (
     select m.id from lineage cross join {lookup_first memory m} (
         select x.id from memory x
@@ -126,7 +125,7 @@ with {view}, chosen (key) as materialized ({texts labels}), here (id) as materia
 {picked_rows};
 
 -- name: latest_facts_of_entities
--- The same of those that have some subject or object.
+-- The same for facts with one of some keys as subject or object.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}),
 here (id) as materialized (
     select m.id from lineage cross join wanted cross join {lookup_first memory m} (
@@ -167,8 +166,8 @@ here (id) as materialized (
 {picked_rows};
 
 -- name: entities_in_range
--- The subjects and objects of what a view shows of facts, from one name up to, but without, another, and how often each
--- is named. `sample` is one fact that names it. Each is found by the index of names.
+-- The subjects and objects of visible facts in a range of names (the upper bound is excluded), with the number of their facts.
+-- `sample` is the key of one of these facts. The names are found by the index of names.
 with {view}, seen as (
     select x.*, x.subject as name from lineage cross join {lookup memory x}
         x.branch_id = lineage.branch_id and x.subject >= :low and x.subject < :high and x.kind || '' = :kind
@@ -189,8 +188,8 @@ group by x.name
 order by x.name;
 
 -- name: memory_with_sources
--- Versions in a namespace that rest on one of some sources, and copies of them. `path` is null where it is not known whose
--- they are: the thread that wrote them is gone, and a copy of it still needs them.
+-- The versions in a range of namespaces that depend on one of some sources, and their copies. `path` is null if the thread that
+-- wrote a version was deleted, and a copy of the thread still needs the version.
 with found (id) as materialized (
     select memory_id from memory_source where source {in_texts keys}
 )
@@ -209,7 +208,7 @@ where (n.path >= :low and n.path < :high) or n.path is null
 order by r.id;
 
 -- name: referenced_groups_within
--- The groups that tasks and subgraphs in the namespaces of a range know.
+-- The groups to which tasks and subgraphs in a range of namespaces refer.
 select f.group_id
 from namespace n
 join thread t on t.namespace_id = n.id
@@ -223,7 +222,7 @@ join base_group s on s.branch_id = b.id
 where n.path >= :low and n.path < :high;
 
 -- name: facts_after
--- A page of facts, and of what is kept beside them, in all their versions; what is gone is left out.
+-- A page of all versions of facts, messages and rules that are not deleted.
 select m.id, m.copy_of, m.kind, m.key, m.label, m.subject, m.object, m.extra, m.document_id, m.created_at, c.body
 from memory m
 left join content c on c.id = m.content_id
@@ -232,7 +231,7 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: set_extra
--- A version rests on less than it did.
+-- Replace the extra of a version that depends on fewer sources than before.
 update memory set extra = :extra where id = :id;
 
 -- name: delete_source

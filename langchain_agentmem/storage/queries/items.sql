@@ -1,4 +1,4 @@
--- Items: values by namespace and key. What has expired is read nowhere. Lists of keys and ids come as JSON.
+-- Items: values by namespace and key. No query returns expired items, except for upkeep. Lists of keys and ids come as JSON.
 
 -- name: find_item
 select i.id, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.value
@@ -21,8 +21,8 @@ join namespace n on n.id = i.namespace_id
 where i.id {in_numbers ids} and (i.expires_at is null or i.expires_at > :now);
 
 -- name: items_to_write
--- What is stored under keys that will be written, expired or not; the value only where its text is in the index. Locked
--- in the order of the keys, so that two writers never wait for each other in a circle.
+-- The rows of keys to be written, expired or not, with the value only if its text is in the index. They are locked in the
+-- order of the keys, so that two writers cannot deadlock.
 select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
     case when i.document_id is not null and i.indexed is null then i.value end as value
 from namespace n
@@ -38,7 +38,7 @@ join item i on i.namespace_id = n.id
 where n.path = :path and i.key {in_texts keys};
 
 -- fragment: new_item
--- For Citus, what is looked up is not among the values, and stands apart.
+-- The subquery is separate, since Citus supports none among the values.
 with given as materialized (select (select id from namespace where path = :path) as namespace_id)
 insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value, source, actor)
 select given.namespace_id, :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value, :source, :actor
@@ -49,7 +49,7 @@ where true
 {new_item} on conflict (id) do nothing;
 
 -- name: insert_item_returning
--- One item alone, whose row is told at once.
+-- A single item, with its id.
 {new_item} returning id, key;
 
 -- name: update_item
@@ -59,7 +59,7 @@ set checksum = :checksum, created_at = :created_at, updated_at = :updated_at, tt
 where id = :id;
 
 -- name: touch_item
--- A reading puts the end off; it never brings it nearer, nor back what was written or deleted meanwhile.
+-- Put off the expiry of an item, unless it was written or deleted meanwhile, or expires later already.
 update item
 set expires_at = :expires_at
 where id = :id and updated_at = :updated_at and expires_at > :now and expires_at < :expires_at;
@@ -80,8 +80,8 @@ order by n.path
 limit cast(:limit as bigint);
 
 -- name: newest_items
--- A page of one namespace, the newest first, after the place of the page before. The page is cut in the index, before
--- any value is read, unless only values are wanted that hold some bytes.
+-- A page of one namespace, the newest first, after the previous page. The page is selected in the index before any value is
+-- read, unless the values must contain some bytes.
 with page as materialized (
     select id, updated_at, key
     from item
@@ -99,7 +99,7 @@ where i.id = page.id and n.id = i.namespace_id
 order by page.updated_at desc, page.key;
 
 -- name: newest_items_within
--- The same of a range of namespaces.
+-- The same for a range of namespaces.
 with page as materialized (
     select i.id, i.updated_at, i.key, n.path
     from namespace n
@@ -118,11 +118,11 @@ join item i on i.id = page.id
 order by page.updated_at desc, page.key, page.path;
 
 -- name: item_texts
--- What items are found by; the value only where the whole of it is meant.
+-- The indexed texts of items; the value only if the whole value is indexed.
 select id, indexed, case when indexed is null then value end as value from item where id {in_numbers ids};
 
 -- name: expired_items
--- What another transaction is writing is left for the next sweep.
+-- Expired items, without those that another transaction is writing.
 select i.id, n.path, i.document_id, i.indexed,
     case when i.document_id is not null and i.indexed is null then i.value end as value
 from item i
@@ -133,7 +133,7 @@ limit cast(:limit as bigint)
 {for_update_of_free i};
 
 -- name: lost_items
--- Items that the search has lost.
+-- Items that are missing in the search index.
 select n.path, i.key
 from item i
 join namespace n on n.id = i.namespace_id
@@ -142,7 +142,7 @@ where i.document_id is not null
 limit 10;
 
 -- name: items_within
--- A page of everything in a range of namespaces, by namespace and key, expired or not.
+-- A page of all items in a range of namespaces, by namespace and key, expired or not.
 select i.id, n.path, i.key, i.checksum, i.created_at, i.updated_at, i.ttl, i.expires_at, i.document_id, i.indexed, i.value,
     i.source, i.actor
 from namespace n
@@ -152,7 +152,7 @@ order by n.path, i.key
 limit cast(:limit as bigint);
 
 -- name: items_outside
--- Namespaces with items out of a range that have a label in their path, between the ends of labels.
+-- Namespaces with items outside a range whose path contains a label.
 select n.path
 from namespace n
 where (n.path < :low or n.path >= :high)

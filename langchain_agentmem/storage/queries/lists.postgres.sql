@@ -1,5 +1,5 @@
--- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`, and
--- `the_table` and `the_row` for a table and its alias, as in `{lookup memory x}`.
+-- Lists are passed as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`.
+-- `the_table` and `the_row` stand for a table and its alias, as in `{lookup memory x}`.
 
 -- fragment: texts
 select value from json_array_elements_text(cast(:list as json))
@@ -14,7 +14,7 @@ select cast(value as bigint) as value from json_array_elements_text(cast(:list a
 = any (array(select cast(value as bigint) from json_array_elements_text(cast(:list as json))))
 
 -- fragment: bytes
--- Bytes come in hexadecimal.
+-- Bytes are passed in hexadecimal.
 select decode(value, 'hex') as value from json_array_elements_text(cast(:list as json))
 
 -- fragment: pairs
@@ -32,14 +32,15 @@ bytea
 
 -- fragment: lookup
 -- `a cross join {lookup memory x} x.branch_id = a.id {end_lookup x}` looks up the rows x of memory for each row a.
--- `offset 0` keeps the planner from joining otherwise: it would rather read what everybody remembers.
+-- `offset 0` prevents the planner from choosing another join, which would read the memory of all users.
 lateral (select * from the_table the_row where
 
 -- fragment: end_lookup
 offset 0) as the_row
 
 -- fragment: lookup_first
--- The same for the first few ids that a subquery gives for each row a: `a cross join {lookup_first memory x} (...) {end_first x}`.
+-- The same for the first ids that a subquery returns for each row a:
+-- `a cross join {lookup_first memory x} (...) {end_first x}`.
 lateral
 
 -- fragment: end_first

@@ -1,5 +1,5 @@
--- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`, and
--- `the_table` and `the_row` for a table and its alias, as in `{lookup memory x}`.
+-- Lists are passed as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`.
+-- `the_table` and `the_row` stand for a table and its alias, as in `{lookup memory x}`.
 
 -- fragment: texts
 select value from json_each(:list)
@@ -14,7 +14,7 @@ in (select value from json_each(:list))
 in (select value from json_each(:list))
 
 -- fragment: bytes
--- Bytes come in hexadecimal.
+-- Bytes are passed in hexadecimal.
 select from_hex(value) as value from json_each(:list)
 
 -- fragment: pairs
@@ -39,19 +39,20 @@ the_table the_row on (
 )
 
 -- fragment: lookup_first
--- The same for the first few ids that a subquery gives for each row a: `a cross join {lookup_first memory x} (...) {end_first x}`.
+-- The same for the first ids that a subquery returns for each row a:
+-- `a cross join {lookup_first memory x} (...) {end_first x}`.
 the_table the_row on the_row.id in
 
 -- fragment: end_first
 
 -- fragment: for_update
--- A transaction that writes holds the one lock already.
+-- A writing transaction already holds SQLite's only lock.
 
 -- fragment: for_update_of
--- It does.
+-- As above.
 
 -- fragment: for_update_of_free
--- It does.
+-- As above.
 
 -- fragment: for_no_key_update_of
--- It does.
+-- As above.

@@ -28,8 +28,8 @@ from given
 {new_entry} on conflict (id) do nothing;
 
 -- name: lock_contents
--- Two transactions that each drop one of the last two references must not both see the other's: the second waits here
--- for the first, and looks again. Whoever adds a reference does not wait.
+-- Two transactions that each drop one of the last two references must not both see the other's. The second waits here
+-- for the first, and checks again. Adding a reference does not wait.
 select id from content
 where hash in (select decode(value, 'hex') from json_array_elements_text(cast(:hashes as json)))
 order by hash

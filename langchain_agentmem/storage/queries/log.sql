@@ -1,4 +1,4 @@
--- Branches, entries and contents: what every conversation is made of.
+-- Branches, entries and contents: the parts of conversations.
 
 -- name: find_branch
 select b.id, b.head
@@ -7,7 +7,7 @@ join namespace n on n.id = b.namespace_id
 where n.path = :path and b.kind = :kind and b.name = :name;
 
 -- name: lock_branch
--- As find_branch, for an operation that will move the head: writers of one conversation queue here.
+-- Like find_branch, with a lock for an operation that moves the head. Writers of one conversation wait here.
 select b.id, b.head
 from branch b
 join namespace n on n.id = b.namespace_id
@@ -31,7 +31,7 @@ where id = :branch and head = :expected
 returning id, head;
 
 -- name: advance_head
--- Move the head of a branch by one, wherever it is; nothing where there is no such branch.
+-- Advance the head of a branch by one, if the branch exists.
 update branch set head = head + 1, messages = messages + :added
 where namespace_id = (select id from namespace where path = :path) and kind = :kind and name = :name
 returning id, head;
@@ -51,7 +51,7 @@ values (
 )
 
 -- fragment: is_shown
--- Whether the message e is shown: what follows a thread is where the thread's newest checkpoint shows it.
+-- True if the message e is visible. A message that follows a thread is visible if the newest checkpoint shows it.
 (e.follows = 0 or exists (
     select 1 from branch o cross join author w cross join memory m
     where o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name and m.scope_id = o.namespace_id
@@ -60,8 +60,8 @@ values (
 ))
 
 -- fragment: current_version
--- The version of a message or round `slot` that counts: the newest of the wording that the thread shows it in, else the
--- newest. A wording is a version with a document of its own, and those after it, by which somebody has edited that.
+-- The current version of a message or round `slot`: the newest version of the wording that the thread shows, else the
+-- newest version. A wording is a version with its own document, together with the later edits of that version.
 case when not exists (select 1 from entry n where n.replaces = slot.id) then slot.id else coalesce((
     select max(n.id) from entry n
     where (n.id = slot.id or n.replaces = slot.id) and (
@@ -90,7 +90,7 @@ join content c on c.id = v.content_id left join content a on a.id = v.attachment
 join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id) {join_contents}
 
 -- fragment: join_current_version
--- The version of `slot` that counts, with its contents.
+-- The current version of `slot`, with its contents.
 join entry v on v.id = ({current_version}) {join_contents}
 
 -- fragment: messages_in_order
@@ -107,7 +107,7 @@ coalesce((
 ), own.id)
 
 -- fragment: indexed_body
--- The body that the document of the version `own` is found by; null where it has none.
+-- The indexed body of the document of the version `own`; null if it has no document.
 case when own.document_id is not null then (
     select w.body from entry x join content w on w.id = x.content_id where x.id = ({edited_version})
 ) end
@@ -119,11 +119,11 @@ case when own.document_id is not null then (
 {new_entry}
 
 -- name: entries_of_call
--- What one call wrote, in the order it was given.
+-- The entries that one call wrote, in order.
 select id from entry where branch_id = :branch and position = :position order by id;
 
 -- name: copy_wording
--- A wording that something else was said after is the newest again.
+-- Make an earlier wording the newest one again.
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key, content_id, attachments_id, document_id,
     created_at, written_at, follows
@@ -134,19 +134,19 @@ from entry where id = :wording
 returning id;
 
 -- name: set_follows
--- Messages that were here follow the thread from now on.
+-- Let existing messages follow the thread from now on.
 update entry set follows = 1 where branch_id = :branch and replaces is null and follows = 0 and key {in_texts keys};
 
 -- name: has_unfollowing
--- Whether a conversation has something that does not follow a thread.
+-- One row if a conversation has entries that do not follow a thread.
 select 1 as found from entry where branch_id = :branch and replaces is null and follows = 0 limit 1;
 
 -- name: following_messages
--- What follows a thread, of a conversation; with `all_messages` all that it has.
+-- The entries of a conversation that follow a thread; with `all_messages`, all entries.
 select id as slot from entry where branch_id = :branch and replaces is null and (follows = 1 or cast(:all_messages as bigint) = 1);
 
 -- name: following_versions
--- The same with all versions, in the order they were written.
+-- All versions of the entries that follow a thread, in the order of writing.
 select v.replaces, v.follows, {entry_columns}
 from entry slot
 join entry v on v.id = slot.id or v.replaces = slot.id
@@ -155,7 +155,7 @@ where slot.branch_id = :branch and slot.replaces is null and slot.follows = 1
 order by v.id;
 
 -- name: current_entry
--- The version of the message or round of this key that counts, the wording that it belongs to, and the newest wording.
+-- The current version of the message or round with a key, its wording, and the newest wording.
 select own.id as wording, own.document_id, {entry_columns},
     (select max(g.id) from entry g where g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) as newest
 from entry slot
@@ -167,7 +167,7 @@ join entry own on own.id = (
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
 
 -- name: known_entries
--- What an append has to know of keys of a conversation.
+-- The existing entries under some keys of a conversation, for an append.
 select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
 from namespace n
 join branch b on b.namespace_id = n.id
@@ -186,7 +186,7 @@ where slot.branch_id = :branch and slot.key = :key and slot.replaces is null
 order by v.id;
 
 -- name: messages_after
--- Messages after a place. They are picked before anything is joined to them, so that a few of a long conversation cost few.
+-- The messages after a position. They are selected before the joins, so that the cost depends only on their number.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown}
@@ -197,7 +197,7 @@ with slot as materialized (
 {messages_in_order};
 
 -- name: messages_before
--- The last messages up to a place, that place included.
+-- The last messages up to and including a position.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown}
@@ -223,12 +223,12 @@ join entry x on (x.id = s.id or x.replaces = s.id) and x.document_id is not null
 order by s.position desc, s.id desc;
 
 -- name: message_position
--- Where a message stands in its conversation.
+-- The position of a message in its conversation.
 select id as slot, position from entry
 where branch_id = :branch and key = :key and replaces is null and kind <> 'round';
 
 -- name: messages_of_role
--- The newest of one role first. An edit may have changed the role, so the versions decide.
+-- The messages of one role, newest first. The role is that of the current version, since an edit may change it.
 select {entry_columns}
 from entry e
 join entry slot on slot.id = e.id
@@ -242,7 +242,7 @@ select count(*) as messages from entry e
 where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown};
 
 -- name: droppable_count
--- How many messages a retention may drop, without counting them.
+-- The number of messages that a retention may drop, from the counter of the branch.
 select messages from branch where id = :branch;
 
 -- name: decrement_messages
@@ -266,8 +266,7 @@ where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'round'
 order by slot.position, slot.id;
 
 -- name: slots_to_drop
--- Every version of every slot of a branch but its description: what a clear or a reset deletes. `body` is what its document
--- is found by.
+-- Every version of every slot of a branch, for a clear; without the description, for a reset. `body` is the indexed body.
 select own.id, own.key, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
 {indexed_body}
     as body
@@ -277,7 +276,7 @@ left join content a on a.id = own.attachments_id
 where own.branch_id = :branch and (own.kind <> 'description' or :everything = 1);
 
 -- name: slot_versions
--- The same of one slot.
+-- Every version of one slot, with its indexed body.
 select own.id, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
 {indexed_body}
     as body
@@ -315,7 +314,7 @@ where hash = :hash
     and not exists (select 1 from memory where content_id = content.id);
 
 -- name: list_branches
--- Every conversation of the namespaces in a range of paths; one by its name, or all.
+-- The conversations of the namespaces in a range of paths: one by its name, or all.
 select b.id, b.name, n.path
 from branch b
 join namespace n on n.id = b.namespace_id
@@ -332,8 +331,8 @@ where n.path >= :low and n.path < :high and b.kind = :kind and b.name >= :first 
 order by n.path, b.name;
 
 -- name: newest_conversations
--- Those of the namespaces in a range of paths, the one that was spoken in last first. Those of nested graphs, which have a
--- `nested_mark` in their names, are left out.
+-- The conversations of the namespaces in a range of paths, the most recently used first. Conversations of nested graphs
+-- are left out; their names contain `nested_mark`.
 select b.name, n.path, b.messages,
     coalesce((
         select e.created_at from entry e
@@ -352,7 +351,7 @@ order by last_at desc, b.id desc
 limit cast(:limit as bigint) offset cast(:offset as bigint);
 
 -- name: dump_entries
--- Every version of everything on a branch, in the order it was written.
+-- Every version of every entry of a branch, in the order of writing.
 select v.id, v.position, v.replaces, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key, v.created_at, v.written_at,
     v.follows, c.body, a.body as attachments
 from entry v

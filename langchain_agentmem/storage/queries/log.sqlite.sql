@@ -1,3 +1,3 @@
 -- name: lock_contents
--- Nothing to do: SQLite's transaction holds the lock already.
+-- Nothing to do: SQLite's transaction already holds the lock.
 select null as id where :hashes is null;

@@ -1,20 +1,21 @@
--- What is remembered on branches. A view is a line of branches, each up to a position, and groups of rows that have no
--- place yet, each up to a row. Where it is that of a scope, it also shows what counts there of others than its `author`, now
--- or at the time `before`. Of the versions of a key the newest by its stamp counts, then by its number; what has no stamp is
--- newer than all that has one, and a copy has the number of the row that it is a copy of. Different keys stand in the order
--- of their numbers, and where threads share what they remember, of their stamps.
+-- Memory on branches. A view consists of a lineage of branches, each up to a position, and of groups of rows without a
+-- place, each up to a row. A view with a scope also shows the current rows of authors other than its `author`, as of
+-- now or of the stamp `before`. The newest version of a key is the one with the greatest stamp, then number. A row
+-- without a stamp is newer than all with one. A copy has the number of its original. Different keys are ordered by
+-- number, and where threads share memory, by stamp.
 
 -- fragment: version_order
--- How new the version x is.
+-- The sort key of the version x by age.
 coalesce(x.stamp, 4611686018427387904), coalesce(x.copy_of, x.id)
 
 -- fragment: is_visible
--- Whether the version x counts for the scope: others' that are at their heads, now or then. Two arms, for an index each.
+-- True if the version x of another author is current in the scope, now or then. There are two branches, for one index
+-- each.
 x.scope_id = :scope and x.kind = :kind and x.visible_until = 4611686018427387904 and x.author_id <> :author
     and (cast(:before as bigint) is null or x.stamp <= cast(:before as bigint))
 
 -- fragment: is_visible_any_kind
--- The same of whatever kind is shared.
+-- The same for all shared kinds.
 x.scope_id = :scope and x.author_id <> :author and x.visible_until > 0 and case
     when cast(:before as bigint) is null then x.visible_until = 4611686018427387904
     else x.stamp <= cast(:before as bigint) and x.visible_until > cast(:before as bigint)
@@ -29,7 +30,8 @@ x.scope_id = :scope and x.kind = :kind and x.visible_until > 0 and x.visible_unt
 {seen_on_lineage} union all select x.* from memory x where {is_visible} union all select x.* from memory x where {was_visible}
 
 -- fragment: seen_on_lineage
--- Those of its own line. `+` has SQLite go by `until`: of what lies on a branch, most has ended.
+-- Every version of one kind on the view's own lineage. `+` makes SQLite use the index on `until`, since most rows of a
+-- branch have ended.
 select x.* from lineage cross join {lookup memory x}
     x.branch_id = lineage.branch_id and x.kind = :kind and x.until > lineage.up_to and +x.position <= lineage.up_to {end_lookup x}
 union all
@@ -37,7 +39,7 @@ select x.* from open_groups cross join {lookup memory x}
     x.group_id = open_groups.group_id and x.kind = :kind and x.copy_of is null and x.id <= open_groups.up_to {end_lookup x}
 
 -- fragment: seen_on_lineage_of
--- The same of some keys.
+-- The same for some keys.
 select x.* from lineage cross join wanted cross join {lookup memory x}
     x.branch_id = lineage.branch_id and x.kind = :kind and x.key = wanted.key and x.until > lineage.up_to
     and x.position <= lineage.up_to {end_lookup x}
@@ -47,13 +49,13 @@ select x.* from open_groups cross join {lookup memory x}
     and x.id <= open_groups.up_to {end_lookup x}
 
 -- fragment: others_of
--- Every version of some keys that counts of others.
+-- Every current version of some keys by other authors.
 select x.* from wanted cross join {lookup memory x} x.key = wanted.key and {is_visible} {end_lookup x}
 union all
 select x.* from wanted cross join {lookup memory x} x.key = wanted.key and {was_visible} {end_lookup x}
 
 -- fragment: seen_of
--- Every version of some keys that a view shows; of others the newest.
+-- Every version of some keys that a view shows; of other authors only the newest.
 {seen_on_lineage_of}
 union all
 select x.* from wanted cross join memory x where cast(:before as bigint) is null and x.id = ({newest_of_others})
@@ -63,7 +65,7 @@ union all
 select x.* from memory x where x.key in (select key from wanted) and {was_visible}
 
 -- fragment: visible_keys
--- Every key of a kind that counts in a scope, from one to the next.
+-- Every key of a kind with a current version in a scope, found by steps from one key to the next.
 with recursive k (key) as (
     select min(key) from memory where scope_id = :scope and kind = :kind and visible_until = 4611686018427387904
     union all
@@ -74,20 +76,20 @@ with recursive k (key) as (
 ) select key from k
 
 -- fragment: newest_of_others
--- The newest that counts of others of a wanted key: one seek, however many have written it.
+-- The newest current version of a wanted key by other authors, found in one seek for any number of authors.
 select m.id from memory m
 where m.scope_id = :scope and m.kind = :kind and m.key = wanted.key and m.visible_until = 4611686018427387904 and m.author_id <> :author
 order by m.stamp desc, coalesce(m.copy_of, m.id) desc
 limit 1
 
 -- fragment: newer_on_level
--- Those newer versions of the row x that lie on the level l of a line.
+-- The newer versions of the row x on the level l of a lineage.
 {lookup memory n}
     n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to and n.until > l.up_to
     and (coalesce(n.stamp, 4611686018427387904), coalesce(n.copy_of, n.id)) > ({version_order}) {end_lookup n}
 
 -- fragment: newer
--- Whether a view shows a newer version of the row x.
+-- Returns a row if a view shows a newer version of the row x.
 select 1 from lineage l cross join {newer_on_level}
 union all
 select 1 from open_groups g cross join {lookup memory n}
@@ -109,7 +111,7 @@ x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
             and (x.expires_at is null or x.expires_at > cast(:at as bigint)) and not exists ({newer})
 
 -- fragment: search_thread
--- The thread under whose name a search finds what the group g wrote.
+-- The thread under whose name the search index files the rows of the group g.
 (
     select r.name from memory d join search_series r on r.id = d.document_id / 4194304
     where d.group_id = g.group_id and d.document_id is not null
@@ -117,19 +119,19 @@ x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
 )
 
 -- fragment: memory_columns
--- What is told of a row r.
+-- The result columns of a row r.
 coalesce(r.copy_of, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
     r.created_at, r.written_at, r.source, r.actor, c.body, ({writer}) as thread
 
 -- fragment: rank_versions
--- The versions of each key that are seen, the newest first.
+-- The visible versions of each key, ranked from the newest.
 select x.*, row_number() over (
     partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(copy_of, id) desc, id
 ) as rank
 from seen x
 
 -- fragment: select_current
--- What is there of the newest versions: neither deleted nor expired.
+-- The newest versions that are neither deleted nor expired.
 select {memory_columns}
 from ranked r
 left join content c on c.id = r.content_id
@@ -137,7 +139,7 @@ where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > c
 order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end, number
 
 -- fragment: writer
--- The thread that wrote the row r, also while it is not committed; null for a branch.
+-- The thread that wrote the row r, also before the row is sealed; null for a branch.
 select coalesce(
     (select a.name from author a where a.id = r.author_id),
     (
@@ -147,12 +149,12 @@ select coalesce(
 )
 
 -- fragment: referenced
--- Whether the row m can be seen from somewhere; or a copy of it can, which a search finds by the original's document.
+-- Returns a row if the row m is needed, or has a copy, which a search finds by the original's document.
 {needed} union all select 1 from memory k where k.copy_of = m.id
 
 -- fragment: needed
--- Whether somebody stands where the row m can be seen: a checkpoint, a fork, or a subgraph; or a kept checkpoint still has the
--- result of the task that wrote it, which a later run seals again.
+-- Returns a row if a checkpoint, a fork or a subgraph can see the row m, or if a checkpoint still has the result of the
+-- task that wrote it, which a later run seals again.
 select 1 from checkpoint_position p where p.branch_id = m.branch_id and p.position >= m.position and p.position < m.until
 union all
 select 1 from branch b where b.parent_id = m.branch_id and b.parent_position >= m.position and b.parent_position < m.until
@@ -168,9 +170,9 @@ join checkpoint c on c.ns_id = l.id and c.name = f.checkpoint
 where g.group_id = m.group_id and m.copy_of is null and m.branch_id is not null
 
 -- name: branch_lineage
--- The line that leads to a position: its branch, those that it was forked from, and, where `via_base` is 1, what a
--- subgraph stands on. `via_base` marks where such a chain of forks begins, `with_base` a branch that is not newer
--- than all behind it.
+-- The lineage of a position, which is its branch, the branches that it was forked from, and, with `with_bases` = 1, the
+-- bases of subgraphs. `via_base` marks the start of the chain of forks of a base. `with_base` marks a branch that is
+-- not newer than its ancestors.
 with recursive chain (depth, branch_id, up_to, via_base) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:with_bases as bigint)
     union all
@@ -188,11 +190,11 @@ left join branch_base s on s.branch_id = chain.branch_id
 order by chain.depth;
 
 -- name: current_memory
--- Everything of one kind that a view shows.
+-- All entries of one kind that a view shows.
 with {view}, seen as ({seen}), ranked as ({rank_versions}) {select_current};
 
 -- name: current_memory_few_keys
--- The same as of now in a scope, of a kind that has few keys, which many may have written: each costs two seeks.
+-- The same for current memory in a scope, for a kind with few keys and any number of authors. Each key costs two seeks.
 with {view}, wanted (key) as materialized (
     select key from ({visible_keys}) found where key is not null
 ), seen as ({seen_on_lineage}
@@ -202,7 +204,7 @@ with {view}, wanted (key) as materialized (
 {select_current};
 
 -- name: memory_of_keys
--- What a view shows under some keys, the expired and the deleted included.
+-- The newest versions of some keys that a view shows, including expired and deleted ones.
 with {view}, wanted (key) as materialized ({texts keys}), seen as ({seen_of}), ranked as ({rank_versions})
 select r.deleted,
 {memory_columns}
@@ -212,7 +214,7 @@ where r.rank = 1
 order by number;
 
 -- name: keys_with_content
--- The keys of a kind under which a view may show just this content; not all of them are seen there.
+-- The keys of a kind under which a view may show this content. The view need not show all of them.
 with {view}
 select distinct m.key from memory m
 where m.content_id = (select id from content where hash = :hash) and m.kind = :kind and (
@@ -221,8 +223,8 @@ where m.content_id = (select id from content where hash = :hash) and m.kind = :k
 );
 
 -- fragment: rows_by_author
--- Of each thing of a kind whose versions are put together: the newest of the own line, and of each other author. Those that
--- say that it is gone are told too.
+-- For each key of a kind whose versions are merged, the newest version of the view's own lineage and of each other
+-- author, including deletion marks.
 ranked as (
     select x.*, row_number() over (
         partition by key, mine, case mine when 1 then 0 else author_id end
@@ -247,7 +249,7 @@ with {view}, seen as (
 {rows_by_author};
 
 -- name: versions_by_author_of
--- The same of some keys.
+-- The same for some keys.
 with {view}, wanted (key) as materialized ({texts keys}), seen as (
     select h.*, 1 as mine from ({seen_on_lineage_of}) h
     union all
@@ -256,7 +258,7 @@ with {view}, wanted (key) as materialized ({texts keys}), seen as (
 {rows_by_author};
 
 -- name: fact_keys
--- The keys of what counts of others, by subjects, objects and labels.
+-- The keys of current rows of other authors, by subjects, objects and labels.
 select distinct x.key from memory x
 where (({is_visible}) or ({was_visible})) and x.subject is not null and x.deleted = 0
     and (cast(:subjects as text) is null or x.subject {in_texts subjects})
@@ -264,7 +266,7 @@ where (({is_visible}) or ({was_visible})) and x.subject is not null and x.delete
     and (cast(:labels as text) is null or x.label {in_texts labels});
 
 -- name: newest_memory
--- The newest of one kind that a view shows, the newest first.
+-- The newest entries of one kind that a view shows, newest first.
 with {view}, picked (id) as (
     select m.id from lineage cross join {lookup_first memory m} (
         select x.id from memory x
@@ -296,7 +298,7 @@ order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 
 limit cast(:limit as bigint);
 
 -- name: visible_memory
--- Which of some rows a view shows.
+-- The numbers of those of some rows that a view shows.
 with {view}, wanted (id) as materialized ({numbers ids}), found as materialized (
     select x.* from wanted cross join {lookup memory x} x.id = wanted.id {end_lookup x}
     union
@@ -313,8 +315,8 @@ where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigi
     and not exists ({newer});
 
 -- name: insert_memory
--- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
--- foreign key, and the operation begins again.
+-- Another transaction may have deleted the content since this one found it. The id is then 0, which violates the
+-- foreign key, and the operation is retried.
 with given as materialized (select (select id from content where hash = cast(:hash as {blob})) as content_id)
 insert into memory (
     branch_id, position, group_id, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
@@ -331,7 +333,8 @@ returning id;
 insert into memory_source (memory_id, source) values (:memory, :source);
 
 -- name: end_version
--- A branch's own version of a key ends where the next one begins. With an author only what is theirs ceases to count.
+-- End a branch's own version of a key where the next one begins. With an author, only rows of that author stop being
+-- current.
 update memory
 set until = :position,
     visible_until = case
@@ -343,15 +346,15 @@ where branch_id = :branch and kind = :kind and key = :key and until = 4611686018
 returning id, extra;
 
 -- fragment: in_checkpoint
--- Whether a checkpoint of the namespace shows the row m of "main", though that has ended since. With `+ 0` SQLite goes by the
--- index of the expression.
+-- Returns a row if a checkpoint of the namespace shows the row m of "main", which has ended since. `+ 0` makes SQLite
+-- use the index on the expression.
 select 1 from checkpoint k
 where k.namespace_id = m.scope_id and coalesce(k.view_stamp, k.created_at) >= m.stamp + 0
     and coalesce(k.view_stamp, k.created_at) < m.visible_until + 0
 
 -- name: releasable_memory
--- Those of some rows that nobody can see any more, with what they hold. With `checkpoints` checkpoints of the
--- namespace may see them.
+-- Those of some rows that are no longer visible, with their content. With `checkpoints` = 1, rows that checkpoints of
+-- the namespace show are left out.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
@@ -359,7 +362,7 @@ where m.id {in_numbers ids} and not exists ({referenced}) and m.correction is nu
     and (cast(:checkpoints as bigint) = 0 or not exists ({in_checkpoint}));
 
 -- name: superseded_memory
--- What ended on the branch "main" of a namespace and can be seen from nowhere any more.
+-- Rows that have ended on the branch "main" of a namespace and are no longer visible.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from branch b
 join memory m on m.branch_id = b.id and m.until < 4611686018427387904 and m.kind in ({shared_kinds})
@@ -372,7 +375,7 @@ limit cast(:limit as bigint);
 delete from memory where id = :id;
 
 -- name: mark_memory_deleted
--- A version says from now on that the thing is gone.
+-- Turn a version into a deletion mark.
 update memory
 set deleted = 1, content_id = null, document_id = null, label = null, subject = null, object = null, importance = null,
     expires_at = null, extra = null, source = null, actor = null, correction = null, visible_until = case
@@ -380,14 +383,14 @@ set deleted = 1, content_id = null, document_id = null, label = null, subject = 
 where id = :id;
 
 -- name: expired_memory
--- A branch's own rows that have expired.
+-- The expired rows of a branch.
 select kind, key from memory
 where branch_id = :branch and until = 4611686018427387904 and expires_at <= :at
 order by id
 limit cast(:limit as bigint);
 
 -- name: lock_group
--- Whoever seals the group waits until what is written to it now is there.
+-- A put that seals the group waits until this transaction ends.
 select id from memory_group where id = :group {for_update};
 
 -- name: create_group
@@ -405,7 +408,7 @@ select branch_id, position from checkpoint_position where ns_id = :ns_id and che
 select 1 as found from checkpoint where ns_id = :ns_id and name = :checkpoint;
 
 -- name: sibling_position
--- The place of another child of the same parent, whose values are the same.
+-- The place of another child of the same parent with the same values.
 select p.branch_id, p.position
 from checkpoint c
 join checkpoint_position p on p.ns_id = c.ns_id and p.checkpoint = c.name
@@ -414,7 +417,7 @@ order by c.name desc
 limit 1;
 
 -- name: newest_other_checkpoint
--- The same with its place.
+-- The newest checkpoint other than the given one, with its place.
 select c.name, p.branch_id, p.position
 from checkpoint c
 left join checkpoint_position p on p.ns_id = c.ns_id and p.checkpoint = c.name
@@ -431,18 +434,19 @@ left join checkpoint_position p on p.ns_id = c.ns_id and p.checkpoint = c.name
 where l.thread_id = :thread and l.ns = '';
 
 -- name: lock_branch_head
--- Who writes next waits here.
+-- The next writer waits here.
 select head, thread from branch where id = :branch {for_update};
 
 -- name: lock_thread
--- Two runs of one thread move its head one after the other.
+-- Two runs of one thread must move its head one after the other.
 select t.id, a.id as author, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id
 where t.id = :thread
 {for_no_key_update_of t};
 
 -- name: update_visibility
--- The head of a thread has moved from one line to another. On a branch that these show up to `before` and `after`, of
--- which `low` and `high` are the less and the more, what the thread wrote begins to count or ceases to.
+-- Update the current rows of a thread whose head has moved. Its old and new lineage show a branch up to different
+-- positions, `low` and `high`; `after` is the new one. Rows of the thread between them become current or stop being
+-- current.
 update memory
 set visible_until = case
     when position <= :after and until > :after and stamp is not null then 4611686018427387904
@@ -471,14 +475,14 @@ values (:branch, :base, :base_position, :checkpoint, :groups);
 insert into base_group (group_id, branch_id) values (:group, :branch);
 
 -- name: create_thread_branch
--- A branch of a thread, which begins at a position of another where it has a parent.
+-- Create a branch of a thread; with a parent it begins at a position of the parent.
 insert into branch (namespace_id, kind, thread, parent_id, parent_position, created_at)
 select id, :kind, :thread, cast(:parent as bigint), cast(:position as bigint), cast(:now as bigint)
 from namespace where path = :path
 returning id;
 
 -- name: groups_on_lineage
--- The groups that lie on a line, and those of some groups that lie on any.
+-- The groups on a lineage, and those of some groups that lie on any branch.
 with {view}
 select s.group_id from lineage cross join sealed_group s
 where s.branch_id = lineage.branch_id and s.position <= lineage.up_to
@@ -486,7 +490,7 @@ union
 select open_groups.group_id from open_groups where exists (select 1 from sealed_group s where s.group_id = open_groups.group_id);
 
 -- name: has_task_memory
--- Whether tasks remembered something on a line, or on what it stands on.
+-- Returns a row if tasks wrote memory on a lineage or on its bases.
 with {view}
 select 1 as found from lineage cross join sealed_group s
 where s.branch_id = lineage.branch_id and s.position <= lineage.up_to and cast(:groups as text) is not null
@@ -495,12 +499,12 @@ select 1 from lineage cross join branch_base b where b.branch_id = lineage.branc
 limit 1;
 
 -- name: branches_of_originals
--- The branches on which the originals of copies lie that lie on some branches.
+-- The branches with the originals of the copies on some branches.
 select distinct o.branch_id as id from memory m join memory o on o.id = m.copy_of
 where o.branch_id is not null and m.branch_id {in_numbers ids};
 
 -- name: has_other_references
--- Whether something else than a thread needs what lies on some branches: another thread, a branch, or a copy.
+-- Returns a row if another thread, a branch or a copy needs rows on some branches of a thread.
 select 1 as found from checkpoint_position p join checkpoint_ns l on l.id = p.ns_id
 where l.thread_id <> :thread and p.branch_id {in_numbers ids}
 union all
@@ -513,7 +517,7 @@ where o.branch_id {in_numbers ids} and m.branch_id not in ({numbers ids})
 limit 1;
 
 -- name: documents_to_move
--- The documents of what lies on some branches, and of what a thread wrote that lies nowhere, in other namespaces than one.
+-- The documents, outside of one namespace, of rows on some branches and of rows of a thread without a place.
 select d.id, d.owner, d.created_at, d.role, c.kind, s.name, owned.owners
 from (
     select cast('entry' as text) as owners, document_id from entry where branch_id {in_numbers ids}
@@ -537,8 +541,9 @@ update checkpoint set namespace_id = (
 where ns_id in (select id from checkpoint_ns where thread_id = :thread);
 
 -- name: sealable_groups
--- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet,
--- the thread under whose name a search finds them, and whether one that lies elsewhere is older than what the line shows.
+-- Those of some groups that exist and are not on a lineage. Each comes with the thread whose task wrote it if it has no
+-- place yet, the thread under whose name a search finds it, and `late` = 1 if it lies on another branch and is older
+-- than rows of the lineage.
 with {view}
 select g.group_id, (select w.thread_id from memory_group w where w.id = g.group_id) as writer,
 {search_thread}
@@ -563,7 +568,7 @@ where exists (select 1 from memory m where m.group_id = g.group_id)
 order by g.group_id;
 
 -- fragment: visible_from_seal
--- Whether what an author wrote begins to count with the put that seals it: of the kinds that are shared, at the head.
+-- The initial visibility of a sealed row; rows of shared kinds become current if the put moves the head.
 case when cast(:at_head as bigint) = 1 and author_id = cast(:author as bigint)
     and kind in ({shared_kinds}) then 4611686018427387904 else 0 end
 
@@ -587,13 +592,13 @@ where n.path = :path;
 insert into author (namespace_id) select id from namespace where path = :path on conflict do nothing returning id;
 
 -- name: delete_idle_authors
--- Those of a namespace whose threads are gone, of whom nothing is left.
+-- Delete the authors of a namespace without threads and rows.
 delete from author
 where namespace_id = (select id from namespace where path = :path) and thread_id is null
     and not exists (select 1 from memory m where m.author_id = author.id);
 
 -- name: newest_stamp
--- The greatest stamp of what counts under the keys that some groups write.
+-- The greatest stamp of current rows under the keys that some groups write.
 select max(stamp) as stamp from (
     select (
         select max(o.stamp) from memory o
@@ -603,7 +608,7 @@ select max(stamp) as stamp from (
 ) x;
 
 -- name: newest_stamp_of_keys
--- The same of some kinds and keys.
+-- The same for some kinds and keys.
 select max(stamp) as stamp from (
     select (
         select max(o.stamp) from memory o
@@ -613,7 +618,7 @@ select max(stamp) as stamp from (
 ) x;
 
 -- name: scope_of_thread
--- The namespace of a path, and the author that a thread of it is.
+-- The namespace of a path, and the author of a thread in it.
 select n.id as scope, a.id as author
 from namespace n
 left join thread t on t.namespace_id = n.id and t.name = :name
@@ -621,14 +626,14 @@ left join author a on a.thread_id = t.id
 where n.path = :path;
 
 -- name: find_view_stamp
--- Up to which stamp the view of a checkpoint goes.
+-- The stamp up to which the view of a checkpoint goes.
 select coalesce(view_stamp, created_at) as stamp from checkpoint where ns_id = :ns_id and name = :name;
 
 -- name: advance_view_stamp
 update checkpoint set view_stamp = :stamp where ns_id = :ns_id and name = :name and coalesce(view_stamp, created_at) < :stamp;
 
 -- name: copies_to_replace
--- The copies at a position of a branch whose originals nobody else sees.
+-- The copies at a position of a branch whose originals are not visible elsewhere.
 select k.id as copy, k.copy_of as original from memory k
 join memory m on m.id = k.copy_of
 where k.branch_id = :branch and k.position = :position
@@ -636,7 +641,7 @@ where k.branch_id = :branch and k.position = :position
     and not exists ({needed});
 
 -- name: replace_copy
--- An original takes the place of its copy.
+-- Move an original to the place of its copy.
 update memory
 set branch_id = (select k.branch_id from memory k where k.id = :copy),
     position = (select k.position from memory k where k.id = :copy),
@@ -645,11 +650,11 @@ set branch_id = (select k.branch_id from memory k where k.id = :copy),
 where id = :original;
 
 -- name: has_shared_memory
--- Whether something counts of an author that stays when its thread is deleted, as messages do not.
+-- Returns a row if an author has current rows that remain when its thread is deleted, so not only messages.
 select 1 as found from memory where author_id = :author and visible_until = 4611686018427387904 and kind <> 'message' limit 1;
 
 -- name: copy_to_main
--- What counts of an author on a line, once more on "main", but for messages, and keys of which "main" has something newer.
+-- Copy the current rows of an author on a lineage to "main", except messages and keys with a newer version on "main".
 with {view}, mine as (
     select x.* from lineage cross join memory x
     where x.branch_id = lineage.branch_id and x.position <= lineage.up_to and x.until > lineage.up_to and x.author_id = :from_author
@@ -671,7 +676,7 @@ where not exists (
 returning id;
 
 -- name: supersede_on_main
--- What lies on "main" ends where newer versions of it came from a thread.
+-- End the rows of "main" where newer versions came from a thread.
 update memory
 set until = :position, visible_until = case when visible_until = 4611686018427387904 then cast(:now as bigint) else visible_until end
 where id in (
@@ -684,7 +689,7 @@ where id in (
 returning id;
 
 -- name: memory_of_authors
--- What the threads of an id wrote in the namespaces of a range, that is still there, and whether it lies on "main".
+-- The existing rows that the threads of an id wrote in a range of namespaces, marked if they lie on "main".
 select m.id, m.copy_of, m.document_id, c.hash, c.body, m.extra,
     case when b.kind = 'layers' then 1 else 0 end as on_main
 from author a
@@ -700,29 +705,29 @@ select a.id, n.path from author a join namespace n on n.id = a.namespace_id
 where n.path >= :low and n.path < :high and a.name = :name and a.thread_id is null;
 
 -- name: anonymize_author
--- Nothing tells any more who an author was, of whom something is left on the lines of others.
+-- Remove the name of an author whose rows remain on lineages of other threads.
 update author set name = '' where id = :id;
 
 -- name: hide_author_memory
--- What an author wrote does not count any more but where it was folded.
+-- Mark the rows of an author as no longer current, except on the branch `branch`.
 update memory set visible_until = 0 where author_id = :author and visible_until > 0 and branch_id <> :branch;
 
 -- name: has_other_authors
 select 1 as found from author where namespace_id = :scope and name is not null limit 1;
 
 -- name: seal_group
--- What a group wrote lies on a branch from now on.
+-- Give the rows of a group a place on a branch.
 update memory
 set branch_id = :branch, position = :position, scope_id = :scope, author_id = :author, stamp = :stamp,
     visible_until = case when cast(:at_head as bigint) = 1 and kind in ({shared_kinds}) then 4611686018427387904 else 0 end
 where group_id = :group and branch_id is null;
 
 -- name: stamp_group
--- What a group wrote is committed now. It lies on branches of subgraphs already, and is no newer there.
+-- Stamp the rows of a group that reaches the thread's own lineage. Its rows on branches of subgraphs keep their places.
 update memory set stamp = :stamp where group_id = :group and stamp is null;
 
 -- name: copy_group
--- A group that lies on another branch already, once more; also one that another run sealed there just now.
+-- Copy a group that lies on another branch already, also one that another run has just sealed there.
 insert into memory (
     branch_id, position, group_id, copy_of, kind, key, label, subject, object, content_id, deleted, importance,
     expires_at, extra, created_at, written_at, scope_id, author_id, source, actor, stamp, visible_until
@@ -740,7 +745,7 @@ order by coalesce(copy_of, id)
 on conflict (id) do nothing;
 
 -- name: supersede_sealed
--- What lies on a branch ends where newer versions of it were sealed.
+-- End the rows of a branch where newer versions were sealed.
 update memory
 set until = :position,
     visible_until = case
@@ -758,8 +763,8 @@ where id in (
 );
 
 -- name: messages_on
--- What the line that leads to a position shows under the ids of some messages of one author, the newest last; and, under no
--- id, whether it shows any of theirs at all.
+-- The versions that the lineage of a position shows for some message ids of one author, newest last. A row without an
+-- id is added if the lineage shows any message of the author.
 with recursive lineage (branch_id, up_to) as (
     select cast(:branch as bigint), cast(:position as bigint)
     union all
@@ -782,12 +787,12 @@ select x.key, x.hash from (
 order by x.stamp, x.id;
 
 -- name: extend_branch
--- A branch that a thread began goes on, unless it has done so already.
+-- Extend a branch of a thread by one position, unless it was extended already.
 update branch set head = head + 1 where id = :branch and head = :position and thread = :thread returning head;
 
 -- name: insert_thread_message
--- A message was said on a line. Its content may have been collected by others since this transaction found it there. Its
--- id is then 0, which breaks the foreign key, and the operation begins again.
+-- Insert a message on a branch. Another transaction may have deleted its content since this one found it. The id is
+-- then 0, which violates the foreign key, and the operation is retried.
 with given as materialized (select (select id from content where hash = :hash) as content_id)
 insert into memory (
     branch_id, position, kind, key, content_id, created_at, written_at, scope_id, author_id, stamp, visible_until, source
@@ -798,7 +803,7 @@ from given
 where true on conflict (id) do nothing;
 
 -- name: copy_thread_messages
--- What a thread said was said in a copy of it, too, at the same places. It counts as the thread's alone.
+-- Give the messages of a thread to its copy too, at the same places. Only those of the original are current.
 insert into memory (
     branch_id, position, until, copy_of, kind, key, content_id, deleted, created_at, written_at, scope_id, author_id, stamp, visible_until,
     source
@@ -815,7 +820,7 @@ where m.author_id = :source and m.kind = 'message' and m.branch_id is not null
 order by m.id;
 
 -- name: thread_messages
--- What a thread said, or some of it, wherever it lies.
+-- All or some messages of a thread, on any branch.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from namespace n
 join author a on a.namespace_id = n.id
@@ -824,10 +829,10 @@ left join content c on c.id = m.content_id
 where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as text) is null or m.key {in_texts keys});
 
 -- name: visible_messages
--- Those of some messages that follow their threads which a view shows, with the wording that it shows. With `anywhere` what the
--- newest checkpoints show, in whatever namespace. What a copy of a thread was given is its own: of the line only what is said
--- in the thread of this `name` is told; and of other copies, where threads share what they remember, that which is looked for
--- in the conversations `keys` alone.
+-- Those of some messages that a view shows, with the wording that it shows. With `anywhere` = 1, the messages that the
+-- newest checkpoints of any namespace show. Messages that a copied thread inherited belong to its own conversation. So
+-- of the lineage only messages of the thread `name` are returned. Of other copies in the scope, inherited messages are
+-- returned only for the conversations `keys`.
 with {view}, wanted (id) as materialized ({numbers ids}), wanted_rows as (
     select e.id as slot, e.key, w.id as author, w.namespace_id as scope, w.name,
         n.path <> '' and w.name not in ({texts keys}) as teaching
@@ -871,7 +876,7 @@ delete from memory_group where id = :group;
 select group_id, max(id) as row from memory where group_id {in_numbers ids} and copy_of is null group by group_id;
 
 -- name: find_run_start
--- Where a checkpoint stands, and the tasks that finished under it: at least one row.
+-- The place of a checkpoint, and the tasks that finished under it, in at least one row.
 select p.branch_id, p.position, f.task, f.caller, f.groups
 from (select cast(:ns_id as bigint) as ns_id) o
 left join checkpoint_position p on p.ns_id = o.ns_id and p.checkpoint = :checkpoint
@@ -882,7 +887,7 @@ left join finished_task f on f.thread_id = :thread and f.ns = :ns and f.checkpoi
 select task, caller, groups from finished_task where thread_id = :thread and ns = :ns and checkpoint = :checkpoint;
 
 -- name: insert_finished_task
--- The first success of a task counts. One of a run that remembered nothing has left its result alone.
+-- The first success of a task applies. A run without memory has stored its result without this row.
 insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
 select cast(:thread as bigint), cast(:task as text), cast(:ns as text), cast(:checkpoint as text), cast(:caller as text),
     cast(:groups as text), cast(:now as bigint)
@@ -894,7 +899,7 @@ where not exists (
 on conflict (thread_id, task) do nothing;
 
 -- name: insert_finished_groups
--- The same groups, to be looked up, if that success was the first.
+-- The groups of a finished task, for lookups, if its success was the first.
 with given (id) as ({numbers ids})
 insert into finished_group (group_id, thread_id, task)
 select given.id, f.thread_id, f.task from given cross join finished_task f
@@ -902,25 +907,25 @@ where f.thread_id = :thread and f.task = :task and f.groups = cast(:ids as text)
 on conflict (group_id, thread_id, task) do nothing;
 
 -- name: end_groups
--- An execution of a task ended without a result: whoever executes the task again takes its place.
+-- Mark the groups of an execution that ended without a result. The next execution of the task replaces them.
 update memory_group set ended = 1 where thread_id = :thread and task = :task and owner = :owner;
 
 -- name: groups_of_task
--- What executions of a task wrote that has no place, and what the task had written when it finished.
+-- The groups of a task's executions without a place, and the groups that it had written when it finished.
 select g.id, g.owner, g.ended, g.created_at, f.groups as finished
 from memory_group g
 left join finished_task f on f.thread_id = g.thread_id and f.task = g.task
 where g.thread_id = :thread and g.task = :task;
 
 -- name: rows_of_group
--- What a group wrote, to be discarded.
+-- The rows of a group, for their deletion.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
 where m.group_id = :group and m.branch_id is null;
 
 -- name: copy_positions
--- The places of a thread, for the checkpoints that a copy of it has.
+-- Copy the places of a thread's checkpoints to the checkpoints of its copy.
 insert into checkpoint_position (ns_id, checkpoint, branch_id, position)
 select theirs.id, p.checkpoint, p.branch_id, p.position
 from checkpoint_ns ours
@@ -946,12 +951,12 @@ where s.thread_id = :source
 on conflict (group_id, thread_id, task) do nothing;
 
 -- name: branches_of_checkpoints
--- The branches on which the checkpoints of a thread stand.
+-- The branches with places of a thread's checkpoints.
 select distinct p.branch_id as id from checkpoint_ns l join checkpoint_position p on p.ns_id = l.id where l.thread_id = :thread;
 
 -- name: branches_of_thread
--- The branches on which the checkpoints of a thread stand, those that it began, and those with what its tasks had written when
--- they finished.
+-- The branches with places of a thread's checkpoints, the branches that it created, and those with groups of its
+-- finished tasks.
 select p.branch_id as id
 from checkpoint_ns l
 join checkpoint_position p on p.ns_id = l.id
@@ -966,7 +971,7 @@ join memory m on m.group_id = g.group_id
 where g.thread_id = :thread and m.branch_id is not null;
 
 -- name: ancestor_branches
--- Some branches, and those that they were forked from or stand on.
+-- Some branches with their ancestors and bases.
 with recursive before (id) as (
     select b.id from branch b where b.id {in_numbers ids}
     union
@@ -980,7 +985,7 @@ with recursive before (id) as (
 select id from before order by id desc;
 
 -- name: unreferenced_memory
--- What lies on some branches and cannot be seen from anywhere.
+-- Rows on some branches that are no longer visible.
 select m.id, m.copy_of, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
@@ -989,7 +994,7 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: idle_branches
--- Those of some branches of threads on which nothing stands and nothing lies.
+-- Those of some branches of threads without rows, checkpoints, forks and subgraphs.
 select b.id from branch b
 where b.kind = 'thread' and b.id {in_numbers ids}
     and not exists (select 1 from checkpoint_position p where p.branch_id = b.id)
@@ -998,13 +1003,13 @@ where b.kind = 'thread' and b.id {in_numbers ids}
     and not exists (select 1 from memory m where m.branch_id = b.id);
 
 -- name: groups_of_thread
--- What the tasks of a thread wrote that has no place, and what they had written when they finished.
+-- The groups of a thread's tasks without a place, and the groups that its tasks had written when they finished.
 select id from memory_group where thread_id = :thread
 union
 select group_id from finished_group where thread_id = :thread;
 
 -- name: stale_groups
--- What tasks of a thread wrote under checkpoints that are not there, long ago.
+-- Old groups of a thread's tasks under checkpoints that do not exist.
 select g.id from memory_group g
 where g.thread_id = :thread and g.created_at < :before
     and not exists (
@@ -1021,7 +1026,7 @@ where thread_id = :thread and created_at < :before
     );
 
 -- name: referenced_groups
--- Those of some groups that somebody needs, though they have no place: tasks that finished, and subgraphs.
+-- Those of some groups without a place that finished tasks or subgraphs need.
 select group_id from finished_group where group_id {in_numbers ids}
 union
 select group_id from base_group where group_id {in_numbers ids};
@@ -1030,7 +1035,7 @@ select group_id from base_group where group_id {in_numbers ids};
 select id from memory_group where id {in_numbers ids};
 
 -- name: count_memory
--- How much of one kind a view shows.
+-- The number of entries of one kind that a view shows.
 with {view}, seen as ({seen}), ranked as (
     select x.deleted, x.expires_at, row_number() over (
         partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(copy_of, id) desc, id
@@ -1041,14 +1046,14 @@ select count(*) as total from ranked r
 where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint));
 
 -- name: create_fork
--- A branch that begins at a position of another; no row where there is one of this name.
+-- Create a branch at a position of another; returns no row if the name is taken.
 insert into branch (namespace_id, kind, name, parent_id, parent_position, created_at)
 select namespace_id, kind, :name, id, cast(:position as bigint), cast(:now as bigint) from branch where id = :branch
 on conflict (namespace_id, kind, name) do nothing
 returning id;
 
 -- name: branch_family
--- A branch, and all that were forked from it and from these.
+-- A branch with its forks, and the forks of these.
 with recursive family (id) as (
     select cast(:branch as bigint)
     union
@@ -1061,7 +1066,7 @@ order by b.id;
 select id, name from branch where id {in_numbers ids};
 
 -- name: visible_threads
--- The threads under whose names a search finds what a view shows.
+-- The threads under whose names the search index files the rows that a view shows.
 with {view}
 select b.thread as name from lineage join branch b on b.id = lineage.branch_id
 union
@@ -1071,15 +1076,15 @@ select {search_thread}
 from open_groups g;
 
 -- name: branches_of_memory
--- The branches on which some rows lie.
+-- The branches of some rows.
 select distinct branch_id as id from memory where branch_id is not null and id {in_numbers ids};
 
 -- name: branches_of_copies
--- The branches on which copies of some rows lie.
+-- The branches of the copies of some rows.
 select distinct branch_id as id from memory where copy_of {in_numbers ids};
 
 -- name: memory_hits
--- Rows as a search finds them, with where they stand.
+-- The rows of search hits, with their branches and positions.
 select m.id, m.id as number, m.branch_id, m.until, m.key, m.kind, m.label, m.importance, m.expires_at,
     m.extra, m.created_at, m.written_at, m.scope_id, m.source, m.actor, a.name as thread, c.body,
     b.kind as branch_kind, s.name, n.path
@@ -1096,7 +1101,7 @@ where m.id {in_numbers ids};
 select m.id, m.extra, c.body from memory m join content c on c.id = m.content_id where m.id {in_numbers ids};
 
 -- name: newest_positions
--- Where the newest checkpoints of the threads stand, whose memory lies on some branches or was forked from there.
+-- The places of the newest checkpoints of threads whose memory lies on some branches or on forks of them.
 with recursive below (id) as (
     select b.id from branch b where b.id {in_numbers ids}
     union
@@ -1119,7 +1124,7 @@ join namespace n on n.id = t.namespace_id
 where n.path >= :low and n.path < :high and c.run_id {in_texts runs};
 
 -- name: writes_of_runs
--- What some runs wrote towards checkpoints, by task.
+-- The pending writes of some runs, by task.
 select distinct t.store_id, t.id as thread_id, w.ns_id, w.checkpoint, w.task, w.run_id
 from pending_write w
 join checkpoint_ns l on l.id = w.ns_id
@@ -1129,7 +1134,7 @@ where n.path >= :low and n.path < :high and w.run_id {in_texts runs}
 order by w.ns_id, w.checkpoint, w.task, w.run_id;
 
 -- name: delete_finished_task
--- A task has no result any more.
+-- Delete the result of a task.
 delete from finished_task where thread_id = :thread and task = :task and not exists (
     select 1 from pending_write w
     where w.ns_id = :ns_id and w.checkpoint = :checkpoint and w.task = :task

@@ -1,7 +1,7 @@
--- Looking after what is remembered: verified, erased, and moved from one database to another. FOREVER is 2^62.
+-- Verification, erasure and import of memory. FOREVER is 2^62.
 
 -- name: short_branches
--- Branches that end before something that lies on them, or stands there.
+-- Branches that end before a row or a reference on them.
 select b.id, b.head, x.what, max(x.position) as position
 from branch b
 join (
@@ -23,7 +23,7 @@ order by b.id, x.what
 limit 10;
 
 -- name: wrong_parents
--- Branches that begin on one that is not older, as every parent is; so there are no circles.
+-- Branches whose parent or base is not older. Every parent is older, which excludes cycles.
 select b.id from branch b
 where b.parent_id >= b.id or (b.parent_id is null) <> (b.parent_position is null)
 union
@@ -33,7 +33,7 @@ order by 1
 limit 10;
 
 -- name: overlapping_memory
--- Versions that are seen where newer ones of the same branch are seen too. `+` has SQLite go by the key.
+-- Versions that are visible together with newer ones of the same branch. `+` makes SQLite use the index on the key.
 select a.id from memory a
 join memory b on b.branch_id = a.branch_id and b.kind = a.kind and b.key = a.key
 where a.position < +b.position and a.until > +b.position and coalesce(a.copy_of, a.id) < coalesce(b.copy_of, b.id)
@@ -41,14 +41,14 @@ order by a.id
 limit 10;
 
 -- name: malformed_memory
--- Versions that lie nowhere or end before they begin, and such as have no body and do not say that they are gone.
+-- Versions that have no place or end before they begin, and versions without a body that are not deletion marks.
 select m.id from memory m
 where (m.branch_id is null) <> (m.position is null) or m.until < m.position or (m.deleted = 0) <> (m.content_id is not null)
 order by m.id
 limit 10;
 
 -- name: unsealed_memory
--- Versions on a branch of a thread at a place where their group was not sealed.
+-- Versions on a branch of a thread at a position where their group was not sealed.
 select m.id from memory m
 where m.branch_id is not null and m.group_id is not null
     and not exists (
@@ -59,7 +59,7 @@ order by m.id
 limit 10;
 
 -- name: wrong_visibility
--- Versions that count, and no head shows them, or the other way round; and such as count since nobody knows when.
+-- Versions that are marked as current but no head shows, or the reverse, and current versions without a stamp.
 with recursive chain (author_id, branch_id, up_to) as (
     select a.id, p.branch_id, p.position
     from checkpoint_ns l
@@ -87,7 +87,7 @@ order by m.id
 limit 10;
 
 -- name: unfindable_memory
--- Versions whose documents are not there, or stand for something else.
+-- Versions whose documents are missing or belong to other rows.
 select m.id from memory m
 where m.document_id is not null
     and not exists (
@@ -100,12 +100,12 @@ order by m.id
 limit 10;
 
 -- name: extras_after
--- A page of what else belongs to versions.
+-- A page of the extra data of versions.
 select id, copy_of, extra, correction from memory where id > :after and (extra is not null or correction is not null)
 order by id limit cast(:limit as bigint);
 
 -- name: sources_between
--- What is noted that versions rest on, of a page of them.
+-- The recorded sources of a page of versions.
 select memory_id, source from memory_source where memory_id > :after and memory_id <= :last;
 
 -- name: unexpected_sources
@@ -116,7 +116,7 @@ order by s.memory_id
 limit 10;
 
 -- name: lost_groups
--- Groups of versions that lie nowhere, and that no execution, no finished task and no subgraph knows.
+-- Groups of versions without a place that no execution, finished task or subgraph refers to.
 select distinct m.group_id as id from memory m
 where m.branch_id is null and m.group_id is not null
     and not exists (select 1 from memory_group g where g.id = m.group_id)
@@ -125,7 +125,7 @@ where m.branch_id is null and m.group_id is not null
 order by m.group_id;
 
 -- name: stored_groups
--- The lists of groups of finished tasks, and of what the branches of subgraphs stand on.
+-- The lists of groups of finished tasks and of the bases of subgraphs.
 select 'the task' as what, task as name, groups from finished_task
 union all
 select 'the tasks around branch', cast(branch_id as text), groups from branch_base;
@@ -151,7 +151,7 @@ delete from branch_base where base_id {in_numbers ids};
 delete from checkpoint_position where branch_id {in_numbers ids};
 
 -- name: memory_of_branch
--- A page of what lies on a branch.
+-- A page of the rows on a branch.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
@@ -160,13 +160,13 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: unplaced_checkpoints
--- Those of some checkpoints of a line that are there and stand nowhere.
+-- The existing ones of some checkpoints that have no position.
 select c.name from checkpoint c
 where c.ns_id = :ns_id and c.name {in_texts keys}
     and not exists (select 1 from checkpoint_position p where p.ns_id = c.ns_id and p.checkpoint = c.name);
 
 -- name: known_groups
--- Those of some groups that are known already.
+-- The existing ones of some groups.
 select group_id from memory where group_id {in_numbers ids}
 union
 select group_id from sealed_group where group_id {in_numbers ids}
@@ -181,7 +181,7 @@ left join branch p on p.id = b.parent_id
 where n.path = :path and b.kind = :kind and b.name = :name;
 
 -- name: version_at
--- What a branch has of a key at just one position.
+-- The versions of a key that begin at a position of a branch.
 select m.label, m.deleted, m.importance, m.expires_at, m.extra, m.created_at, c.hash
 from memory m
 left join content c on c.id = m.content_id

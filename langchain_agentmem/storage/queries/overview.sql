@@ -1,10 +1,10 @@
--- What there is to look at: threads and conversations, named branches, the checkpoints of a thread.
+-- Listings of threads and conversations, named branches, checkpoints and namespaces.
 
 -- name: thread_overview
--- A page of the threads and conversations in a range of paths, those that changed last first; a thread and a
--- conversation of one id are one. There is always a row, since it tells how many there are in all. What each holds is
--- read where `sizes` is 1; a content that its thread and its conversation share counts once. Conversations of nested
--- graphs, which have a `nested_mark` in their names, are left out.
+-- A page of the threads and conversations in a range of paths, the last changed first. A thread and a conversation of
+-- one id are one row. The result always has a row, with the total number. With `sizes` = 1, the data of each is measured;
+-- contents shared by a thread and its conversation are counted once. Conversations of nested graphs, which have a
+-- `nested_mark` in their names, are omitted.
 with matching (namespace_id, name) as materialized (
     select distinct c.namespace_id, s.name from ({series_with_terms}) d
     join search_series s on s.id = d.series
@@ -130,8 +130,8 @@ select count(*) as total, coalesce(sum(case when name > cast(:newer_than as text
 where ns_id = :ns_id and (cast(:ends as bigint) = 0 or name not in ({parents}));
 
 -- name: namespace_sizes
--- What each namespace in a range of paths holds itself. A content that several of its things share counts once; conversations
--- of nested graphs, which have a `nested_mark` in their names, belong to their threads.
+-- The sizes of each namespace in a range of paths, without the namespaces below. Shared contents are counted once.
+-- Conversations of nested graphs, which have a `nested_mark` in their names, belong to their threads.
 with audited as materialized (
     select namespace_id, count(*) as entries, sum(length(body)) as bytes from audit
     where kind is not null
@@ -189,7 +189,7 @@ where n.path >= :low and n.path < :high
 order by n.path;
 
 -- name: written_by_day
--- How much was written on each day since a time, in the namespaces in a range of paths; `day` counts from 1970 on.
+-- The numbers of rows written on each day since a time, in a range of paths. `day` is the number of days since 1970.
 select 'messages' as what, e.written_at / 86400000000 as day, count(*) as written
 from entry e
 join branch b on b.id = e.branch_id

@@ -1,7 +1,7 @@
--- What was put into prompts. Keys come as JSON.
+-- Notes on memory in prompts. Keys are passed as JSON.
 
 -- name: prompt_notes
--- What one reader, or any, put before some messages of a thread, or all, since some time, the oldest first.
+-- The notes on some or all messages of a thread, of one or any reader, since a time, oldest first.
 select p.key, p.part, p.reader, p.tokens, p.in_prompt, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
@@ -10,7 +10,7 @@ where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.
 order by p.created_at, p.key, p.reader, p.part;
 
 -- name: prompt_note_tokens
--- What stands before some messages of a thread takes so many tokens. A prompt has one beginning.
+-- The number of tokens of the items before some messages of a thread. A prompt has only one start.
 select coalesce(cast(sum(case when p.part = 'start' then 0 else p.tokens end) as bigint), 0)
     + coalesce(max(case when p.part = 'start' then p.tokens end), 0) as tokens
 from namespace n
@@ -30,13 +30,13 @@ delete from prompt_note where namespace_id = (select id from namespace where pat
 delete from prompt_note where created_at < :before;
 
 -- name: erase_prompt_notes
--- Those of one thread, and what others were shown of core memory, which holds what that thread may have said; or all.
+-- The notes of one thread, and all notes on core memory, which may contain texts of that thread; without a name, all notes.
 delete from prompt_note
 where namespace_id in (select id from namespace where path >= :low and path < :high)
     and (cast(:name as text) is null or name = :name or part in ('start', 'changes'));
 
 -- name: erase_notes_of_reader
--- What any thread was shown of memories that lie there: everything, or core memory alone.
+-- The notes of any thread on memories in a range of paths: all notes, or only those on core memory.
 delete from prompt_note
 where reader > :low and reader < :high and (:everything = 1 or part in ('start', 'changes'))
 returning key;

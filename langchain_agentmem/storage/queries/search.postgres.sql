@@ -1,5 +1,5 @@
 -- name: extend_series
--- The next places of the newest series of a name, unless it has not so many; with what else a write must know.
+-- Reserve places in the newest series of a name, unless it has too few; return the other values that a write needs.
 update search_series
 set next = next + :documents, documents = documents + :documents, words = words + :words,
     first_at = case
@@ -16,7 +16,7 @@ where id = (
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
 -- name: scopes_within
--- Laterally, so that each scope is looked up by its namespace, however many others there are.
+-- Lateral, so that each scope is looked up by its namespace, whatever the number of scopes.
 select c.id, c.kind from namespace n
 cross join lateral (select id, kind from search_scope where namespace_id = n.id offset 0) c
 where n.path >= :low and n.path < :high
@@ -33,13 +33,13 @@ where n.path >= :low and n.path < :high
 order by s.id;
 
 -- name: grow_series
--- A document is there again, in its place.
+-- Add a document again at its old place.
 update search_series set documents = documents + 1, words = words + :words where id = :series
 returning (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
 -- name: change_totals
--- A scope has more or fewer documents; without the one that is `minus`, as long as that is there. Who writes at the
--- same time takes another row, so that nobody waits for others.
+-- Change the totals of a scope, and subtract the document `minus` if it exists. Simultaneous writers change different
+-- rows, so that none waits for another.
 insert into search_total (id, scope_id, series, documents, words, last_at)
 select coalesce(
         (select t.id from search_total t where t.scope_id = cast(:scope as bigint) limit 1 for update skip locked),
@@ -60,7 +60,7 @@ values (cast(:id as bigint), array_to_tsvector(array_remove(string_to_array(
 ), chr(31) || (cast(:id as bigint) >> 37))));
 
 -- name: unindex_terms
--- The terms are stored with the row, so they need not be said again.
+-- The row contains its terms, so the parameter is not needed.
 delete from search_index where document_id = :id and cast(:terms as text) is not null;
 
 -- name: empty_index
@@ -84,7 +84,7 @@ select cast(null as bigint) as document_id, cast(null as text) as terms where ca
     and :filtered < 0 and :roles = '' and :before < :after;
 
 -- fragment: documents_with_term
--- The documents in the range t that hold its term.
+-- The documents in the range t that contain its term.
 select i.document_id from search_index i
 where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
     and (cast(:filtered as bigint) = 0 or exists (
@@ -130,7 +130,7 @@ cross join lateral (
 where f.found is not null;
 
 -- name: terms_in_ranges
--- By the documents of each range, which are few, and not by those that hold a term, which may be most of all.
+-- Look up the few documents of each range, not those with a term, which may be most documents.
 select w.value as term, cast(json_agg(d.document_id) as text) as documents
 from json_array_elements(cast(:ranges as json)) r
 cross join lateral (
@@ -143,7 +143,7 @@ join json_array_elements_text(cast(:terms as json)) w
 group by w.value;
 
 -- fragment: series_with_terms
--- The series in which one document holds all of some terms, in whatever scope.
+-- The series with a document that contains all of some terms, in any scope.
 select distinct i.document_id >> 22 as series from search_index i
 where i.terms @@ cast((
     select string_agg('''' || value || chr(31) || ''':*', ' & ') from json_array_elements_text(cast(:terms as json))
@@ -177,15 +177,15 @@ order by d.created_at desc, d.id desc
 limit cast(:limit as bigint);
 
 -- name: lock_writers
--- Whoever writes documents has seen that vectors are wanted, or ends first.
+-- Wait for writers that have not seen that vectors are enabled.
 lock table search_series in share row exclusive mode;
 
 -- name: lock_vectors
--- Who keeps vectors is alone, so that their ids ascend for every reader.
+-- One writer of vectors at a time, so that their ids ascend for every reader.
 select id from search_state where id = 1 for update;
 
 -- name: take_unembedded
--- A document that somebody is taking away is left alone, so that nobody ever waits for vectors.
+-- Skip a document that another transaction is deleting, so that no writer waits for vectors.
 delete from search_unembedded
 where ticket = :ticket and document_id in (
     select d.id from search_document d
@@ -195,8 +195,8 @@ where ticket = :ticket and document_id in (
 returning document_id;
 
 -- name: pgvector_available
--- Whether vectors can be compared in the server: pgvector is there, in whatever schema. Where Citus has put the tables on
--- another node, which one sees by its triggers, a table that is made now would not lie there, and would keep what is deleted.
+-- 1 if the server can compare vectors: pgvector is installed, in any schema. It cannot if Citus has moved the tables to
+-- another node, which its triggers show: a new table would not be there, and would keep deleted vectors.
 select count(*) as available from pg_extension
 where extname = 'vector' and has_schema_privilege(extnamespace, 'usage') and not exists (
     select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
@@ -204,7 +204,7 @@ where extname = 'vector' and has_schema_privilege(extnamespace, 'usage') and not
 );
 
 -- name: create_pgvector
--- What names pgvector's type stands in functions, because its schema is not searched. No samples of vectors are kept.
+-- Functions refer to pgvector's type, because its schema is not in the search path. No statistics contain vectors.
 do $begin$
 declare
     idx constant text = (
@@ -239,7 +239,7 @@ values (:id, :passage, search_pgvector_of(:vector))
 on conflict (document_id, passage) do nothing;
 
 -- name: nearest_pgvector
--- The documents whose nearest passages are nearest.
+-- The documents with the nearest passages.
 with question as materialized (select search_pgvector_of(:vector) as vector)
 select v.document_id,
     cast(round(cast(min(search_pgvector_distance(v.vector, q.vector)) as numeric), 6) as double precision) as distance
@@ -252,7 +252,7 @@ order by distance, v.document_id desc
 limit cast(:limit as bigint);
 
 -- name: nearest_indexed
--- The same by the index, which may miss some; fewer than are wanted where others are nearer.
+-- The same by the index, which may miss some documents, and return fewer if documents outside the ranges are nearer.
 select document_id, cast(round(cast(min(distance) as numeric), 6) as double precision) as distance
 from search_pgvector_nearest(:vector, cast(:ranges as json), 2 * cast(:limit as bigint))
 group by document_id
@@ -260,8 +260,8 @@ order by distance, document_id desc
 limit cast(:limit as bigint);
 
 -- name: vector_index
--- Whether vectors have an index that serves; if not, whether this role may make one, which can go on where a search must
--- leave out much, as pgvector can from 0.8 on; and whether there are so many vectors.
+-- `valid`: vectors have a usable index. `lacking`: there is none, this role may create one, pgvector supports iterative
+-- scans (from 0.8 on), and there are enough vectors.
 select i.valid,
     not i.valid and pg_has_role(t.relowner, 'usage') and cast(string_to_array(e.extversion, '.') as bigint[]) >= '{0,8}'
         and cast(:min_vectors as bigint) = (select count(*) from (select from search_pgvector limit cast(:min_vectors as bigint)) v)
@@ -274,9 +274,9 @@ cross join (
 where t.oid = to_regclass('search_pgvector') and e.extname = 'vector';
 
 -- name: vector_index_statements
--- What makes that index, in half precision; the first statement takes away one that was not finished. A function sets what
--- the index needs, for itself alone: to look at the most that it can, and to go on where little is left of that. Settings
--- of pgvector are known once it was used.
+-- The statements that create the index, in half precision. The first one drops an unfinished index. A function sets the
+-- options of the index for itself only: the maximum effort, and iterative scans if filters leave few results. The server knows
+-- the options of pgvector after its first use.
 select unnest(array[
     format('drop index concurrently if exists %1$I.search_pgvector_near', p.ours),
     format('select %1$I.search_pgvector_of(''[1]'');

@@ -45,17 +45,17 @@ insert into search_speaker (word, series_id, speaker) values (:word, :series, :s
 on conflict (word, series_id, speaker) do nothing;
 
 -- name: copy_speaker
--- A document is said by whoever said another.
+-- Copy the speaker of a document to another.
 update search_document set speaker = (select o.speaker from search_document o where o.id = :from_id) where id = :id;
 
 -- name: copy_speakers
--- The speakers of the series of a document speak in that of another, too.
+-- Copy the speakers of a series to the series of another document.
 insert into search_speaker (word, series_id, speaker)
 select word, cast(:id as bigint) >> 22, speaker from search_speaker where series_id = cast(:from_id as bigint) >> 22
 on conflict (word, series_id, speaker) do nothing;
 
 -- name: count_vector_removal
--- What somebody remembers of vectors is no longer true.
+-- Invalidate the vectors that processes have cached.
 update search_state set removals = removals + 1 where id = 1 and dimensions is not null;
 
 -- name: vector_state
@@ -65,13 +65,13 @@ select dimensions, removals, pgvector, (select coalesce(max(id), 0) from search_
 update search_state set dimensions = :dimensions where id = 1;
 
 -- name: request_vector
--- If vectors are wanted at all.
+-- Mark a document as pending, if vectors are enabled.
 insert into search_unembedded (document_id)
 select cast(:id as bigint) from search_state where id = 1 and dimensions is not null
 on conflict (ticket) do nothing;
 
 -- name: request_all_vectors
--- The audit trail is searched by its words alone.
+-- Mark all documents as pending, except the audit trail, which is searched by words only.
 insert into search_unembedded (document_id)
 select d.id from search_document d
 join search_scope c on c.id = d.id >> 37
@@ -107,7 +107,7 @@ order by document_id, passage
 limit cast(:limit as bigint);
 
 -- name: vectors_within
--- A page of the vectors in some ranges, as they came.
+-- A page of the vectors in some ranges, in the order in which they were stored.
 select v.id, v.document_id, v.vector
 from search_vector v
 where v.id > :after
@@ -170,7 +170,7 @@ where n.path >= :low and n.path < :high and s.name {in_texts keys}
 order by s.id;
 
 -- name: series_by_size
--- Which series hold documents of some kinds, those with the most first.
+-- The series with documents of some kinds, the largest first.
 select n.path, s.name, sum(s.documents) as documents,
     max(case when t.id is null then 0 else 1 end) as of_thread
 from search_series s
@@ -183,7 +183,7 @@ order by documents desc, n.path, s.name
 limit 100;
 
 -- name: search_totals
--- How many series, documents and words there are in some ranges: of whole scopes, or else of series.
+-- The numbers of series, documents and words in some ranges, of whole scopes or of single series.
 select cast(coalesce(sum(f.series), 0) as bigint) as series, cast(coalesce(sum(f.documents), 0) as bigint) as documents,
     cast(coalesce(sum(f.words), 0) as bigint) as words, coalesce(max(f.last_at), 0) as last_at
 from (
@@ -199,18 +199,18 @@ from (
 ) f;
 
 -- fragment: from_named_speakers
--- Who is named by some words in some ranges, and in which series.
+-- The speakers that some words name in some ranges, with their series.
 from ({texts words}) w
 cross join ({ranges ranges}) r
 cross join {lookup search_speaker p}
     p.word = w.value and p.series_id >= r.low >> 22 and p.series_id < r.high >> 22 {end_lookup p}
 
 -- name: find_speakers
--- Who is named by some words in some ranges.
+-- The speakers that some words name in some ranges.
 select distinct p.word, p.speaker {from_named_speakers} limit 1000;
 
 -- name: documents_of_speakers
--- The newest that those said who are named by some words, a hundred of each series at most.
+-- The newest documents of the speakers that some words name, at most a hundred of each series.
 select p.word, d.id
 {from_named_speakers}
 cross join search_document d on d.id in (
@@ -222,7 +222,7 @@ order by d.created_at desc, d.id desc
 limit cast(:limit as bigint);
 
 -- name: dated_documents
--- Documents of a time, in the series that reach into it.
+-- Documents of a time or near it, the nearest first, in the series that overlap it.
 select d.id
 from ({ranges ranges}) r
 cross join {lookup search_series s}
@@ -234,7 +234,7 @@ order by case when d.created_at < :start then :start - d.created_at when d.creat
 limit cast(:limit as bigint);
 
 -- name: documents_within
--- The documents in each of many small ranges, as JSON, column by column: so many rows take longer to read than to find.
+-- The documents in many small ranges, as JSON by columns, since reading many rows takes longer than finding them.
 select json_array(
     json_group_array(d.id), json_group_array(d.owner), json_group_array(d.length), json_group_array(d.features),
     json_group_array(d.created_at), json_group_array(d.speaker), json_group_array(d.role)
@@ -243,7 +243,7 @@ from json_each(:ranges) r
 cross join search_document d on d.id >= json_extract(r.value, '$[0]') and d.id < json_extract(r.value, '$[1]');
 
 -- name: wrong_series
--- Series that count another number of documents than they have.
+-- Series whose count of documents is wrong.
 select s.name, s.documents, count(d.id) as actual
 from search_series s
 left join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
@@ -251,7 +251,7 @@ group by s.id, s.name, s.documents
 having s.documents <> count(d.id);
 
 -- name: wrong_totals
--- Scopes that count other series, documents or words than they have.
+-- Scopes whose counts of series, documents or words are wrong.
 select c.id, c.kind from search_scope c
 where (select count(*) from search_series s where s.scope_id = c.id)
         <> (select coalesce(sum(t.series), 0) from search_total t where t.scope_id = c.id)
@@ -262,7 +262,7 @@ where (select count(*) from search_series s where s.scope_id = c.id)
 limit 10;
 
 -- name: wrong_owners
--- Documents of what is no longer there, and of what knows another.
+-- Documents without an owner, or whose owner refers to another document.
 select d.id from search_document d
 join search_scope c on c.id = d.id >> 37
 where (c.kind in ('message', 'nested_message') and not exists (select 1 from entry e where e.id = d.owner and e.document_id = d.id))
@@ -274,7 +274,7 @@ where (c.kind in ('message', 'nested_message') and not exists (select 1 from ent
 limit 10;
 
 -- name: entry_hits
--- Some wordings of messages as they are now, with where they stand.
+-- Some current wordings of messages, with their places.
 select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
 from ({numbers owners}) o
 cross join {lookup entry own} own.id = o.value {end_lookup own}
@@ -285,5 +285,5 @@ cross join {lookup namespace n} n.id = b.namespace_id {end_lookup n}
 cross join {lookup content c} c.id = v.content_id {end_lookup c};
 
 -- name: count_unembedded
--- The size of vectors, and how many documents wait for theirs.
+-- The dimensions of vectors, and the number of documents that wait for theirs.
 select (select coalesce(max(dimensions), 0) from search_state) as dimensions, (select count(*) from search_unembedded) as waiting;

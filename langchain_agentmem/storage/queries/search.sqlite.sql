@@ -1,5 +1,5 @@
 -- name: extend_series
--- The next places of the newest series of a name, unless it has not so many; with what else a write must know.
+-- Reserve places in the newest series of a name, unless it has too few; return the other values that a write needs.
 update search_series
 set next = next + :documents, documents = documents + :documents, words = words + :words,
     first_at = case
@@ -16,12 +16,12 @@ where id = (
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
 
 -- name: grow_series
--- A document is there again, in its place.
+-- Add a document again at its old place.
 update search_series set documents = documents + 1, words = words + :words where id = :series
 returning (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
 
 -- name: change_totals
--- A scope has more or fewer documents; without the one that is `minus`, as long as that is there.
+-- Change the totals of a scope, and subtract the document `minus` if it exists.
 insert into search_total (id, scope_id, series, documents, words, last_at)
 values (
     (select min(id) from search_total where scope_id = :scope), :scope, :series, :documents,
@@ -31,7 +31,7 @@ on conflict (id) do update set series = series + excluded.series, documents = do
     words = words + excluded.words, last_at = max(last_at, excluded.last_at);
 
 -- name: index_terms
--- As values: a statement that selects them may fail half-way, so FTS5 would write out what it holds before each row.
+-- As values: a select may fail half-way, so FTS5 would flush its pending data before each row.
 insert into search_index (rowid, terms) values (:id, :terms);
 
 -- name: unindex_terms
@@ -50,7 +50,7 @@ select document_id, terms from search_unindexed order by document_id;
 delete from search_unindexed;
 
 -- name: take_unindexed
--- Those of some documents that wait; they do no more.
+-- Remove some documents from the waiting ones, and return them.
 delete from search_unindexed where document_id {in_numbers ids} returning document_id;
 
 -- name: unindexed_within
@@ -65,7 +65,7 @@ where :filtered = 0 or exists (
 );
 
 -- fragment: documents_with_term
--- The documents in the range f that hold its term.
+-- The documents in the range f that contain its term.
 select rowid from search_index
 where search_index match f.expression and rowid >= f.first and rowid < f.last
     and (:filtered = 0 or exists (
@@ -76,8 +76,8 @@ where search_index match f.expression and rowid >= f.first and rowid < f.last
     ))
 
 -- name: postings
--- The oldest documents in each range that hold each term, and any of the terms that stand beside it, if there are any; and
--- the newest, where there are more than the limit.
+-- The oldest documents in each range that contain each term and, if it lists other terms, one of these. Beyond the limit,
+-- also the newest documents.
 with wanted as materialized (
     select json_extract(value, '$[0]') as term,
         '"' || json_extract(value, '$[0]') || '"' || coalesce(
@@ -105,7 +105,7 @@ select f.term, f.documents, case when json_array_length(f.documents) >= :limit t
 from found f;
 
 -- name: terms_in_ranges
--- The documents in each of many small ranges that hold each term.
+-- The documents in many small ranges that contain each term.
 select t.value as term, (
         select json_group_array(rowid) from search_index
         where search_index match '"' || t.value || '"'
@@ -115,7 +115,7 @@ from json_each(:terms) t
 cross join json_each(:ranges) r;
 
 -- fragment: series_with_terms
--- The series in which one document holds all of some terms.
+-- The series with a document that contains all of some terms.
 select rowid >> 22 as series from search_index
 where search_index match coalesce((select group_concat('"' || value || '"', ' AND ') from json_each(:terms)), '""')
 union
@@ -155,7 +155,7 @@ select null as statement where false;
 select null as document_id, null as distance where :vector = :ranges and :limit < 0;
 
 -- name: lock_writers
--- A transaction that writes is alone anyway.
+-- Nothing to do: only one transaction writes at a time.
 select null as id where false;
 
 -- name: lock_vectors

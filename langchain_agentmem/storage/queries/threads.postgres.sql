@@ -1,5 +1,6 @@
 -- name: checkpoint_values
--- A cast that fails would hide that the checkpoint is damaged, and only newer servers can tell whether a text is JSON. The shape is that of one string.
+-- The text is checked first, since a failing cast would hide that the checkpoint is damaged. Only newer servers can
+-- test whether a text is JSON. `shape` is the pattern of one JSON string.
 with json_string (shape) as (select '"([^"\\[:cntrl:]]|\\(["\\/bfnrt]|u(?!0000)[0-9a-fA-F]{4}))*"')
 select v.channel, v.recipe
 from checkpoint c

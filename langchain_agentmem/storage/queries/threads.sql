@@ -1,7 +1,7 @@
 -- Threads, their part stores and checkpoints. A path of '' stands for every namespace.
 
 -- name: find_thread
--- A thread with its part store and one of its lines.
+-- A thread with its part store and one of its checkpoint namespaces.
 select t.id, t.store_id, t.delta, t.created_at, s.sweep_count, s.removed_count, n.path, l.id as ns_id
 from namespace n
 join thread t on t.namespace_id = n.id and t.name = :name
@@ -10,7 +10,7 @@ left join checkpoint_ns l on l.thread_id = t.id and l.ns = :ns
 where n.path = :path;
 
 -- name: find_threads
--- The same of the first few threads of a name, in whatever namespace.
+-- The same for the first few threads of a name in any namespace.
 select t.id, t.store_id, t.delta, t.created_at, s.sweep_count, s.removed_count, n.path, l.id as ns_id
 from thread t
 join namespace n on n.id = t.namespace_id
@@ -40,32 +40,32 @@ insert into checkpoint_ns (thread_id, ns) values (:thread, :ns) on conflict (thr
 select id, ns from checkpoint_ns where thread_id = :thread order by ns;
 
 -- name: newest_subgraphs
--- The names of the lines of a thread that are subgraphs', the newest first.
+-- The checkpoint namespaces of a thread's subgraphs, newest first.
 select ns from checkpoint_ns where thread_id = :thread and ns <> '' order by id desc limit cast(:limit as bigint);
 
 -- name: insert_part
--- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
--- foreign key, and the operation begins again.
+-- Another transaction may have deleted the content since this one found it. The id is then 0, which violates the
+-- foreign key, and the operation is retried.
 insert into part (store_id, number, encoding, name, content_id, checksum)
 select :store, :number, :encoding, :name, coalesce((select id from content where hash = :hash), 0), :checksum;
 
 -- name: copy_parts
--- Neighbouring parts once more, at other numbers and perhaps on another part store. No content is copied.
+-- Copy neighbouring parts to other numbers, in the same or another part store. No content is copied.
 insert into part (store_id, number, encoding, name, content_id, checksum)
 select cast(:target as bigint), number + cast(:shift as bigint), encoding, name, content_id, checksum
 from part
 where store_id = :store and number >= :low and number < :high;
 
 -- name: lock_store
--- Others wait here until the transaction ends.
+-- Other transactions wait here until this one ends.
 select next_element, next_part, sweep_count from part_store where id = :store {for_update};
 
 -- name: set_numbers
--- What the next parts get, on a part store that is locked.
+-- Set the next numbers of a locked part store.
 update part_store set next_element = :next_element, next_part = :next_part where id = :store;
 
 -- name: reserve_part_numbers
--- Numbers for so many parts in the first row. Others wait here until the transaction ends.
+-- Reserve numbers for a count of parts in the first series. Other transactions wait here until this one ends.
 update part_store set next_element = next_element + :count
 where id = :store
 returning sweep_count;
@@ -75,7 +75,8 @@ insert into channel_value (ns_id, channel, version, recipe) values (:ns_id, :cha
 on conflict (ns_id, channel, version) do update set recipe = excluded.recipe;
 
 -- name: insert_checkpoint
--- Where its namespace has a branch "main", what that showed then is kept for it. Citus takes no subquery in "values".
+-- If its namespace has a branch "main", record the state of "main" for the checkpoint. Citus accepts no subquery in
+-- "values".
 insert into checkpoint (ns_id, name, parent, run_id, versions, head, metadata, created_at, namespace_id)
 select :ns_id, :name, :parent, :run_id, :versions, :head, :metadata, :now, (
     select b.namespace_id from checkpoint_ns l
@@ -88,7 +89,7 @@ on conflict (ns_id, name) do update set parent = excluded.parent, run_id = exclu
     versions = excluded.versions, head = excluded.head, metadata = excluded.metadata;
 
 -- name: insert_write
--- Special writes, whose place is below zero, replace what is there; of the others the first one counts.
+-- Special writes, whose index is below zero, replace earlier ones. Of the others the first one applies.
 insert into pending_write (ns_id, checkpoint, task, idx, path, channel, run_id, recipe)
 values (:ns_id, :checkpoint, :task, :idx, :path, :channel, :run_id, :recipe)
 on conflict (ns_id, checkpoint, task, idx) do update
@@ -102,7 +103,7 @@ select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_
 select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_id and name = :name;
 
 -- name: checkpoint_values
--- The values of the channels of a checkpoint, or of the newest one; none of one whose versions cannot be read.
+-- The channel values of a checkpoint, or of the newest one; no rows if its versions cannot be read.
 select v.channel, v.recipe
 from checkpoint c
 cross join json_each(case when json_valid(c.versions) then c.versions else '{}' end) w
@@ -111,7 +112,7 @@ where c.ns_id = :ns_id and c.name = coalesce(:name, (select max(name) from check
     and v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value;
 
 -- name: channel_values
--- What some channels hold in a checkpoint.
+-- The values of some channels in a checkpoint.
 select v.channel, v.recipe
 from checkpoint c
 cross join json_each(c.versions) w
@@ -120,22 +121,22 @@ where c.ns_id = :ns_id and c.name = :name and w.key {in_texts keys}
     and v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value;
 
 -- name: pending_writes
--- What was written towards the children of a checkpoint, or of the newest one.
+-- The pending writes under a checkpoint, or under the newest one.
 select task, idx, path, channel, recipe from pending_write
 where ns_id = :ns_id and checkpoint = coalesce(:checkpoint, (select max(name) from checkpoint where ns_id = :ns_id));
 
 -- name: writes_of_channels
--- What was written towards the children of some checkpoints, for some channels.
+-- The pending writes under some checkpoints for some channels.
 select checkpoint, task, idx, path, channel, recipe from pending_write
 where ns_id = :ns_id and checkpoint {in_texts checkpoints} and channel {in_texts channels};
 
 -- name: values_of_versions
--- What some channels hold in some versions.
+-- The values of some channels in some versions.
 select channel, version, recipe from channel_value
 where ns_id = :ns_id and channel {in_texts channels} and version {in_texts versions};
 
 -- name: checkpoint_ancestors
--- The line from a checkpoint's parent back to the first; a checkpoint that was put again may be its own ancestor.
+-- The ancestors of a checkpoint, the parent first. A checkpoint that was put again may be its own ancestor.
 with recursive chain (name, parent, versions, depth) as (
     select c.name, c.parent, c.versions, 0 from checkpoint c where c.ns_id = :ns_id and c.name = :name
     union all
@@ -154,7 +155,7 @@ cross join {lookup part p} p.store_id = :store and p.number >= r.low and p.numbe
 left join content c on c.id = p.content_id;
 
 -- name: known_parts
--- Where parts lie, known by the digests of their contents in hexadecimal, their forms and names.
+-- The numbers of stored parts, by the hexadecimal digests of their contents, their forms and names.
 select c.hash, p.encoding, p.name, p.number
 from ({triples keys}) k
 cross join {lookup content c} c.hash = from_hex(k.first) {end_lookup c}
@@ -178,7 +179,7 @@ order by c.name desc, c.ns_id desc
 limit cast(:limit as bigint);
 
 -- name: thread_checkpoint_keys
--- The same for one thread.
+-- A page of the checkpoints of one thread, newest first.
 select c.ns_id, c.name, c.metadata, l.ns, t.name as thread, n.path
 from thread t
 join namespace n on n.id = t.namespace_id
@@ -192,7 +193,7 @@ order by c.name desc, c.ns_id desc
 limit cast(:limit as bigint);
 
 -- name: ns_checkpoint_keys
--- The same for one line.
+-- A page of the checkpoints of one checkpoint namespace, newest first.
 select c.ns_id, c.name, c.metadata, l.ns, t.name as thread, n.path
 from checkpoint_ns l
 join thread t on t.id = l.thread_id
@@ -203,7 +204,7 @@ order by c.name desc
 limit cast(:limit as bigint);
 
 -- name: surplus_checkpoints
--- The oldest checkpoints of a line beyond the newest few, or from before a time; never the newest one.
+-- The oldest checkpoints of a checkpoint namespace beyond the newest few, or from before a time; never the newest one.
 select name from checkpoint
 where ns_id = :ns_id and name < (select max(name) from checkpoint where ns_id = :ns_id)
     and (
@@ -217,7 +218,8 @@ order by name
 limit cast(:limit as bigint);
 
 -- name: ended_subgraphs
--- Lines of calls of subgraphs that ended before the oldest checkpoint that the thread's own line still has.
+-- The checkpoint namespaces of subgraph calls that ended before the oldest remaining checkpoint of the thread's own
+-- graph.
 select l.id from checkpoint_ns l
 where l.thread_id = :thread and l.ns like '%:%'
     and not exists (
@@ -236,7 +238,7 @@ delete from checkpoint where ns_id = :ns_id and name = :name;
 delete from pending_write where ns_id = :ns_id and checkpoint = :name;
 
 -- name: delete_stray_writes
--- What was written towards checkpoints that are gone, or were gone when it came.
+-- Delete writes under deleted checkpoints, including writes that arrived after the deletion.
 delete from pending_write
 where ns_id = :ns_id and checkpoint <= :up_to
     and not exists (select 1 from checkpoint c where c.ns_id = :ns_id and c.name = pending_write.checkpoint);
@@ -262,7 +264,7 @@ delete from pending_write where ns_id = :ns_id and checkpoint = :checkpoint and 
 update part_store set removed_count = removed_count + :count where id = :store;
 
 -- name: ns_of_store
--- Every line of the threads that share a part store.
+-- All checkpoint namespaces of the threads that share a part store.
 select l.id from checkpoint_ns l join thread t on t.id = l.thread_id where t.store_id = :store order by l.id;
 
 -- name: ns_versions
@@ -296,7 +298,7 @@ update part_store set sweep_count = sweep_count + 1 where id = :store;
 delete from part_store where id = :store and not exists (select 1 from thread where store_id = :store);
 
 -- name: threads_within
--- The threads of the namespaces in a range of paths; those of one name, or all.
+-- The threads in a range of namespace paths, of one name or all.
 select t.id, t.name, t.store_id, t.delta, n.path from thread t
 join namespace n on n.id = t.namespace_id
 where n.path >= :low and n.path < :high and (cast(:name as text) is null or t.name = cast(:name as text))
@@ -306,7 +308,7 @@ order by n.path, t.name;
 select name, parent, run_id, versions, head, metadata, created_at from checkpoint where ns_id = :ns_id order by name;
 
 -- name: store_gaps
--- Part stores that believe to have fewer parts than there are.
+-- Part stores whose next numbers are not above all of their parts.
 select s.id from part_store s
 where exists (
     select 1 from part p
@@ -314,7 +316,7 @@ where exists (
 );
 
 -- name: parts_after
--- A page of a part store, to see that each part is what was stored.
+-- A page of the parts of a part store, for their verification.
 select p.number, p.checksum, c.hash, c.body from part p
 left join content c on c.id = p.content_id
 where p.store_id = :store and p.number > :after

@@ -1,5 +1,5 @@
--- Exports: the queries of a merge read the file, and those of the plain export any database. Rows of whole tables
--- are read by `storage/transfer.py`.
+-- Exports. An import runs the first queries on the file. A JSON export runs the queries `plain_…` on the database.
+-- `storage/transfer.py` reads whole tables.
 
 -- name: exported_contents
 select id, hash, body from content where id {in_numbers ids};
@@ -15,7 +15,7 @@ select p.number, p.encoding, p.name, c.body from part p join content c on c.id =
 where p.store_id = :store order by p.number;
 
 -- name: exported_branches
--- The youngest first: each after those that begin on it.
+-- The newest first: each branch after its forks.
 select b.id, b.kind, b.name, b.parent_id, b.parent_position, b.head, b.created_at, n.path, s.base_id, p.name as parent
 from branch b
 join namespace n on n.id = b.namespace_id
@@ -28,7 +28,7 @@ select b.id, b.name, n.path from branch b join namespace n on n.id = b.namespace
 where b.kind = 'conversation' order by b.id;
 
 -- name: exported_memory
--- The copies of a version come behind it.
+-- Each version before its copies.
 select * from memory order by coalesce(copy_of, id), id;
 
 -- name: exported_audit
@@ -44,7 +44,7 @@ where c.kind <> 'audit'
 order by d.id;
 
 -- name: find_author
--- That of no thread. The author of main has no name.
+-- The author without a thread. The author of main has no name.
 select min(id) as id from author
 where namespace_id = :namespace and thread_id is null and (name = :name or name is null and cast(:name as text) is null);
 
@@ -63,7 +63,7 @@ where s.replaces is null and n.path >= :low and n.path < :high
 order by n.path, b.name, s.position, s.id;
 
 -- name: plain_memory
--- What the newest checkpoint of a thread shows, or a named branch.
+-- The entries visible at the newest checkpoints of threads, and the current entries of named branches.
 select m.kind, m.key, m.label, m.source, m.created_at, c.body, n.path
 from memory m
 join branch b on b.id = m.branch_id

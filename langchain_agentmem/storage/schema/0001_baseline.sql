@@ -1,7 +1,7 @@
 -- The whole schema. It is edited in place until version 0.2.0; from then on, changes are further migrations. All
 -- times are microseconds since 1970-01-01 UTC, set by Python. Large columns come last, so that reading the columns
--- before them reads none of their pages. `engine.py` says what each type in braces is called in a dialect. Tables that
--- one dialect alone has, and the full-text index, are in the file of that dialect.
+-- before them reads none of their pages. `engine.py` defines the types in braces for each dialect. Tables of only one
+-- dialect, and the full-text index, are in the file of that dialect.
 
 -- Namespaces, branches and contents ---------------------------------------------------------------------------------
 
@@ -11,8 +11,8 @@ create table namespace (
     path {text} not null unique
 );
 
--- A line of memory: a conversation, a branch of layers or a branch of a thread. `head` is its last position,
--- `messages` the number of its own messages. A fork is one row: its parent, and the position where it leaves it.
+-- A branch of memory: a conversation, a branch of layers or a branch of a thread. `head` is its last position,
+-- `messages` the number of its own messages. A fork is one row: its parent, and the position of the fork.
 -- `thread` is the thread that started a branch of a thread; searches know the rows there by this name. The id of a
 -- deleted branch is not assigned again, since a run of another process may still refer to it.
 create table branch (
@@ -31,7 +31,7 @@ create table branch (
 create index branch_parent on branch (parent_id) where parent_id is not null;
 create index branch_thread on branch (namespace_id, thread) where thread is not null;
 
--- Message bodies and other large values, stored once each under their BLAKE2b-160. Ids ascend, so that rows written
+-- Message bodies and other large values, stored once each with their BLAKE2b-160 digest. Ids ascend, so rows written
 -- together are stored together, in this table and in every index that refers to it.
 create table content (
     id {id},
@@ -44,7 +44,7 @@ create table content (
 -- One version of a message or round. `position` is the position of its call on the branch. A row with `replaces` is
 -- a newer version of the row it names; the newest one is current, the older ones are its history. `document_id` is
 -- its number in the search, on the row of the first version. `follows` marks a message that follows the thread
--- named like its conversation: it is visible where that thread shows it.
+-- named like its conversation: the message is visible where that thread shows it.
 create table entry (
     id {id},
     branch_id {int} not null references branch (id) on delete cascade,
@@ -63,17 +63,17 @@ create table entry (
     written_at {int} not null,
     follows integer not null default 0
 );
-create index entry_position on entry (branch_id, position{id_too});
+create index entry_position on entry (branch_id, position{index_id});
 create unique index entry_key on entry (branch_id, key) where replaces is null;
 create index entry_content on entry (content_id);
 create index entry_attachments on entry (attachments_id) where attachments_id is not null;
-create index entry_replaces on entry (replaces{id_too}) where replaces is not null;
+create index entry_replaces on entry (replaces{index_id}) where replaces is not null;
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
 
 -- A compacted context. `context` names the context: a graph's state, a conversation's log, or one role's rounds.
 -- `digest` is the digest of the messages up to its end, `message_count` their number, and `slot` the row of the last of
--- them if the context is a conversation's. The body is JSON: it names
--- the messages that were kept and contains those that were made.
+-- them if the context is a conversation's. The body is JSON with the ids of retained messages and the created
+-- messages.
 create table compaction (
     id {id},
     branch_id {int} not null references branch (id) on delete cascade,
@@ -105,7 +105,7 @@ create table prompt_note (
 ){without_rowid};
 create index prompt_note_age on prompt_note (created_at);
 
--- LangGraph threads: checkpoints that cost only what changed --------------------------------------------------------
+-- LangGraph threads: checkpoints that store only changes -----------------------------------------------------------
 
 -- The parts of a thread's values. `next_element` and `next_part` are the next part numbers, for elements of lists and
 -- for all other parts; no number is assigned twice. `sweep_count` counts removals of parts, which make older caches
@@ -218,7 +218,7 @@ create index author_name on author (namespace_id, name) where name is not null;
 -- search.
 --
 -- `scope_id` is the namespace of the row's branch, `author_id` its author. `stamp` is the time of the first commit on
--- the own line of a thread, or on "main"; null before, and on branches of subgraphs. `visible_until` is 2^62 while
+-- the thread's own branch, or on "main"; null before, and on branches of subgraphs. `visible_until` is 2^62 while
 -- the head of its author shows the row, else the time when that ended, or 0 if the row was never shown. `source` is
 -- its origin ("user", "model", "tool", "import", "person"), `actor` names it. `correction` is set where a person
 -- corrected the value: a JSON object with its id, the values before and after, the sources of the value before, and
@@ -350,7 +350,7 @@ create table checkpoint_position (
 create index checkpoint_position_branch on checkpoint_position (branch_id, position);
 
 -- The base of a subgraph's branch: the checkpoint around it, the position of that, if it has one, and the groups
--- that the task around it had written when it began, as a JSON list, each with its last row that counts.
+-- that the task around it had written when it began, as a JSON list, each with its last included row.
 create table branch_base (
     branch_id {int} primary key references branch (id) on delete cascade,
     base_id {int} references branch (id),
@@ -389,7 +389,7 @@ create table item (
     actor {text},
     unique (namespace_id, key)
 );
-create index item_recent on item (namespace_id, updated_at desc, key, expires_at{id_too});
+create index item_recent on item (namespace_id, updated_at desc, key, expires_at{index_id});
 create index item_expiry on item (expires_at) where expires_at is not null;
 
 -- The values of a byte store. Keys are UTF-8, as bytes, so that any text is valid and the order is that of code

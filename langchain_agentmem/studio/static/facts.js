@@ -1,8 +1,7 @@
-// The table of facts as a graph, and a slider through the times at which something changed. Both only repeat what the
-// table and the form have.
+// The table of facts as a graph, and a slider through the times of changes. Both only repeat the table and the form.
 "use strict";
 
-const MOVES = 250; // milliseconds between two places of the slider that are asked for
+const MOVES = 250; // milliseconds between two requests of the slider
 let graph = null;
 let drawn = "";
 
@@ -10,7 +9,7 @@ function rowsOf() {
   return [...document.querySelectorAll("table.facts tbody tr")];
 }
 
-function looks() {
+function graphStyle() {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   return [
     { selector: "node", style: {
@@ -44,7 +43,7 @@ function draw() {
   if (rows.length && same !== drawn) {
     graph?.destroy();
     graph = cytoscape({
-      container: place, elements: elementsOf(rows), style: looks(), maxZoom: 2,
+      container: place, elements: elementsOf(rows), style: graphStyle(), maxZoom: 2,
       layout: { name: "cose", animate: false, nodeDimensionsIncludeLabels: true, padding: 20,
         nodeRepulsion: () => 1e5, idealEdgeLength: () => 60, edgeElasticity: () => 60 } });
     graph.on("tap", "node", (event) => follow("entity", event.target.id()));
@@ -65,31 +64,31 @@ function slide() {
   const form = document.getElementById("facts-asked");
   const slider = document.getElementById("moment");
   const times = form.elements.valid;
-  const told = slider.closest("p").querySelector("output");
-  let waits = 0;
+  const output = slider.closest("p").querySelector("output");
+  let timer = 0;
   slider.max = times.length - 1;
   slider.value = times.length - 1 - times.selectedIndex;
-  const tell = () => {
+  const showTime = () => {
     const chosen = times.options[times.length - 1 - slider.value];
-    told.textContent = chosen.text;
+    output.textContent = chosen.text;
     slider.setAttribute("aria-valuetext", chosen.text);
   };
-  tell();
+  showTime();
   slider.closest("p").hidden = times.length < 2;
   slider.addEventListener("input", () => {
-    tell();
+    showTime();
     times.selectedIndex = times.length - 1 - slider.value;
-    clearTimeout(waits);
-    waits = setTimeout(() => show(form), MOVES);
+    clearTimeout(timer);
+    timer = setTimeout(() => show(form), MOVES);
   });
   times.addEventListener("change", () => {
     slider.value = times.length - 1 - times.selectedIndex;
-    tell();
+    showTime();
     show(form);
   });
 }
 
-// Only what held then is exchanged: the slider keeps the keyboard, and the graph its shape.
+// Only the table is replaced, so the slider keeps the focus, and the graph its layout.
 function show(form) {
   const asked = new URLSearchParams(new FormData(form));
   const before = new URLSearchParams(location.search).get("before");
@@ -102,7 +101,7 @@ function show(form) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  // Cytoscape would write a style of its own into the page, which has it already, and may not be given any.
+  // Without this element, Cytoscape would add an inline style, which the Content-Security-Policy forbids.
   const there = document.createElement("meta");
   there.id = "__________cytoscape_stylesheet";
   document.head.append(there);
@@ -110,4 +109,4 @@ document.addEventListener("DOMContentLoaded", () => {
   draw();
 });
 document.addEventListener("htmx:afterSettle", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => graph?.style(looks()));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => graph?.style(graphStyle()));

@@ -1,7 +1,7 @@
-// What Studio does in a browser beyond htmx. Every page can be read and used without it.
+// The scripts of Studio in addition to htmx. Every page works without them.
 "use strict";
 
-// A message that an address names is scrolled to, and so is the checkpoint in the tree.
+// Scroll to the message in the address, and to the checkpoint in the tree.
 function toMarked() {
   document.getElementById("marked")?.scrollIntoView({ block: "center" });
   const here = document.querySelector(".tree li.here");
@@ -13,7 +13,7 @@ function toMarked() {
 document.addEventListener("DOMContentLoaded", toMarked);
 document.addEventListener("htmx:afterSettle", toMarked);
 
-// The slider is moved while an answer is on its way: that is no longer wanted, and what follows is asked for already.
+// Ignore the response for an earlier position of the slider, since a newer request is pending.
 document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   const asked = detail.requestConfig.parameters.number;
   if (asked !== undefined && asked !== document.getElementById("slider")?.value) {
@@ -21,7 +21,7 @@ document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   }
 });
 
-// A key that was pressed while the slider was exchanged, and nobody listened, is heard afterwards.
+// Handle a key that was pressed while the slider was being replaced.
 document.addEventListener("htmx:afterSettle", () => {
   const slider = document.getElementById("slider");
   if (slider && slider.value !== slider.defaultValue) {

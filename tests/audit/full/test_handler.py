@@ -1,4 +1,4 @@
-"""Calls of real clients, agents, cancelled runs, and much at once are entries too."""
+"""The audit handler records calls of real clients, agents and nested graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_agentmem.audit.model_call_capture import AuditHandler
-from tests.audit.entries import asking
+from tests.audit.entries import model_graph
 from tests.audit.test_handler import Trail, agents, model, weather
 from tests.compaction.loopback import calls, loopback
 
@@ -24,16 +24,16 @@ def trail():
 
 
 @pytest.fixture
-def heard(trail):
+def run_config(trail):
     return {"callbacks": [AuditHandler(trail)]}
 
 
 class TestOpenAI:
     """The real client, and a server on this machine."""
 
-    def test_a_completion(self, trail, heard):
+    def test_openai_completion_is_recorded(self, trail, run_config):
         with loopback(script=lambda request: "Hello there.") as server:
-            ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", heard)
+            ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", run_config)
 
         (entry,) = trail
         assert (entry.prompt, entry.reply, entry.model) == ("Hi", "Hello there.", "gpt-test")
@@ -41,11 +41,11 @@ class TestOpenAI:
         assert entry.input_tokens == server.sizes[0] > 0
         assert entry.output_tokens > 0
 
-    async def test_a_stream(self, trail, heard):
+    async def test_openai_stream_is_recorded(self, trail, run_config):
         with loopback(script=lambda request: "Hello there.") as server:
             model = ChatOpenAI(base_url=server.url, stream_usage=True, **SETTINGS)
-            chunks = [each.text async for each in model.astream("Hi", heard)]
-            list(model.stream("Hi", heard))
+            chunks = [each.text async for each in model.astream("Hi", run_config)]
+            list(model.stream("Hi", run_config))
 
         assert "there." in chunks
         assert trail.said == [("Hi", "Hello there.")] * 2
@@ -53,14 +53,14 @@ class TestOpenAI:
         assert {each.input_tokens for each in trail} == {server.sizes[0]}
         assert {each.extra["stop_reason"] for each in trail} == {"stop"}
 
-    def test_an_agent_that_streams_calls_of_tools(self, trail, heard):
+    def test_streaming_agent_records_tool_calls(self, trail, run_config):
         def script(request):
             last = request["messages"][-1]
             return last["content"] if last["role"] == "tool" else calls(("c1", "weather", {"city": "Rome"}))
 
         with loopback(script=script) as server:
             agent = create_agent(ChatOpenAI(base_url=server.url, streaming=True, **SETTINGS), [weather])
-            agent.invoke({"messages": [("user", "Weather?")]}, heard)
+            agent.invoke({"messages": [("user", "Weather?")]}, run_config)
 
         asked, answered = trail
         assert asked.messages[-1].tool_calls[0].arguments == '{"city": "Rome"}'
@@ -68,10 +68,10 @@ class TestOpenAI:
         assert answered.reply == "Sunny in Rome."
         assert asked.messages[-1] == answered.messages[1]
 
-    def test_a_failure_of_the_server(self, trail, heard):
+    def test_server_error_is_recorded(self, trail, run_config):
         with loopback(script=lambda request: 1 / 0) as server:
             with pytest.raises(Exception, match="Error code: 500"):
-                ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", heard)
+                ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", run_config)
             server.failures.clear()
 
         (entry,) = trail
@@ -81,8 +81,8 @@ class TestOpenAI:
 
 
 class TestAgents:
-    def test_tools_that_call_models_and_graphs_within_graphs(self, trail, heard):
-        inner = asking(model(model="inner"), InMemorySaver())
+    def test_nested_models_and_graphs_are_recorded(self, trail, run_config):
+        inner = model_graph(model(model="inner"), InMemorySaver())
 
         @tool("weather")
         def look(city: str) -> str:
@@ -90,7 +90,7 @@ class TestAgents:
             return inner.invoke({"messages": [("user", city)]})["messages"][-1].text
 
         agent = create_agent(agents(), [look], checkpointer=InMemorySaver())
-        agent.invoke({"messages": [("user", "Weather?")]}, {**heard, "configurable": {"thread_id": "t1"}})
+        agent.invoke({"messages": [("user", "Weather?")]}, {**run_config, "configurable": {"thread_id": "t1"}})
 
         assert [(each.model, each.prompt, each.reply) for each in trail] == [
             ("scripted-1", "Weather?", ""),

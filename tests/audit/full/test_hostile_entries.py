@@ -1,4 +1,4 @@
-"""Every way into the audit trail takes None, bytes, and text that is huge or looks like no text, by one clear rule.
+"""The audit trail accepts None, bytes, huge text and unusual text by one rule.
 
 None is an empty text; bytes are read as UTF-8; text is kept to the letter. Anything else is refused, and nothing is
 written.
@@ -21,7 +21,7 @@ from langchain_agentmem.errors import InvalidInput
 pytestmark = pytest.mark.sqlite_suffices
 
 BINARY = bytes(range(256)) * 20
-STRANGE = {
+UNUSUAL_TEXTS = {
     "nul": "a\0b, and c\0",
     "only nul": "\0\0\0",
     "control": "".join(map(chr, range(32))) + "\x7f\x85",
@@ -42,16 +42,16 @@ STRANGE = {
 }
 
 
-def sound(trail):
+def check_usable(trail):
     """Nothing is wrong with the trail, and it can be used."""
     entry = trail.add("Where is Zarathustra?", "At home.")
     assert [each.value for each in trail.search("Zarathustra", 1)] == [entry]
     assert trail.verify().ok
 
 
-class TestStrangeTexts:
-    def test_they_are_kept_as_entries_of_every_kind(self, trail):
-        for name, strange in STRANGE.items():
+class TestUnusualTexts:
+    def test_unusual_texts_round_trip_in_every_kind(self, trail):
+        for name, strange in UNUSUAL_TEXTS.items():
             entry = trail.add(strange, strange)
             assert (entry.prompt, entry.reply) == (strange, strange)
             assert trail.last(1, include_junk=True) == [entry]
@@ -64,23 +64,25 @@ class TestStrangeTexts:
             kept = trail.add_reference(strange, f"About {name}: {strange}")
             assert (note.reply, kept.reply, kept.title) == (strange, strange, f"About {name}: {strange}")
             assert trail.add_reference(strange, kept.title) == kept == trail.get(kept.id)
-        sound(trail)
+        check_usable(trail)
 
-    def test_out_and_in_as_a_document(self, memory, trail, tmp_path):
-        for strange in STRANGE.values():
+    def test_unusual_texts_survive_document_export_and_import(self, memory, trail, tmp_path):
+        for strange in UNUSUAL_TEXTS.values():
             trail.add(strange, strange)
         trail.archive(datetime.max)
         trail.export_document(tmp_path / "m.json")
         there = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))["history"]
-        assert [each["reply"] for each in there] == list(STRANGE.values())
+        assert [each["reply"] for each in there] == list(UNUSUAL_TEXTS.values())
         ann = AuditTrail(memory, ("ann",))
-        assert ann.import_document(tmp_path / "m.json").added == len(STRANGE)
-        assert [(each.prompt, each.reply) for each in ann.entries()] == [(each, each) for each in STRANGE.values()]
-        sound(ann)
+        assert ann.import_document(tmp_path / "m.json").added == len(UNUSUAL_TEXTS)
+        assert [(each.prompt, each.reply) for each in ann.entries()] == [
+            (each, each) for each in UNUSUAL_TEXTS.values()
+        ]
+        check_usable(ann)
 
 
-class TestWhatIsNoText:
-    def test_bytes_are_read_as_utf_8_and_none_is_empty(self, trail):
+class TestNonTextValues:
+    def test_bytes_are_decoded_and_none_becomes_empty(self, trail):
         for value in (b"At home.", bytearray(b"At home."), memoryview(b"At home."), AIMessage("At home.").text):
             assert trail.add("Where is Ann?", value).reply == "At home."
             assert trail.add_reference(value, "Ann").reply == "At home."
@@ -93,7 +95,7 @@ class TestWhatIsNoText:
         assert trail.add_reference("x" * 300, "Long").reply == "x" * 300  # no file has such a name
         assert trail.add_todo_from_chat(None) == []
 
-    def test_anything_else_is_refused(self, trail):
+    def test_other_types_are_rejected(self, trail):
         for value in (7, 1.5, True, ["a"], {"a": 1}, object(), AIMessage("a")):
             for call in (
                 lambda text: trail.add(text, "x"),
@@ -107,21 +109,21 @@ class TestWhatIsNoText:
         assert trail.head().sequence == 0
 
 
-def noise(size):
+def incompressible_text(size):
     """Text that no compression makes smaller."""
     return random.Random(7).randbytes(size // 2).hex()
 
 
-def test_a_document_with_huge_and_strange_entries(trail, tmp_path):
+def test_document_with_huge_and_unusual_entries_is_imported(trail, tmp_path):
     path = tmp_path / "m.json"
-    odd = [{"prompt": text, "reply": text, "more": float("nan"), "n": 10**50} for text in STRANGE.values()]
-    odd.append({"prompt": "What is in it?", "reply": noise(3_000_000), "x": float("inf")})
+    odd = [{"prompt": text, "reply": text, "more": float("nan"), "n": 10**50} for text in UNUSUAL_TEXTS.values()]
+    odd.append({"prompt": "What is in it?", "reply": incompressible_text(3_000_000), "x": float("inf")})
     path.write_text(json.dumps({"history": odd}))
     done = trail.import_document(path)
     assert (done.added, done.lost) == (len(odd), ())
     assert [each.prompt for each in trail.last(99, include_junk=True)] == [each["prompt"] for each in odd]
     assert trail.import_document(path).added == 0
-    sound(trail)
+    check_usable(trail)
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +133,14 @@ def one_trail():
 
 
 @given(prompt=st.text() | st.binary() | st.none(), reply=st.text() | st.binary() | st.none())
-def test_any_text_is_given_back(one_trail, prompt, reply):
+def test_any_text_round_trips(one_trail, prompt, reply):
     entry = one_trail.add(prompt, reply)
     assert one_trail.last(1, include_junk=True) == [entry]
     for text, kept in ((prompt, entry.prompt), (reply, entry.reply)):
         assert kept == (text if isinstance(text, str) else (text or b"").decode("utf-8", "replace"))
 
 
-def test_no_text_takes_long():
+def test_no_text_causes_slow_parsing():
     for piece in ("add ", ".", "`", '"a ', "http://", "should ", "a", "1. ", "- ", "a/", "please ", "a. ", "~~"):
         assert len(find_todos(piece * (100_000 // len(piece)))) < 10, piece
     for piece in ("ok ", " ", "\n", "😀", "test ", "lorem ipsum ", "if you ", "glad ", "sdf", "\u200b", "?", "\x00"):

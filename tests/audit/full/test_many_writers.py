@@ -1,4 +1,4 @@
-"""Whoever adds at once: no entry is lost, and the chain holds."""
+"""Concurrent writers of the audit trail lose no entry, and the chain stays valid."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +15,7 @@ def add(trail, name, count):
     return [trail.add(f"Where is {name}-{number}?", "At home.", name).id for number in range(count)]
 
 
-def test_those_who_write_and_those_who_read_judge_archive_and_erase(memory):
+def test_concurrent_writes_archiving_and_erasure_keep_all_entries(memory):
     trail = memory.audit
     ann = AuditTrail(memory, ("ann",))
 
@@ -35,7 +35,7 @@ def test_those_who_write_and_those_who_read_judge_archive_and_erase(memory):
     assert memory.admin.verify().ok
 
 
-def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
+def test_add_waiting_for_namespace_erasure_uses_new_namespace(new_database):
     """On PostgreSQL a statement that waited for a lock sees the rest of the database as it was before it waited."""
     erase = (
         """update audit set salt = null, namespace_id = null, key = null, kind = null, hidden = null, created_at = null,
@@ -56,7 +56,7 @@ def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
         assert memory.admin.verify().ok
 
 
-def test_the_same_todo_or_reference_from_many_is_one(memory):
+def test_concurrent_duplicate_todos_and_references_are_stored_once(memory):
     trail = memory.audit
     with ThreadPoolExecutor(6) as pool:
         todos = list(pool.map(lambda _: trail.add_todo_from_chat("Fix the build. Add a test."), range(12)))

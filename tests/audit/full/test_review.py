@@ -1,4 +1,4 @@
-"""What a fresh look at the audit trail found, and what holds since."""
+"""Regression tests of the audit trail, from a review."""
 
 import pytest
 
@@ -17,8 +17,8 @@ def filled(memory):
     return memory
 
 
-class TestWhatVerifyFinds:
-    def test_an_entry_that_somebody_put_out_of_sight(self, filled, raw):
+class TestVerification:
+    def test_verify_reports_impossible_column_values(self, filled, raw):
         filled.audit.filter_junk()  # nothing waits
         for change, back, name in (
             ("hidden = 1", "hidden = 0", "junk"), ("hidden = 7", "hidden = 0", "hidden"),
@@ -28,19 +28,19 @@ class TestWhatVerifyFinds:
         ):  # fmt: skip
             raw(filled, f"update audit set {change} where sequence = 3")
             [problem] = filled.audit.verify().problems
-            assert problem.endswith(f"(number 3) is marked as no entry can be: {name}")
+            assert problem.endswith(f"(number 3) has impossible values: {name}")
             raw(filled, f"update audit set {back} where sequence = 3")
         raw(filled, "update audit set status = null where kind = 'todo'")
         [problem] = filled.audit.verify().problems
-        assert problem.endswith("is marked as no entry can be: status")
+        assert problem.endswith("has impossible values: status")
 
-    def test_a_list_of_messages_without_an_end(self, filled, raw):
+    def test_verify_reports_corrupt_message_list(self, filled, raw):
         raw(filled, "update audit set messages = :value where sequence = 1", value=pack([LIST, 1, 2**47]))
-        assert "is not what was stored" in filled.audit.verify().problems[0]
+        assert "is damaged" in filled.audit.verify().problems[0]
 
 
-class TestWritingADocument:
-    def test_never_replaces_a_database(self, tmp_path):
+class TestDocumentExport:
+    def test_export_never_overwrites_a_database(self, tmp_path):
         path = tmp_path / "agent.db"
         with AgentMemory(path) as memory:
             memory.audit.add("Where are they?", "In the orchard.")
@@ -59,7 +59,7 @@ class Mute:
     __hash__ = None
 
 
-def test_a_run_may_be_named_by_an_object_that_says_nothing_of_itself():
+def test_run_ids_without_a_string_form_are_tolerated():
     for key in ("thread_id", "conversation_id", "agentmem_namespace"):
         told = {"thread_id": "t", key: Mute()}
         call = model_call_capture.start_entry(

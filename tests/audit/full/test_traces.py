@@ -1,11 +1,11 @@
-"""What is done with the audit trail can be seen where it happens, and what is recorded beside a model's call too."""
+"""Operations of the audit trail and entries of model calls appear in traces."""
 
 import pytest
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import StepFinished
-from tests.audit.entries import asking
+from tests.audit.entries import model_graph
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel
 from tests.tracing.trees import Collector
@@ -15,9 +15,9 @@ ADD = "memory.audit.add"
 pytestmark = pytest.mark.sqlite_suffices
 
 
-class TestTheHandler:
-    async def test_what_it_writes_stands_beside_the_models_call(self, memory, collector, do):
-        graph, given = asking(ScriptedModel("It is by the river.")), {"messages": ["Where is it?"]}
+class TestHandlerTraces:
+    async def test_write_is_traced_beside_the_model_call(self, memory, collector, do):
+        graph, given = model_graph(ScriptedModel("It is by the river.")), {"messages": ["Where is it?"]}
         config = {"callbacks": [collector, memory.audit.handler()], **at(namespace=("ada",))}
         await do(graph, "invoke", given, config)
         # One run of ours, though it is told to the very tracers that heard of the model.
@@ -31,7 +31,7 @@ class TestTheHandler:
         metadata = run.extra["metadata"]
         assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
 
-    def test_one_that_cannot_be_written_is_an_error_there_and_not_in_the_run(self, memory, collector):
+    def test_failed_write_is_a_traced_error_not_raised(self, memory, collector):
         model = ScriptedModel("Hello.")
         handler = memory.audit.handler()
 
@@ -47,7 +47,7 @@ class TestTheHandler:
 
 
 class TestContent:
-    async def test_it_is_left_out_if_that_is_wanted(self, collector, tmp_path):
+    async def test_content_is_omitted_without_trace_content(self, collector, tmp_path):
         steps = []
         with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
             trail = quiet.audit
@@ -83,28 +83,28 @@ CALLS = [
 
 
 @pytest.fixture
-def kept(trail):
+def filled_trail(trail):
     trail.add("Where do we meet?", "In the office, at nine.", "c")
     trail.add_todo_from_chat("We need to buy tea.")
     return trail
 
 
-class TestEachCall:
-    def test_is_one_step_that_says_what_came_of_it(self, kept):
+class TestTracedCalls:
+    def test_each_call_is_one_step_with_outputs(self, filled_trail):
         for call, verb, outputs in CALLS:
             collector = Collector()
-            collector.under(lambda call=call: call(kept))
+            collector.under(lambda call=call: call(filled_trail))
             run = collector.only()
             assert (run.name, run.outputs | outputs, run.error) == (f"memory.audit.{verb}", run.outputs, None), verb
             assert run.inputs, verb
 
-    def test_one_that_is_refused_is_an_error(self, trail, collector):
-        with pytest.raises(Exception, match="no todo"):
+    def test_rejected_call_is_traced_as_an_error(self, trail, collector):
+        with pytest.raises(Exception, match="Unknown todo"):
             collector.under(lambda: trail.complete("no"))
         assert "InvalidInput" in collector.only().error
 
-    async def test_a_search_is_a_retriever_with_entries_as_documents(self, kept, collector):
-        [found] = await collector.aunder(lambda: kept.asearch("office meet", 3, "c"))
+    async def test_search_is_traced_as_a_retriever_with_documents(self, filled_trail, collector):
+        [found] = await collector.aunder(lambda: filled_trail.asearch("office meet", 3, "c"))
         run = collector.only()
         assert (run.name, run.run_type, run.inputs) == ("memory.audit.search", "retriever", {"query": "office meet"})
         [document] = run.outputs["documents"]

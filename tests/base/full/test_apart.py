@@ -1,4 +1,4 @@
-"""What is awaited leaves the event loop to others: no method asks the database on the loop's thread."""
+"""No async method queries the database on the thread of the event loop."""
 
 import asyncio
 import inspect
@@ -22,7 +22,7 @@ def on_a_loop():
     return True
 
 
-def test_no_awaited_method_asks_the_database_on_the_loop(memory, tmp_path, monkeypatch):
+def test_awaited_methods_keep_database_off_the_loop(memory, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "experiences").mkdir()
     monkeypatch.setattr(fuzz, "PATIENCE", 3_600)  # however busy the machine is

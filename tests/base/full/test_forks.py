@@ -61,9 +61,9 @@ def run(forks):
     return run
 
 
-class TestAChild:
+class TestChildProcess:
     @pytest.mark.slow
-    def test_reads_and_writes_next_to_writers_and_nothing_is_lost(self, run, url):
+    def test_child_and_writer_threads_lose_nothing(self, run, url):
         out = run(
             """
             over, wrote = threading.Event(), [0, 0, 0]
@@ -92,7 +92,7 @@ class TestAChild:
         )
         assert out == ["True", "True 15", "True"]
 
-    def test_keeps_what_it_writes_after_its_parent_has_closed_the_memory(self, run, url):
+    def test_child_writes_survive_parent_close(self, run, url):
         out = run(
             """
             say("before")
@@ -117,7 +117,7 @@ class TestAChild:
         assert out == ["['before', 'child, at first']", "['before', 'child, at first', 'child, at last'] True"]
 
     @pytest.mark.sqlite_suffices
-    def test_has_a_copy_of_what_is_in_memory_and_opens_a_file_wherever_it_is(self, run, tmp_path):
+    def test_child_copies_memory_database_and_reopens_file_path(self, run, tmp_path):
         out = run(
             f"""
             say("before")
@@ -134,8 +134,8 @@ class TestAChild:
         assert out == ["(None, ['before', 'in the child']) ['before']", "['before'] ['before'] []"]
 
 
-class TestWhileAnotherThread:
-    def test_is_within_a_call_the_child_does_not_hang_and_harms_nothing(self, run, url):
+class TestForkDuringCalls:
+    def test_fork_during_a_call_does_not_hang(self, run, url):
         out = run(
             """
             sqlite.PATIENCE = 0.1

@@ -12,7 +12,7 @@ from langgraph.graph import MessagesState
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
 from tests.support.graphs import line
-from tests.threads.own_shelf import aes
+from tests.threads.own_store import aes
 
 
 class State(MessagesState, total=False):
@@ -41,21 +41,21 @@ def turns(graph, *texts, config=None):
 
 
 class TestChanges:
-    def test_under_encryption_are_the_same(self, url):
+    def test_changes_work_with_an_encrypted_saver(self, url):
         with AgentMemory(url) as memory:
             saver = AgentMemorySaver(memory, serde=aes())
             turns(counting(saver), *"abc")
             changes = saver.changes(at())
             assert [each.id for each in changes.after.checkpoint["channel_values"]["messages"]] == ["a5"]
 
-    def test_of_what_is_damaged_name_the_checkpoint(self, memory, raw):
+    def test_changes_of_a_damaged_checkpoint_raise_an_error(self, memory, raw):
         turns(counting(memory.checkpointer), "one")
         newest = memory.checkpointer.get_tuple(at()).config["configurable"]["checkpoint_id"]
         raw(memory, "update channel_value set recipe = :recipe", recipe=b"damaged")
         with pytest.raises(CheckpointUnreadable, match=newest):
             memory.checkpointer.changes(at())
 
-    async def test_are_what_a_step_added_changed_and_removed(self, memory):
+    async def test_changes_contain_what_a_step_changed(self, memory):
         saver = memory.checkpointer
         turns(counting(saver), "one", "two", "edit", "forget")
         changes = saver.changes(at())
@@ -64,7 +64,7 @@ class TestChanges:
         assert changes.before.checkpoint["channel_values"]["messages"][0].id == "h0"
         assert await saver.achanges(at()) == changes
 
-    def test_between_any_two_are_what_tells_them_apart(self, memory):
+    def test_changes_between_two_checkpoints_are_their_difference(self, memory):
         saver = memory.checkpointer
         graph = counting(saver)
         turns(graph, "one", "two", "edit")
@@ -79,7 +79,7 @@ class TestChanges:
             assert told.get("messages", []) == messages, name
             assert told.get("numbers", now.get("numbers")) == now.get("numbers")
 
-    def test_of_the_first_checkpoint_are_all_it_has(self, memory):
+    def test_changes_of_the_first_checkpoint_are_complete(self, memory):
         saver = memory.checkpointer
         turns(counting(saver), "one")
         first = saver.history(at()).checkpoints[-1].checkpoint_id
@@ -87,7 +87,7 @@ class TestChanges:
         assert changes.before is None
         assert changes.after == saver.get_tuple(at(first))
 
-    def test_where_the_one_before_is_gone_are_unknown(self, memory):
+    def test_changes_after_a_pruned_parent_are_empty(self, memory):
         saver = memory.checkpointer
         turns(counting(saver), "one", "two")
         saver.prune(["t"])
@@ -96,7 +96,7 @@ class TestChanges:
         assert changes.after.parent_config is not None
         assert changes.after.checkpoint["channel_values"] == {}
 
-    def test_of_nothing_are_none_and_what_is_wrong_is_refused(self, memory):
+    def test_changes_of_unknown_checkpoints_are_none(self, memory):
         saver = memory.checkpointer
         assert saver.changes(at()) is None
         turns(counting(saver), "one")

@@ -1,4 +1,4 @@
-"""Damage, foreign data and bad input are told by our own errors; a wrong value is never handed out for a right one."""
+"""Damage, foreign serializers and invalid input raise our own errors and never return wrong values."""
 
 import itertools
 import pickle
@@ -29,7 +29,7 @@ from tests.checkpoints.graphs import (
     new_checkpoint,
 )
 from tests.threads.filled import fill
-from tests.threads.own_shelf import aes
+from tests.threads.own_store import aes
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -40,7 +40,7 @@ THREADS = ("chat", "asking", "line")
 
 
 def filled(path):
-    """A database with threads of every sort of content."""
+    """Create a database with threads of every kind."""
     with AgentMemory(path) as memory:
         fill(memory.checkpointer)
         for thread in ("outer", "delta"):
@@ -48,7 +48,7 @@ def filled(path):
 
 
 def read(path):
-    """What is in each thread, or that it cannot be read; any other error comes through."""
+    """Read every thread; return its contents or the CheckpointUnreadable error."""
     found = {}
     with AgentMemory(path) as memory:
         saver = memory.checkpointer
@@ -65,7 +65,7 @@ def read(path):
 
 
 def blobs(path):
-    """Every blob in the database: its table, its column, and its bytes."""
+    """Return every blob in the database with its table and column."""
     with closing(sqlite3.connect(path)) as connection:
         columns = connection.execute(
             "select t.name, c.name from pragma_table_list t join pragma_table_info(t.name) c "
@@ -84,26 +84,26 @@ def write_raw(path, sql, *values):
         connection.commit()
 
 
-def damaged(value, luck):
-    """The value emptied, replaced and cut, and with a bit of it turned at a few places."""
+def damaged(value, rng):
+    """Yield the value emptied, replaced, truncated, and with single bits flipped."""
     yield b""
     yield b"\x00"
     yield value[:-1]
-    for place in {0, len(value) - 1, luck.randrange(len(value))}:
-        yield value[:place] + bytes([value[place] ^ (1 << luck.randrange(8))]) + value[place + 1 :]
+    for place in {0, len(value) - 1, rng.randrange(len(value))}:
+        yield value[:place] + bytes([value[place] ^ (1 << rng.randrange(8))]) + value[place + 1 :]
 
 
 class TestDamage:
     @pytest.mark.slow
-    def test_every_damaged_blob_is_told_and_found_by_a_check_of_the_whole_or_does_no_harm(self, tmp_path):
-        path, luck = tmp_path / "a.db", random.Random(1)
+    def test_damaged_blobs_are_reported_or_harmless(self, tmp_path):
+        path, rng = tmp_path / "a.db", random.Random(1)
         filled(path)
         with AgentMemory(path) as memory:
             known = {thread: ids(memory.checkpointer.list(at(thread))) for thread in THREADS}
         before, told, tables, overlooked = read(path), set(), set(), set()
         for table, column, value in blobs(path):
             tables.add(table)
-            for number, damage in enumerate(damaged(value, luck) if value else [b"\x00"]):
+            for number, damage in enumerate(damaged(value, rng) if value else [b"\x00"]):
                 update = f"update {table} set {column} = ? where {column} = ?"
                 try:
                     write_raw(path, update, damage, value)
@@ -126,7 +126,7 @@ class TestDamage:
         assert overlooked == set()
         assert told >= tables & {"content", "checkpoint", "channel_value", "pending_write"}
 
-    def test_one_unreadable_checkpoint_leaves_the_others_readable(self, tmp_path):
+    def test_an_unreadable_checkpoint_leaves_others_readable(self, tmp_path):
         path = tmp_path / "a.db"
         with AgentMemory(path) as memory:
             line = Line(memory.checkpointer)
@@ -149,7 +149,7 @@ class TestDamage:
 
 
 class Pickling:
-    """A serializer of the user's own."""
+    """A custom serializer."""
 
     def dumps_typed(self, obj):
         return "own", pickle.dumps(obj)
@@ -160,7 +160,7 @@ class Pickling:
 
 
 class OldPickling:
-    """One of the old kind, without types."""
+    """A custom serializer with the old interface, without types."""
 
     dumps, loads = staticmethod(pickle.dumps), staticmethod(pickle.loads)
 
@@ -169,7 +169,7 @@ SERIALIZERS = {"own": Pickling, "old": OldPickling, "encrypted": aes}
 
 
 class TestSerializers:
-    async def test_a_graph_runs_is_resumed_and_goes_back_under_each(self, url):
+    async def test_graphs_run_and_resume_with_each_serializer(self, url):
         for name, serde in SERIALIZERS.items():
             with AgentMemory(url) as memory:
                 saver = AgentMemorySaver(memory, serde=serde())
@@ -213,7 +213,7 @@ class TestSerializers:
             assert graph.get_state(at()).values["messages"][0].text == "secret 0"
             assert memory.admin.verify().problems == ()
 
-    def test_what_another_serializer_wrote_is_told(self, memory):
+    def test_reading_with_another_serializer_raises_an_error(self, memory):
         config = Line(AgentMemorySaver(memory, serde=aes())).put({"a": ["x"], "messages": [HumanMessage("x")]})
         other_key = EncryptedSerializer.from_pycryptodome_aes(key=b"another 16 bytes")
         for serde in (None, Pickling(), other_key):
@@ -222,7 +222,7 @@ class TestSerializers:
                 with pytest.raises(CheckpointUnreadable, match=f"(?s)'t'.*{id_in(config)}|{id_in(config)}.*'t'"):
                     reading(saver)
 
-    def test_plain_threads_and_encrypted_ones_share_a_database(self, memory):
+    def test_plain_and_encrypted_threads_share_a_database(self, memory):
         plain, encrypted = memory.checkpointer, AgentMemorySaver(memory, serde=aes())
         Line(plain, "plain").put({"a": "x"})
         Line(encrypted, "encrypted").put({"a": "x"})
@@ -233,7 +233,7 @@ class TestSerializers:
 
 
 def calls(saver):
-    """A call of every method that takes a thread."""
+    """Return a call of every method that takes a thread."""
     checkpoint = new_checkpoint({"a": 1}, {"a": "1"})
     known = at(checkpoint_id=checkpoint["id"])
     return {
@@ -250,8 +250,8 @@ def calls(saver):
     }
 
 
-class TestClosed:
-    async def test_a_closed_saver_says_so(self, url):
+class TestClosing:
+    async def test_a_closed_saver_raises_memory_closed(self, url):
         async def listed(saver):
             return [found async for found in saver.alist(at())]
 
@@ -264,7 +264,7 @@ class TestClosed:
             with pytest.raises(MemoryClosed):
                 await call
 
-    async def test_it_may_be_used_with_and_without_with(self, url):
+    async def test_a_saver_works_without_a_context_manager(self, url):
         async with AgentMemorySaver.from_conn_string(url) as saver:
             saver.setup()
             await Line(saver).aput({"a": 1})
@@ -278,7 +278,7 @@ class TestClosed:
             one.delete_thread("t")
             assert one.get_tuple(at()) is None
 
-    def test_a_saver_of_a_memory_closes_with_it_and_not_before(self, url):
+    def test_a_memorys_saver_closes_with_the_memory(self, url):
         with AgentMemory(url) as memory:
             with memory.checkpointer as saver:
                 Line(saver).put({"a": 1})
@@ -288,7 +288,7 @@ class TestClosed:
 
 
 class TestReadOnly:
-    def test_a_database_that_may_not_be_written_is_read(self, tmp_path):
+    def test_a_read_only_database_is_readable(self, tmp_path):
         path = tmp_path / "a.db"
         with AgentMemory(path) as memory:
             Line(memory.checkpointer).put({"a": 1}, run_id="r")
@@ -302,8 +302,8 @@ class TestReadOnly:
             assert saver.get(at())["channel_values"] == found.checkpoint["channel_values"] == {"a": 1}
 
 
-class TestBadInput:
-    async def test_a_bad_id_is_refused_by_every_method(self, saver, memory):
+class TestInvalidInput:
+    async def test_every_method_rejects_invalid_ids(self, saver, memory):
         one, new = [("a", 1)], partial(new_checkpoint, {"a": 1}, {"a": "1"})
         of_threads = (
             lambda bad: saver.get_tuple(at(bad, "id")),
@@ -342,7 +342,7 @@ class TestBadInput:
         assert list(saver.list(None)) == []
         assert memory.admin.stats()["contents"] == 0
 
-    def test_a_value_that_cannot_be_stored_is_refused_whole(self, saver, memory):
+    def test_a_put_with_an_unserializable_value_stores_nothing(self, saver, memory):
         line = Line(saver)
         config = line.put({"a": 1})
         before, stats = everything(saver), memory.admin.stats()
@@ -356,7 +356,7 @@ class TestBadInput:
         assert memory.admin.stats()["contents"] == stats["contents"]
         assert memory.admin.verify().problems == ()
 
-    def test_a_graph_that_makes_such_a_value_fails_and_can_go_on(self, saver):
+    def test_a_graph_continues_after_an_unserializable_value(self, saver):
         odd = [threading.Lock()]
         nodes = {"a": lambda _: {"log": [odd.pop()] if odd else ["a"]}}
         graph = logging_graph(saver, "a", "b", nodes=nodes)

@@ -1,4 +1,4 @@
-"""Threads, processes, cancellations and `kill -9`: what was acknowledged is there, and nothing is half-written."""
+"""Concurrency, cancellation and `kill -9`: acknowledged puts are stored and nothing is half-written."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.sqlite_suffices, pytest.mark.verified]
 
 
 def in_threads(function, arguments):
-    """Calls a function once for each argument, each in a thread of its own, and raises what they raise."""
+    """Call a function once per argument, each in its own thread, and raise their errors."""
     with ThreadPoolExecutor(len(arguments)) as threads:
         return list(threads.map(function, arguments))
 
 
-class TestManyThreads:
-    def test_many_put_in_one_thread(self, saver, memory):
+class TestConcurrency:
+    def test_concurrent_puts_in_one_thread_are_all_stored(self, saver, memory):
         root = Line(saver).put({"a": ["root"], "b": "carried"})
 
         def put(n):
@@ -41,7 +41,7 @@ class TestManyThreads:
         listed = ids(saver.list(at()))
         assert len(listed) == len(set(listed)) == 41
 
-    async def test_the_same_put_many_times_at_once_is_stored_once(self, saver, memory):
+    async def test_identical_concurrent_puts_are_stored_once(self, saver, memory):
         checkpoint = new_checkpoint({"a": ["x" * 1000]}, {"a": "1"})
         config = at(checkpoint_id=checkpoint["id"])
 
@@ -58,7 +58,7 @@ class TestManyThreads:
         assert found.checkpoint == checkpoint
         assert found.pending_writes == [("task", "a", "same"), ("task", "b", "same")]
 
-    def test_a_thread_can_be_pruned_copied_and_deleted_while_it_runs(self, saver, memory):
+    def test_a_running_thread_can_be_pruned_and_copied(self, saver, memory):
         graph, ended = logging_graph(saver, "a", "b"), threading.Event()
 
         def disturb(n):
@@ -83,7 +83,7 @@ class TestManyThreads:
 
 
 class TestCancellation:
-    async def test_a_put_is_there_whole_or_not_at_all(self, url):
+    async def test_a_cancelled_put_is_atomic(self, url):
         luck, known = random.Random(7), []
         async with AgentMemory(url) as memory:
             saver = memory.checkpointer
@@ -143,7 +143,7 @@ class TestCancellation:
 
 @pytest.fixture
 def killed(run_script):
-    """Runs a script that is to end by `kill -9`."""
+    """Run a script that must end by `kill -9`."""
 
     def run(script, *arguments):
         done = run_script(script, *arguments)
@@ -152,8 +152,8 @@ def killed(run_script):
     return run
 
 
-class TestKilledInARun:
-    def test_the_thread_goes_on_where_it_was(self, url, killed):
+class TestProcessKill:
+    def test_a_thread_resumes_after_a_process_kill(self, url, killed):
         script = """
             import os, signal, sys
             from graphs import at, logging_graph
@@ -182,8 +182,8 @@ class TestKilledInARun:
                 assert resumed["log"] == [*first, "2", "a", "b", "c"]
                 assert memory.admin.verify().problems == ()
 
-    def test_at_every_statement_a_put_and_its_writes_are_all_or_nothing(self, url, run_script):
-        """One child for each statement, killed just before it; the last children get to their ends."""
+    def test_puts_are_atomic_when_killed_at_any_statement(self, url, run_script):
+        """One child for each statement, killed just before it; the last children finish."""
         script = """
             import os, signal, sys
             from graphs import Line

@@ -1,4 +1,4 @@
-"""A thread that is deleted while it runs stays deleted, and meets nobody else's memory."""
+"""Deletion of a running thread: it stays deleted and never sees the memory of others."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ def replied(state):
 
 
 def elsewhere(url):
-    """Erase as another process does, of which the memory here knows nothing."""
+    """Erase through another AgentMemory, as another process would."""
     with AgentMemory(url) as other:
         other.erase(namespace=ADA)
 
@@ -48,7 +48,7 @@ WAYS = ("by another process", "deleted", "pruned", "erased")
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_compaction_does_not_record_what_was_deleted(memory, durability):
+def test_compaction_does_not_record_a_deleted_thread(memory, durability):
     def ada(state):
         memory.within(ADA).checkpointer.delete_thread("t")
 
@@ -60,9 +60,9 @@ def test_compaction_does_not_record_what_was_deleted(memory, durability):
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("how", WAYS)
-class TestDeletedMeanwhile:
+class TestDeletionDuringRun:
     @pytest.mark.slow
-    def test_whoever_begins_then_is_not_seen(self, url, how, durability):
+    def test_a_deleted_threads_run_sees_no_new_memory(self, url, how, durability):
         with AgentMemory(url) as memory:
             graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
             seen = []
@@ -89,7 +89,7 @@ class TestDeletedMeanwhile:
             assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
-    def test_it_stays_deleted_and_its_id_can_be_used_again(self, url, how, durability, raw):
+    def test_a_deleted_threads_id_can_be_reused(self, url, how, durability, raw):
         with AgentMemory(url) as memory:
             graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
 
@@ -109,7 +109,7 @@ class TestDeletedMeanwhile:
             assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
-    def test_its_run_neither_remembers_nor_changes_who_uses_its_id_meanwhile(self, url, how, durability):
+    def test_a_deleted_threads_run_cannot_change_its_successor(self, url, how, durability):
         with AgentMemory(url) as memory:
             graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
 
@@ -136,7 +136,7 @@ class TestDeletedMeanwhile:
 
 
 @pytest.mark.parametrize("call", [lambda saver: saver.prune(["t"]), lambda saver: saver.copy_thread("t", "u")])
-def test_a_thread_that_goes_while_it_is_pruned_or_copied_is_gone(new_database, monkeypatch, call):
+def test_deletion_during_prune_or_copy_removes_the_thread(new_database, monkeypatch, call):
     find, found = thread_memory.find_thread, []
 
     def found_and_deleted(*args, **options):

@@ -1,4 +1,4 @@
-"""Whatever is within the arguments of savers and stores, they raise errors of ours; `tests/fuzz` has the arguments."""
+"""Hostile arguments of savers and stores raise only our own errors; `tests/fuzz` defines the arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 ODD = [make for make in HOSTILE if make is not Hostile and make() is not NotImplemented]
-"""Without what has no truth value, which the checkpointer asks a `checkpoint_ns` for."""
+"""Hostile values that have a truth value, which the checkpointer needs of a `checkpoint_ns`."""
 
 
 def configs(odd: Any) -> Iterator[Any]:
@@ -29,7 +29,7 @@ def configs(odd: Any) -> Iterator[Any]:
     yield {**THREAD, "metadata": odd}
 
 
-def savings(memory: AgentMemory, odd: Any) -> Iterator[Callable[[], Any]]:
+def saver_calls(memory: AgentMemory, odd: Any) -> Iterator[Callable[[], Any]]:
     saver, new = memory.checkpointer, empty_checkpoint
     stored: Any = saver.put(THREAD, new(), {}, {})
     for config in configs(odd):
@@ -59,7 +59,7 @@ def savings(memory: AgentMemory, odd: Any) -> Iterator[Callable[[], Any]]:
     yield partial(saver.get_delta_channel_history, config=THREAD, channels=[odd])
 
 
-def storings(store: BaseStore, odd: Any) -> Iterator[Callable[[], Any]]:
+def store_calls(store: BaseStore, odd: Any) -> Iterator[Callable[[], Any]]:
     for place in ((odd,), [odd]):
         yield partial(store.get, place, "k")
         yield partial(store.put, place, "k", {})
@@ -76,9 +76,9 @@ def storings(store: BaseStore, odd: Any) -> Iterator[Callable[[], Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
-def test_only_errors_of_ours_are_raised(memory, odd):
+def test_hostile_arguments_raise_only_agentmem_errors(memory, odd):
     value, said = odd(), []
-    for call in (*savings(memory, value), *storings(memory.store, value)):
+    for call in (*saver_calls(memory, value), *store_calls(memory.store, value)):
         try:
             call()
         except (AgentMemoryError, OfCodeGivenError) as error:
@@ -86,7 +86,7 @@ def test_only_errors_of_ours_are_raised(memory, odd):
     assert all(len(str(error)) <= MAX_ERROR_CHARS for error in said)
 
 
-def test_what_is_nested_too_deeply_is_refused(memory):
+def test_too_deeply_nested_values_are_rejected(memory):
     chat = memory.conversation("c")
     for make in (partial(deep, list), endless):
         values: Any = {**empty_checkpoint(), "channel_values": {"a": make()}, "channel_versions": {"a": "1"}}

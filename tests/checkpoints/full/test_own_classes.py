@@ -1,4 +1,4 @@
-"""States of a user's own classes come back as themselves, as with LangGraph's own savers; on request nothing does."""
+"""User-defined classes in states are restored as with LangGraph's savers, or as plain data when strict."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from tests.checkpoints.own_classes import (
     snapshot,
 )
 from tests.support.models import ScriptedModel, calling
-from tests.threads.own_shelf import aes
+from tests.threads.own_store import aes
 
 MODULE = own_classes.__name__
 
 
 @pytest.fixture
 def told(caplog, monkeypatch):
-    """What is logged from now on, of which each line comes once in a process."""
+    """Return a function that gives the warnings of a logger since the start of the test."""
     for name in ("_warned_unregistered_types", "_warned_blocked_types"):
         monkeypatch.setattr(jsonplus, name, set())
     checkpoint_codec._warn_of_type.cache_clear()
@@ -63,8 +63,8 @@ def stock(**options):
 
 
 class TestStates:
-    def test_the_history_and_what_is_pending_are_those_of_the_stock_saver(self, url):
-        """At each step, with whatever is pending."""
+    def test_history_and_pending_writes_match_the_stock_saver(self, url):
+        """Compare each step, including pending writes."""
         with AgentMemorySaver.from_conn_string(url) as ours, stock() as theirs:
             given = []
             for saver in (ours, theirs):
@@ -81,7 +81,7 @@ class TestStates:
             assert end["seen"] == shown(OWN | {"seen": shown({"leg": OWN["leg"]})})
 
     @pytest.mark.sqlite_suffices
-    def test_a_serializer_of_the_users_brings_them_too(self, url):
+    def test_a_custom_serializer_restores_own_classes(self, url):
         for thread, serde in (("given", aes()), ("set afterwards", None)):
             with AgentMemorySaver.from_conn_string(url, serde=serde) as saver:
                 saver.serde = EncryptedSerializer.from_pycryptodome_aes(key=b"sixteen bytes ok")
@@ -92,7 +92,7 @@ class TestStates:
 
 
 class TestFunctions:
-    def test_what_tasks_and_entrypoints_give_comes_back_as_itself(self, url):
+    def test_task_and_entrypoint_results_keep_their_classes(self, url):
         with AgentMemorySaver.from_conn_string(url) as ours, stock() as theirs:
             given = []
             for saver in (ours, theirs):
@@ -110,7 +110,7 @@ class TestFunctions:
 
 
 class TestAgents:
-    def test_the_structured_response_of_an_agent_comes_back_as_itself(self, memory):
+    def test_an_agents_structured_response_keeps_its_class(self, memory):
         model = ScriptedModel(calling("Trip", title="Portugal", days=[1, 2]))
         agent = create_agent(model, [], response_format=ToolStrategy(Trip), checkpointer=memory.checkpointer)
         agent.invoke({"messages": [("user", "Plan a trip")]}, at())
@@ -120,7 +120,7 @@ class TestAgents:
 
 
 def written(saver, **values):
-    """The thread of a saver that keeps some objects."""
+    """Put a checkpoint with some objects."""
     return Line(saver).put(values, source="loop")
 
 
@@ -129,8 +129,8 @@ def kept(saver):
 
 
 @pytest.mark.sqlite_suffices
-class TestWhatIsTold:
-    def test_each_class_is_told_of_once_as_by_the_stock_saver(self, url, told):
+class TestWarnings:
+    def test_unregistered_classes_are_warned_of_once(self, url, told):
         lines = []
         for opened in (AgentMemorySaver.from_conn_string(url), stock()):
             with opened as saver:
@@ -144,7 +144,7 @@ class TestWhatIsTold:
         assert len(ours) == len({"Place", "Mood", "Leg", "Trip", "Colour"})
         assert all("unregistered type" in line for line in ours)
 
-    def test_a_type_that_is_not_kept_is_told_of_once_when_it_is_written(self, url, told):
+    def test_types_that_are_not_preserved_are_warned_of(self, url, told):
         class Local(BaseModel):
             a: int = 1
 
@@ -165,7 +165,7 @@ class TestWhatIsTold:
         assert [sum(f".{name} come back" in line for line in lines) for name in names] == [1] * len(lines)
         assert (type(back["counter"]), back["deque"].maxlen, back["local"]) == (dict, None, {"a": 1})
 
-    def test_nothing_is_told_of_types_that_are_kept_or_of_what_langgraph_writes(self, url, told):
+    def test_preserved_types_cause_no_warnings(self, url, told):
         values = {
             "plain": [1, 2.5, "text", b"bytes", None, {"a": {1: [True]}}, ("user", "hi")],
             "kept": [deque([1]), {1}, Path("a"), Decimal(1), uuid4(), re.compile("a")],
@@ -186,7 +186,7 @@ class TestWhatIsTold:
 class TestStrict:
     @pytest.fixture(params=["the saver", "from_conn_string", "the memory"])
     def saver(self, request, url):
-        """A strict saver, made in each way."""
+        """A strict saver, created in each possible way."""
         if request.param == "the memory":
             with AgentMemory(url, strict=True) as memory:
                 yield memory.checkpointer
@@ -198,7 +198,7 @@ class TestStrict:
                 yield saver
 
     @pytest.mark.slow
-    def test_it_gives_plain_data_as_the_stock_saver_with_a_strict_serializer(self, saver):
+    def test_a_strict_saver_returns_plain_data(self, saver):
         with stock() as theirs:
             theirs.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
             given = []
@@ -210,7 +210,7 @@ class TestStrict:
         assert kept(saver)["place"] == {"name": "Lisbon", "mood": "glad", "messages": own_classes.SAID}
 
     @pytest.mark.slow
-    def test_a_saver_with_an_allowlist_shares_the_database(self, saver):
+    def test_with_allowlist_shares_the_database(self, saver):
         allowing = saver.with_allowlist([(MODULE, kind.__name__) for kind in CLASSES])
         assert allowing.database is saver.database
         assert type(allowing) is AgentMemorySaver
@@ -222,7 +222,7 @@ class TestStrict:
         assert shown(own_graph(saver.with_allowlist(CLASSES)).get_state(at()).values) == shown(values)
 
     @pytest.mark.slow("in every form")
-    def test_langgraphs_variable_makes_the_default_strict(self, url):
+    def test_strict_msgpack_variable_makes_the_default_strict(self, url):
         with AgentMemorySaver.from_conn_string(url) as saver:
             begin(own_graph(saver), at())
         script = """
@@ -240,14 +240,14 @@ class TestStrict:
             process.communicate(timeout=120)
         assert process.returncode == 0
 
-    def test_strictness_beside_a_serializer_is_refused(self, url):
+    def test_strict_with_a_serializer_is_rejected(self, url):
         with pytest.raises(InvalidInput, match="strict=True or a serde"):
             AgentMemorySaver(url, serde=JsonPlusSerializer(), strict=True)
 
 
-class TestImporting:
+class TestImport:
     @pytest.mark.slow
-    def test_threads_of_a_stock_saver_keep_their_classes(self, url):
+    def test_imported_threads_keep_their_classes(self, url):
         with stock() as theirs, AgentMemorySaver.from_conn_string(url) as ours:
             begin(own_graph(theirs), at())
             ours.import_checkpoints(theirs)

@@ -1,4 +1,4 @@
-"""Whatever a graph does, states and histories are those that LangGraph's own saver in memory gives.
+"""States and histories equal those of LangGraph's in-memory saver, whatever a graph does.
 
 One graph follows a random script on our saver and on `InMemorySaver`, action by action. After each, what LangGraph
 returned and the state that it left must be equal, and at the end all that the savers hold, to the last id, type and
@@ -36,7 +36,7 @@ from langgraph.types import Command, Overwrite, Send, StateSnapshot, interrupt
 from langchain_agentmem import AgentMemorySaver
 from tests.support.graphs import at, line
 from tests.threads.full.test_values import MESSAGES, ODD, PLAIN, nested
-from tests.threads.own_shelf import strict, told
+from tests.threads.own_store import strict, told
 
 IN_RELEASE = pytest.mark.slow("in every form")
 names = itertools.count()
@@ -86,7 +86,7 @@ SCRIPTS = st.lists(ACTIONS, min_size=5, max_size=9).map(lambda actions: [{**acti
 
 
 class Now:
-    """The side whose turn it is, with what failed there already, and its clock."""
+    """The side that is running, with its failures and its clock."""
 
     side: Any = None
 
@@ -128,7 +128,7 @@ class State(TypedDict, total=False):
 
 
 def follow(state: dict[str, Any], operations: list[Any]) -> dict[str, Any]:  # noqa: C901
-    """Do the operations and return the update; of one channel the last counts."""
+    """Do the operations and return the update; the last update of a channel wins."""
     update: dict[str, Any] = {}
     for name, *rest in copy.deepcopy(operations):
         match name, *rest:
@@ -159,7 +159,7 @@ def follow(state: dict[str, Any], operations: list[Any]) -> dict[str, Any]:  # n
 
 
 def spoil(value: Any) -> None:
-    """Change in place what can be changed, deeply."""
+    """Change every mutable part of a value in place."""
     if isinstance(value, BaseMessage):
         value.content = "spoiled"
         value.additional_kwargs.setdefault("deep", []).append("spoiled")
@@ -201,7 +201,7 @@ def route(state: dict[str, Any]) -> Any:
 
 
 def scripted_graph(saver: Any) -> Any:
-    """Steps that run one node, a subgraph of two, two nodes at the same time, or one twice."""
+    """Build a graph that runs one node, a subgraph of two, two parallel nodes, or one node twice."""
     graph = StateGraph(State).add_node("work", node(1, moves=True)).add_node("join", node(0, moves=True))
     graph.add_node("left", node(1)).add_node("right", node(2)).add_edge("left", "join").add_edge("right", "join")
     graph.add_node("sub", line(None, ("first", node(1)), ("second", node(2, moves=True)), state=State))
@@ -216,7 +216,7 @@ CHANNELS = ("values", "channel_values", "metadata", "checkpoint", "versions_seen
 
 
 def shown(value: Any, name: str = "") -> Any:
-    """All of a state or checkpoint, but for what a saver adds to versions, and for the order of channels."""
+    """Return a state or checkpoint without saver-specific versions and channel order."""
     if hasattr(value, "_asdict"):
         return {key: shown(each, key) for key, each in value._asdict().items()}
     if name in ("config", "parent_config"):
@@ -233,7 +233,7 @@ def shown(value: Any, name: str = "") -> Any:
 
 
 class Side:
-    """A saver, or two on one database, and a thread and its copy."""
+    """A saver, or two on one database, with a thread and its copy."""
 
     def __init__(self, opened: Any, name: str) -> None:
         self.opened, self.threads, self.turn = opened, [f"{name} a", f"{name} b"], 0
@@ -258,13 +258,13 @@ class Side:
             return f"raised {type(raised).__name__}: {raised}"
 
     def perform(self, action: dict[str, Any]) -> Any:
-        """Do an action and give what is to be compared: what it returned or raised, and the state that it left."""
+        """Do an action and return its result or error and the resulting state."""
         Now.side = self
         found = self.attempt(self.do, action)
         return [found, self.looked(scripted_graph(self.saver))]
 
     def looked(self, graph: Any) -> Any:
-        """The state; what was handed out with it is then changed in place."""
+        """Return the state, then change the returned objects in place."""
         state = self.attempt(partial(graph.get_state, subgraphs=True), at(self.threads[0]))
         if isinstance(state, str):
             return state
@@ -307,7 +307,7 @@ class Side:
         return None
 
     def held(self) -> Any:
-        """All that the saver holds, and what LangGraph makes of it, awaited too."""
+        """Return everything that the saver holds and its state history, sync and async."""
         Now.side = self
         graph, everything = scripted_graph(self.saver), []
         for config in map(at, self.threads):
@@ -323,7 +323,7 @@ class Side:
 
 
 class Memory(InMemorySaver):
-    """The saver to compare with. Copying a thread is what it lacks."""
+    """The in-memory saver to compare with, extended by `copy_thread`."""
 
     def __init__(self) -> None:
         super().__init__(serde=strict())
@@ -354,7 +354,7 @@ def check(script: list[dict[str, Any]], ours: Any) -> None:
     ("kind", "examples"),
     [("sqlite", 10), pytest.param("sqlite", 60, marks=IN_RELEASE), pytest.param("postgres", 15, marks=IN_RELEASE)],
 )
-def test_states_and_histories_are_those_of_the_saver_in_memory(kind, examples, new_database):
+def test_states_and_histories_match_the_in_memory_saver(kind, examples, new_database):
     url = new_database(kind)
     opened = partial(AgentMemorySaver.from_conn_string, url, strict=True)
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]

@@ -1,4 +1,4 @@
-"""A message that was changed in place, however slightly, is never taken for the one that was stored."""
+"""Stamps of messages: a message changed in place is never mistaken for the stored one."""
 
 import copy
 import itertools
@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_messages, message_chunk_to_message
 
-from tests.threads.own_shelf import OwnShelf, told
+from tests.threads.own_store import OwnStore, told
 
 FLAT = {
     "human": lambda: HumanMessage("hello", id="m"),
@@ -32,38 +32,38 @@ DEEP = {
 MAKERS = FLAT | DEEP
 
 
-def known(shelf, message):
-    """Whether a message is taken for one that lies on the shelf already."""
-    return next(shelf.known.numbers((message,), shelf.place())) is not None
+def known(part_store, message):
+    """Return whether the part store recognizes a message as stored."""
+    return next(part_store.known.part_numbers((message,), part_store.place())) is not None
 
 
-def handed_out(shelf, message, way):
-    """A message that has a stamp: as it was put, or as it was read, once or again."""
-    blob = shelf.put([message])
+def handed_out(part_store, message, way):
+    """Return a stamped message: as put, as read, or as read twice."""
+    blob = part_store.put([message])
     if way == "put":
         return message
     for _ in range(2 if way == "read again" else 1):
-        [message] = shelf.get(blob, known=way != "read")
+        [message] = part_store.get(blob, known=way != "read")
     return message
 
 
 @pytest.fixture
-def shelf():
-    return OwnShelf()
+def part_store():
+    return OwnStore()
 
 
 WAYS = ("put", "read", "read again")
 
 
 @pytest.fixture
-def each(shelf):
-    """Gives a message of each kind, each of which has its stamp in each way."""
+def each(part_store):
+    """Return a function that yields a stamped message of each kind, stamped in each way."""
 
     def give(kinds=MAKERS):
         for make in kinds.values():
             for way in WAYS:
-                message = handed_out(shelf, make(), way)
-                assert known(shelf, message)
+                message = handed_out(part_store, make(), way)
+                assert known(part_store, message)
                 yield message
 
     return give
@@ -89,14 +89,14 @@ class Incomparable:
         raise RuntimeError
 
 
-class TestChangesInPlace:
-    def test_no_change_is_overlooked(self, shelf, each):
+class TestInPlaceChanges:
+    def test_every_in_place_change_is_detected(self, part_store, each):
         for name, change in CHANGES.items():
             for message in each():
                 change(message)
-                assert not known(shelf, message), name
+                assert not known(part_store, message), name
 
-    def test_no_value_deep_within_is_overlooked(self, shelf, each):
+    def test_changes_of_nested_values_are_detected(self, part_store, each):
         for message in each(DEEP):
             places = list(places_in(message.__dict__))
             assert len(places) > 5
@@ -104,40 +104,40 @@ class TestChangesInPlace:
                 before = container[key]
                 for other in others(before):
                     container[key] = other
-                    assert not known(shelf, message), f"{before!r} became {other!r}"
+                    assert not known(part_store, message), f"{before!r} became {other!r}"
                 container[key] = before
-                assert known(shelf, message)
+                assert known(part_store, message)
 
-    def test_equal_is_not_the_same(self, shelf):
+    def test_equal_values_of_other_types_are_detected(self, part_store):
         for pair in (
             (True, 1), (False, 0), (1, 1.0), (0.0, -0.0), ("1", 1), ("x", b"x"), (None, False), ([], {}), ("", []),
             ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ([[]], [[], []]), ([1, 2], [2, 1]), ([1], [1, None]), ({"a": 1}, {}),
         ):  # fmt: skip
             for (before, after), way in itertools.product((pair, pair[::-1]), WAYS):
-                message = handed_out(shelf, HumanMessage("x", id="m", additional_kwargs={"value": before}), way)
+                message = handed_out(part_store, HumanMessage("x", id="m", additional_kwargs={"value": before}), way)
                 message.additional_kwargs["value"] = after
-                assert not known(shelf, message), (before, after, way)
+                assert not known(part_store, message), (before, after, way)
 
-    def test_one_that_changes_among_many_is_found(self, shelf):
+    def test_one_changed_message_among_many_is_stored(self, part_store):
         messages = [HumanMessage(f"{n}", id=f"m{n}") for n in range(500)]
-        blob = shelf.put(messages)
+        blob = part_store.put(messages)
         for n in (0, 127, 128, 250, 499):
-            read = shelf.get(blob)
+            read = part_store.get(blob)
             read[n].content += " changed"
-            parts = shelf.parts()
-            again = shelf.get(shelf.put(read))
+            parts = part_store.parts()
+            again = part_store.get(part_store.put(read))
             assert [m.content for m in again] == [f"{m} changed" if m == n else f"{m}" for m in range(500)]
-            assert shelf.parts() == parts + 1
+            assert part_store.parts() == parts + 1
 
-    def test_the_same_object_may_stand_in_a_list_twice(self, shelf):
+    def test_a_list_may_contain_an_object_twice(self, part_store):
         message = HumanMessage("hello", id="m")
         for _ in range(2):
-            assert [m.content for m in shelf.get(shelf.put([message, message]))] == [message.content] * 2
+            assert [m.content for m in part_store.get(part_store.put([message, message]))] == [message.content] * 2
             message.content = "changed"
 
 
 def places_in(value):
-    """Every place in nested lists and dictionaries that holds something: its container and its key."""
+    """Yield the container and key of every value in nested lists and dictionaries."""
     keys = list(value) if type(value) is dict else range(len(value))
     for key in keys:
         yield value, key
@@ -167,7 +167,7 @@ COPIES = {
 
 
 class TestCopies:
-    def test_a_copy_is_the_same_message_without_its_stamp_and_may_be_changed(self, shelf, each):
+    def test_copies_of_messages_carry_no_stamp(self, part_store, each):
         for name, make in COPIES.items():
             for message in each():
                 again = make(message)
@@ -175,17 +175,17 @@ class TestCopies:
                 if name not in ("built again", "validated", "converted", "unchunked"):
                     assert type(again.__pydantic_fields_set__) is set
                     assert again.__pydantic_fields_set__ == message.__pydantic_fields_set__
-                    assert not known(shelf, again), name
-                assert known(shelf, message), name
-                blob, expected = shelf.put([again]), copy.deepcopy(message)
+                    assert not known(part_store, again), name
+                assert known(part_store, message), name
+                blob, expected = part_store.put([again]), copy.deepcopy(message)
                 again.content = "changed"
-                assert shelf.get(shelf.put([again]))[0].content == "changed", name
-                assert shelf.get(blob) == [expected], name
+                assert part_store.get(part_store.put([again]))[0].content == "changed", name
+                assert part_store.get(blob) == [expected], name
 
-    def test_what_pydantic_tells_of_a_message_is_as_before(self, shelf):
+    def test_stamps_do_not_affect_pydantic_output(self, part_store):
         message = HumanMessage("hello", id="m")
         fields, dumped = set(message.model_fields_set), message.model_dump(exclude_unset=True)
-        shelf.put([message])
+        part_store.put([message])
         assert message.model_fields_set == fields
         assert message.model_dump(exclude_unset=True) == dumped
         assert message.model_dump_json() == HumanMessage("hello", id="m").model_dump_json()

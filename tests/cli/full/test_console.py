@@ -1,4 +1,4 @@
-"""What all commands share: they read well on a terminal of 80 columns, in colours or without, and in any shell."""
+"""Terminal output of all commands: 80 columns, colors, interruption and shell completion."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.sqlite_suffices
 
 WIDE = 80
 THREAD = "6f1f6c1e-4a53-4d0f-8f3e-3d9b6f1d2a10"
-WHOSE = ("users", "ada-lovelace-0123456789", "projects-of-hers")
+NAMESPACE = ("users", "ada-lovelace-0123456789", "projects-of-hers")
 COMMANDS = {
     "threads": ["threads", "list", "memory.db"],
     "show": ["show", "memory.db", THREAD],
-    "show a branch": ["show", "memory.db", "--branch", "main", "--namespace", "/".join(WHOSE)],
+    "show a branch": ["show", "memory.db", "--branch", "main", "--namespace", "/".join(NAMESPACE)],
     "show a conversation": ["show", "memory.db", "talk", "--limit", "3"],
     "why": ["why", "memory.db", "talk"],
     "search": ["search", "memory.db", "grey", "heron", "--everything"],
@@ -39,17 +39,17 @@ COMMANDS = {
     "branches": ["branches", "memory.db"],
     "branches of a thread": ["branches", "memory.db", THREAD],
     "diff": ["diff", "memory.db", "main", "draft"],
-    "facts": ["facts", "memory.db", "--namespace", "/".join(WHOSE)],
-    "neighbours": ["facts", "memory.db", "Ada", "Lovelace", "--neighbours", "--namespace", "/".join(WHOSE)],
+    "facts": ["facts", "memory.db", "--namespace", "/".join(NAMESPACE)],
+    "neighbours": ["facts", "memory.db", "Ada", "Lovelace", "--neighbours", "--namespace", "/".join(NAMESPACE)],
     "stats": ["stats", "memory.db"],
     "namespaces": ["namespaces", "memory.db"],
     "verify": ["verify", "memory.db"],
     "doctor": ["doctor", "memory.db", "--quick"],
     "audit": ["audit", "report", "memory.db"],
-    "audit entries": ["audit", "list", "memory.db", "--limit", "3", "--namespace", "/".join(WHOSE)],
+    "audit entries": ["audit", "list", "memory.db", "--limit", "3", "--namespace", "/".join(NAMESPACE)],
     "audit todos": ["audit", "todos", "memory.db"],
     "audit verify": ["audit", "verify", "memory.db"],
-    "erase": ["erase", "memory.db", "--namespace", "/".join(WHOSE), "--dry-run"],
+    "erase": ["erase", "memory.db", "--namespace", "/".join(NAMESPACE), "--dry-run"],
     "prune": ["prune", "memory.db", "--keep-messages", "1", "--dry-run"],
     "backup": ["backup", "memory.db", "backup.db"],
     "export": ["export", "memory.db", "export.jsonl"],
@@ -57,7 +57,7 @@ COMMANDS = {
     "restore": ["restore", "restored.db", "memory.db"],
     "migrate": ["migrate", "memory.db"],
 }
-SHOWN_ONE_AFTER_THE_OTHER = """
+RUN_COMMANDS = """
 import sys
 from langchain_agentmem import cli
 
@@ -71,10 +71,10 @@ for name, arguments in COMMANDS.items():
         print(f"<<left {left.code or 0}>>", flush=True)
 """
 ONCE = {"backup", "export", "copy", "restore", "stats", "doctor", "audit"}
-"""What prints something else each time, as sizes change."""
+"""Commands whose output varies, as sizes change."""
 CHANGING = {"erase", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
 PLAIN = {name: value for name, value in ENVIRONMENT.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}}
-HEARD = r"\x1b\[[\d;?]*[a-zA-Z]|\r"
+ANSI_SEQUENCES = r"\x1b\[[\d;?]*[a-zA-Z]|\r"
 
 
 @pytest.fixture(scope="module")
@@ -83,43 +83,43 @@ def home(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     with AgentMemory(folder / "memory.db") as memory:
         config = at(THREAD)
-        config["configurable"]["agentmem_namespace"] = WHOSE
+        config["configurable"]["agentmem_namespace"] = NAMESPACE
         for said in ("A grey heron at the pond", "Another grey heron, on the roof of the boat house"):
             chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage(said)]}, config)
-        chat = memory.conversation("talk", WHOSE)
+        chat = memory.conversation("talk", NAMESPACE)
         for number in range(5):
             chat.add(role="user", content=f"The grey heron {number} " + "stood in the reeds and waited for frogs. " * 4)
-        main = memory.layers("main", WHOSE)
+        main = memory.layers("main", NAMESPACE)
         main.core.set("name", "Ada")
         main.archival.write("The key of the boat house hangs behind the door of the kitchen, on the left. " * 3)
         main.fork("draft").core.set("name", "Ada Lovelace, who looks for herons at every pond between here and the sea")
-        facts = memory.facts("main", WHOSE)
+        facts = memory.facts("main", NAMESPACE)
         facts.add_fact(
             "user", "Ada Lovelace", "lives in the small white house at the end of", "Lisbon Road", source="m1"
         )
         asked = [HumanMessage("Where is the key of the boat house?", id=THREAD)]
-        memory.inject("main", namespace=WHOSE).invoke(
-            asked, {"configurable": {"thread_id": "talk", "agentmem_namespace": WHOSE}}
+        memory.inject("main", namespace=NAMESPACE).invoke(
+            asked, {"configurable": {"thread_id": "talk", "agentmem_namespace": NAMESPACE}}
         )
-        memory.within(WHOSE).audit.add("Where does the grey heron stand all day long? " * 3, "At the pond.")
+        memory.within(NAMESPACE).audit.add("Where does the grey heron stand all day long? " * 3, "At the pond.")
     (folder / "notes.txt").write_text("Where is the grey heron?")
     return folder
 
 
-def ran(home: Path, commands: Mapping[str, Sequence[str]], **environment: str) -> dict[str, str]:
-    """What each command printed; they run in one program."""
-    program = f"COMMANDS = {commands!r}\n{SHOWN_ONE_AFTER_THE_OTHER}"
+def run_commands(home: Path, commands: Mapping[str, Sequence[str]], **environment: str) -> dict[str, str]:
+    """Run commands in one program, and return their outputs."""
+    program = f"COMMANDS = {commands!r}\n{RUN_COMMANDS}"
     run = subprocess.run(
         [sys.executable, "-c", program], env=PLAIN | environment, cwd=home, capture_output=True, text=True, check=True
     )
     return parted(run.stdout, commands)
 
 
-def on_a_terminal(
+def run_on_terminal(
     home: Path, commands: Mapping[str, Sequence[str]], code: int = 0, **environment: str
 ) -> dict[str, str]:
-    """What each command showed on a terminal of 80 columns."""
-    program = f"COMMANDS = {commands!r}\n{SHOWN_ONE_AFTER_THE_OTHER}"
+    """Run commands on a terminal of 80 columns, and return their outputs."""
+    program = f"COMMANDS = {commands!r}\n{RUN_COMMANDS}"
     own, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDE, 0, 0))
     run = subprocess.Popen(
@@ -147,56 +147,56 @@ def parted(printed: str, commands: Mapping[str, Sequence[str]], left: int = 0) -
 
 
 def words(text: str) -> set[str]:
-    return {word.strip(",") for word in re.sub(HEARD, " ", text).split()}
+    return {word.strip(",") for word in re.sub(ANSI_SEQUENCES, " ", text).split()}
 
 
 @pytest.fixture(scope="module")
 def shown(home) -> dict[str, str]:
-    return on_a_terminal(home, COMMANDS)
+    return run_on_terminal(home, COMMANDS)
 
 
 @pytest.fixture(scope="module")
 def plain(home, shown) -> dict[str, str]:
-    return ran(home, {name: arguments for name, arguments in COMMANDS.items() if name not in ONCE})
+    return run_commands(home, {name: arguments for name, arguments in COMMANDS.items() if name not in ONCE})
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
-class TestAtEightyColumns:
+class TestTerminalWidth:
     @pytest.mark.parametrize("name", COMMANDS)
-    def test_no_line_is_wider_unless_it_is_one_word(self, shown, name):
+    def test_lines_fit_the_terminal_unless_one_word(self, shown, name):
         lines = [line.rpartition("\x1b[2K")[2] for line in shown[name].splitlines()]  # without bars that are gone
-        lines = [re.sub(HEARD, "", line) for line in lines]
+        lines = [re.sub(ANSI_SEQUENCES, "", line) for line in lines]
         assert any(line.strip() for line in lines)
         assert [line for line in lines if len(line) > WIDE and len(line.split()) > 1] == []
 
-    def test_no_line_of_any_help_is_wider(self, home):
+    def test_help_fits_the_terminal(self, home):
         helps = {f"help of {name.replace('-', ' ')}": [*name.split(), "--help"] for name in EVERY}
-        lines = [line for said in on_a_terminal(home, helps).values() for line in said.splitlines()]
-        assert [line for line in lines if len(re.sub(HEARD, "", line)) > WIDE] == []
+        lines = [line for said in run_on_terminal(home, helps).values() for line in said.splitlines()]
+        assert [line for line in lines if len(re.sub(ANSI_SEQUENCES, "", line)) > WIDE] == []
 
-    def test_an_error_is_broken_between_words(self, home):
+    def test_error_wraps_between_words(self, home):
         asked = {"a text": ["stats", "notes.txt"]}
-        [said] = on_a_terminal(home, asked, code=3).values()
+        [said] = run_on_terminal(home, asked, code=3).values()
         assert len(said.splitlines()) > 1
         assert max(map(len, said.splitlines())) <= WIDE
         assert "agentmem import-from" in " ".join(said.split())
 
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ONCE])
-    def test_every_heading_and_id_that_a_file_would_get_is_whole(self, shown, plain, name):
+    def test_headings_and_ids_are_never_truncated(self, shown, plain, name):
         assert words(plain[name]) - words(shown[name]) == set()
 
     @pytest.mark.parametrize("name", ["backup", "copy", "prune", "restore", "verify"])
-    def test_what_may_take_long_shows_how_much_of_how_much_is_done(self, shown, name):
+    def test_long_commands_show_progress(self, shown, name):
         assert re.search(r"\d of \d", shown[name])
 
-    def test_without_colours_nothing_but_text_is_printed(self, home):
+    def test_no_color_prints_no_escape_sequences(self, home):
         some = {name: [*COMMANDS[name], "--no-color"] for name in ("threads", "diff", "search", "why", "audit entries")}
         for shown in (
-            on_a_terminal(home, some),
-            on_a_terminal(home, {name: COMMANDS[name] for name in some}, NO_COLOR="1"),
+            run_on_terminal(home, some),
+            run_on_terminal(home, {name: COMMANDS[name] for name in some}, NO_COLOR="1"),
         ):
             assert [name for name, said in shown.items() if "\x1b" in said] == []
-        assert "\x1b" in on_a_terminal(home, {"diff": COMMANDS["diff"]})["diff"]
+        assert "\x1b" in run_on_terminal(home, {"diff": COMMANDS["diff"]})["diff"]
 
 
 class TestInterruption:
@@ -210,7 +210,7 @@ Database.__init__ = interrupted
 
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "doctor"])
-    def test_every_command_says_what_it_leaves_and_its_exit_code_is_130(self, forks, home, name):
+    def test_interrupted_command_reports_its_state_and_exits_130(self, forks, home, name):
         paths = {"memory.db": str(home / "memory.db")}
         arguments = [paths.get(each, each) for each in COMMANDS[name]]
         run = forks.run(self.PROGRAM + COMMAND, *arguments)
@@ -220,7 +220,7 @@ Database.__init__ = interrupted
         assert name not in CHANGING or len(line) > len("Interrupted.")
 
 
-def test_a_shell_completes_commands_and_options(forks):
+def test_shell_completion_offers_commands_and_options(forks):
     program = "import sys; sys.argv = ['agentmem']; from langchain_agentmem.cli import main; main()"
     for typed, offered in (
         ("agentmem sea", "search"),

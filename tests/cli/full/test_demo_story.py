@@ -1,4 +1,4 @@
-"""The demo as a process: its two processes, its pages, and what it leaves behind."""
+"""The demo as a process: two processes, Studio, and cleanup."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.cli.demo import PERSON, QUESTIONS, TALKS
-from tests.cli.commands import fine, told
+from tests.cli.commands import read_json, stdout_of
 from tests.forking import COMMAND, ENVIRONMENT
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -23,15 +23,15 @@ COPPER = "“For years he has wanted a copper smoker for his bees.”"
 
 @pytest.fixture
 def demo(forks):
-    return lambda *arguments, **environment: fine(forks.run(COMMAND, "demo", *arguments, **environment))
+    return lambda *arguments, **environment: stdout_of(forks.run(COMMAND, "demo", *arguments, **environment))
 
 
-class TestTheStory:
-    def test_a_second_process_remembers(self, demo, url):
+class TestStory:
+    def test_second_process_recalls_memories_of_the_first(self, demo, url):
         printed = demo(url)
-        first, second = re.findall(r"^Process (\d+) (?:talks|is new)", printed, re.MULTILINE)
+        first, second = re.findall(r"^Process (\d+): (?:conversations|a new)", printed, re.MULTILINE)
         assert first != second
-        said, answered = printed.split("is new")
+        said, answered = printed.split("a new process")
         for sayings in TALKS.values():
             for each in sayings:
                 assert each in said
@@ -44,7 +44,7 @@ class TestTheStory:
             assert memory.admin.stats()["messages"] == 2 * (6 + len(QUESTIONS))
             assert memory.admin.verify().ok
 
-    def test_as_json_it_is_one_object_a_line_and_what_is_kept_is_gone_on_with(self, demo, forks, tmp_path):
+    def test_json_has_one_object_per_line_and_resumes(self, demo, forks, tmp_path):
         database = str(tmp_path / "kept.db")
         *exchanges, summary = map(json.loads, demo(database, "--json").splitlines())
         assert summary == {"type": "summary", "messages": 22, "conversations": 3}
@@ -57,15 +57,15 @@ class TestTheStory:
         asked = exchanges[6]
         assert COPPER in asked["answer"]
         arguments = ("search", database, QUESTIONS[0], "--namespace", "irena", "--json")
-        searched = told(forks.run(COMMAND, *arguments))
+        searched = read_json(forks.run(COMMAND, *arguments))
         assert asked["recalled"][0].keys() == searched[0].keys()
         again = demo(database)
-        assert again.count("not lived again") == len(TALKS)
+        assert again.count("is skipped") == len(TALKS)
         assert COPPER in again
         with AgentMemory(database) as memory:
             assert memory.admin.stats()["conversations"] == len(TALKS) + 2
 
-    def test_it_says_that_no_real_model_answers_and_leaves_nothing_behind(self, demo, tmp_path):
+    def test_demo_mentions_deterministic_model_and_deletes_its_database(self, demo, tmp_path):
         printed = demo(TMPDIR=str(tmp_path), TEMP=str(tmp_path), TMP=str(tmp_path))
         assert "deterministic" in printed
         assert list(tmp_path.iterdir()) == []
@@ -73,7 +73,7 @@ class TestTheStory:
 
 
 class TestStudio:
-    def test_it_shows_the_life_and_leaves_nothing_behind(self, tmp_path):
+    def test_studio_serves_the_sample_and_deletes_its_database(self, tmp_path):
         command = [sys.executable, "-m", "langchain_agentmem", "demo", "--studio", "--no-open"]
         with subprocess.Popen(
             command,
@@ -92,5 +92,5 @@ class TestStudio:
             printed, failed = process.communicate()
         assert f'<p class="who">{PERSON}</p>' in page
         assert (process.returncode, failed) == (0, "")
-        assert printed.splitlines() == ["The database was temporary and is deleted."]
+        assert printed.splitlines() == ["The temporary database was deleted."]
         assert list(tmp_path.iterdir()) == []

@@ -9,16 +9,16 @@ import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
-from tests.cli.commands import fine, messages, told
+from tests.cli.commands import messages, read_json, stdout_of
 from tests.cli.test_thread_commands import EVERY, fill, on
 
 
 @pytest.mark.bare
-class TestWhereNothingIsStored:
+class TestEmptyDatabase:
     LOOKING = ("verify",), ("threads list",), ("search", "heron"), ("erase", "--namespace", "ada", "--dry-run")
 
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-    def test_commands_say_so_and_make_nothing(self, kind, new_database, agentmem, tmp_path):
+    def test_commands_report_an_empty_database_and_create_nothing(self, kind, new_database, agentmem, tmp_path):
         url = new_database(kind)
         if kind == "sqlite":
             Path(url).touch()  # it is there, and nothing is in it
@@ -32,7 +32,7 @@ class TestWhereNothingIsStored:
             with psycopg.connect(url) as connection:
                 assert connection.execute("select from pg_namespace where nspname = 'agentmem'").fetchall() == []
 
-    def test_another_schema_is_reached(self, new_database, agentmem):
+    def test_commands_accept_another_schema(self, new_database, agentmem):
         url = new_database("postgres")
         with AgentMemory(url, schema="bot") as memory:
             memory.conversation("one").add_user_message("a heron")
@@ -40,37 +40,35 @@ class TestWhereNothingIsStored:
         assert run.returncode == 2
         assert "Nothing is stored in" in run.stderr
         for arguments in (("search", url, "heron"), ("audit", "verify", url)):
-            fine(agentmem(*arguments, "--schema", "bot"))
+            stdout_of(agentmem(*arguments, "--schema", "bot"))
         assert agentmem("search", url, "heron", "--schema", "Bot;").returncode == 2
 
 
 class TestBackupAndRestore:
     @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-    def test_an_export_and_a_backup_are_restored_to_either_engine(
-        self, engine, agentmem, database, tmp_path, new_database
-    ):
+    def test_export_and_backup_are_restored_to_either_engine(self, engine, agentmem, database, tmp_path, new_database):
         for what in ("export", "backup"):
             file, target = str(tmp_path / what), new_database(engine)
-            fine(agentmem(what, database, file))
-            report = told(agentmem("restore", target, file, "--json"))
+            stdout_of(agentmem(what, database, file))
+            report = read_json(agentmem("restore", target, file, "--json"))
             assert report["ok"]
             assert report["checked"]["messages"] == 66
             assert messages(target) == messages(database)
 
 
-class TestCopying:
-    def test_to_the_other_engine_and_back(self, agentmem, database, tmp_path, new_database):
+class TestCopy:
+    def test_copy_to_the_other_engine_and_back(self, agentmem, database, tmp_path, new_database):
         there, back = new_database("postgres"), str(tmp_path / "back.db")
-        told(agentmem("copy", database, there, "--json"))
-        said = fine(agentmem("copy", there, back))
-        assert "It is whole: " in said
+        read_json(agentmem("copy", database, there, "--json"))
+        said = stdout_of(agentmem("copy", there, back))
+        assert "The copy is verified, and " in said
         assert messages(back) == messages(there) == messages(database)
         assert "password" not in said
 
 
 class TestStats:
     @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-    def test_it_tells_the_sizes_of_parts(self, engine, agentmem, new_database):
+    def test_stats_show_sizes_by_part(self, engine, agentmem, new_database):
         database = new_database(engine)
         with AgentMemory(database) as memory:
             memory.byte_store().mset([("a", os.urandom(2_000_000))])
@@ -86,7 +84,7 @@ class TestStats:
         assert counted["bytes_by_part"]["blobs"] > 2_000_000
 
 
-def test_commands_that_read_say_the_same_on_postgres(agentmem, new_database):
+def test_reading_commands_print_the_same_on_postgres(agentmem, new_database):
     def masked(text):
         text = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|post-\d+-\d+-\w+", "ID", text)
         text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:[\d.+:]+)?", "TIME", text)
@@ -97,7 +95,7 @@ def test_commands_that_read_say_the_same_on_postgres(agentmem, new_database):
         with AgentMemory(url) as memory:
             fill(memory)
         shown = [arguments for name, arguments in EVERY.items() if name not in {"search", "threads"}]
-        said.append([masked(str(told(agentmem(*on(url, each), "--json")))) for each in shown])
+        said.append([masked(str(read_json(agentmem(*on(url, each), "--json")))) for each in shown])
         listed = (["threads", "list"], ["show", "trip"], ["branches", "trip"])
-        said[-1] += [len(fine(agentmem(*on(url, each))).splitlines()) for each in listed]
+        said[-1] += [len(stdout_of(agentmem(*on(url, each))).splitlines()) for each in listed]
     assert said[0] == said[1]

@@ -1,4 +1,4 @@
-"""Commands as processes: their environment, what they lack, signals and terminals."""
+"""Commands as processes: environment, missing extras, signals and terminals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from langchain_agentmem import AgentMemory
 from tests.checkpoints.graphs import Line
-from tests.cli.commands import fine, refused
+from tests.cli.commands import error_of, stdout_of
 from tests.forking import ENVIRONMENT
 
 with contextlib.suppress(ImportError):
@@ -48,15 +48,15 @@ def database(path) -> str:
     return path
 
 
-def test_a_console_that_lacks_a_character_shows_another(database, tmp_path):
+def test_unsupported_characters_are_replaced_in_output(database, tmp_path):
     ascii_alone = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    assert "heron ? ?" in fine(agentmem("search", database, "heron", "--everything", **ascii_alone))
+    assert "heron ? ?" in stdout_of(agentmem("search", database, "heron", "--everything", **ascii_alone))
     (tmp_path / "handcrafted_exp_files.yaml").write_text("exp_id: äx\nwhen: naïve 界\nwhat: x\n", encoding="utf-8")
-    shown = fine(agentmem("experiences", "check", str(tmp_path), **ascii_alone))
-    assert shown == "?x  (everybody)\n   na?ve ?\n1 experience; 0 files left out.\n"
+    shown = stdout_of(agentmem("experiences", "check", str(tmp_path), **ascii_alone))
+    assert shown == "?x  (all roles)\n   na?ve ?\n1 experience; 0 files not loaded.\n"
 
 
-def test_a_thread_with_classes_of_the_user_is_shown_as_plain_data_and_nothing_is_imported(tmp_path):
+def test_custom_classes_are_shown_without_importing_them(tmp_path):
     """A database may be another's: what it names is not run, nor is whoever looks told how to allow it."""
     imported, database = tmp_path / "imported", str(tmp_path / "memory.db")
     body = f"import dataclasses, pathlib\npathlib.Path({str(imported)!r}).touch()\n@dataclasses.dataclass\n"
@@ -65,7 +65,7 @@ def test_a_thread_with_classes_of_the_user_is_shown_as_plain_data_and_nothing_is
         patched.syspath_prepend(tmp_path)
         Line(memory.checkpointer).put({"plan": importlib.import_module("spied_plan").Plan("Portugal")})
     imported.unlink()
-    assert "Portugal" in fine(agentmem("show", database, "t", PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}"))
+    assert "Portugal" in stdout_of(agentmem("show", database, "t", PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}"))
     assert not imported.exists()
 
 
@@ -78,7 +78,7 @@ def test_a_thread_with_classes_of_the_user_is_shown_as_plain_data_and_nothing_is
         ("langgraph.checkpoint.sqlite", "import", "import-from DB langgraph-saver SAVER"),
     ],
 )
-def test_without_an_extra_it_says_what_to_install(missing, extra, command, database, tmp_path):
+def test_missing_extra_error_names_the_pip_command(missing, extra, command, database, tmp_path):
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "sitecustomize.py").write_text(f"import sys\nsys.modules[{missing!r}] = None\n")
     path = os.pathsep.join([str(tmp_path / "hidden"), str(ROOT)])
@@ -86,17 +86,17 @@ def test_without_an_extra_it_says_what_to_install(missing, extra, command, datab
         saver.setup()
     words = [{"DB": database, "SAVER": str(tmp_path / "x.db")}.get(each, each) for each in command.split()]
     install = f"pip install 'langchain-agentmem[{extra}]'"
-    assert refused(agentmem(*words, PYTHONPATH=path)).endswith(install)
+    assert error_of(agentmem(*words, PYTHONPATH=path)).endswith(install)
     if missing == "psycopg":
         looked = agentmem("doctor", words[-1], "--quick", PYTHONPATH=path)
         assert (looked.returncode, looked.stderr) == (1, "")
-        assert f"what to do: {install}" in looked.stdout
+        assert f"remedy: {install}" in looked.stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
-def test_ctrl_c_leaves_quietly_and_leaves_nothing_behind(tmp_path):
+def test_ctrl_c_exits_130_without_traceback_or_files(tmp_path):
     with started("demo", PYTHONUNBUFFERED="1", TMPDIR=str(tmp_path)) as run:
-        while "talks with" not in run.stdout.readline():
+        while "Conversation" not in run.stdout.readline():
             pass
         run.send_signal(signal.SIGINT)
         _, errors = run.communicate()
@@ -106,19 +106,19 @@ def test_ctrl_c_leaves_quietly_and_leaves_nothing_behind(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
-def test_at_a_terminal_it_asks_before_it_erases(database):
+def test_erase_asks_for_confirmation_on_a_terminal(database):
     typed, stdin = pty.openpty()
     os.write(typed, b"y\n")
     run = agentmem("erase", database, "--namespace", "ada", stdin=stdin)
     for handle in (stdin, typed):
         os.close(handle)
-    assert "Erase it? [y/N]" in run.stderr
+    assert "Erase? [y/N]" in run.stderr
     assert run.returncode == 0
     with AgentMemory(database) as memory:
         assert memory.admin.stats()["messages"] == 0
 
 
-def test_studio_is_served_read_only_and_ends_in_good_order(database):
+def test_studio_serves_read_only_and_stops_on_sigint(database):
     with started("studio", database, "--port", "0", "--read-only") as process:
         try:
             where = urlsplit(re.search(r"http://\S+", process.stdout.readline())[0])

@@ -1,4 +1,4 @@
-"""`agentmem import-from … langgraph-saver`: threads of a stock saver come whole, and their source is left as it was."""
+"""`agentmem import-from … langgraph-saver`: complete threads from an unchanged source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.importers import langchain_sources
 from tests.checkpoints.graphs import Line, at, id_in
-from tests.cli.commands import execute, fine, refused, told
+from tests.cli.commands import error_of, execute, read_json, stdout_of
 from tests.emptying import direct
 from tests.threads.filled import THREADS, everything, fill, go_on
 
@@ -55,31 +55,31 @@ def server(new_database):
             connection.execute(f"drop table if exists {table}")
 
 
-def test_every_thread_comes_and_it_is_said_in_one_plain_line(imported, tmp_path):
+def test_every_thread_is_imported_with_one_line_report(imported, tmp_path):
     path, count = stock(tmp_path / "stock.db")
-    assert fine(imported(path)) == (
-        f"{count} checkpoints of {len(THREADS)} threads came. Here already: 0. Left out: 0.\n"
+    assert stdout_of(imported(path)) == (
+        f"Imported: {count} checkpoints of {len(THREADS)} threads. Already here: 0. Skipped: 0.\n"
     )
     assert {file.name for file in tmp_path.iterdir()} == {"stock.db", "ours.db"}
-    assert fine(imported(path)) == f"Nothing came. Here already: {count} checkpoints. Left out: 0.\n"
+    assert stdout_of(imported(path)) == f"Imported: nothing. Already here: {count} checkpoints. Skipped: 0.\n"
     with AgentMemory(tmp_path / "ours.db") as memory:
         assert memory.admin.verify().problems == ()
         go_on(memory.checkpointer)
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["into the same database", "into a file"])
-def test_from_postgres(imported, server, tmp_path, same):
+def test_threads_are_imported_from_postgres(imported, server, tmp_path, same):
     url, saver = server
     fill(saver)
     before = {thread: everything(saver, thread) for thread in THREADS}
     into = url if same else str(tmp_path / "ours.db")
-    assert told(imported(url, "--json", into=into))["added"]["checkpoints"] == sum(map(len, before.values()))
+    assert read_json(imported(url, "--json", into=into))["added"]["checkpoints"] == sum(map(len, before.values()))
     with AgentMemory(into) as memory:
         assert {thread: everything(memory.checkpointer, thread) for thread in THREADS} == before
         go_on(memory.checkpointer)
 
 
-def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(server, monkeypatch):
+def test_long_postgres_thread_is_read_in_pages(server, monkeypatch):
     """Copies of a thread share their ids, so a page may end among equal ones."""
     (url, saver), asked = server, []
     monkeypatch.setattr(langchain_sources, "CHECKPOINT_PAGE", 4)
@@ -103,7 +103,7 @@ def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(server, monkeypatc
         assert only == sorted({each[1] for each in expected}, reverse=True)
 
 
-def test_the_source_is_left_as_it_was_though_it_is_read_only_or_of_an_old_version(imported, tmp_path):
+def test_import_leaves_read_only_or_old_source_unchanged(imported, tmp_path):
     path, count = stock(tmp_path / "stock.db")
     execute(path, "alter table writes drop column task_path")  # as old versions had it
     execute(path, "pragma journal_mode = delete")
@@ -111,28 +111,28 @@ def test_the_source_is_left_as_it_was_though_it_is_read_only_or_of_an_old_versio
         Path(path).chmod(mode)
         content, names = Path(path).read_bytes(), {file.name for file in tmp_path.iterdir()}
         into = tmp_path / f"ours{mode}.db"
-        assert told(imported(path, "--json", into=into))["added"]["checkpoints"] == count
+        assert read_json(imported(path, "--json", into=into))["added"]["checkpoints"] == count
         assert Path(path).read_bytes() == content
         assert {file.name for file in tmp_path.iterdir()} - names == {into.name}
 
 
-def test_a_class_of_the_user_is_imported_only_where_it_is_allowed(imported, tmp_path):
+def test_custom_class_is_imported_only_if_allowed(imported, tmp_path):
     path, _ = stock(tmp_path / "stock.db", lambda saver: Line(saver).put({"ticket": Ticket(7), "n": 1}))
     database, name = tmp_path / "ours.db", f"{Ticket.__module__}.Ticket"
     for unknown in ("nowhere.Thing", "json.Nothing", "Thing", ""):
-        assert "no class" in refused(imported(path, "--allow", unknown))
+        assert "Unknown class" in error_of(imported(path, "--allow", unknown))
         assert not database.exists()
     run = imported(path)
     assert (run.returncode, run.stderr) == (1, "")
-    assert "Left out: the thread 't': The thread 't' holds objects" in run.stdout
+    assert "Skipped: the thread 't': The thread 't' contains objects" in run.stdout
     assert f"--allow {name}\nNothing came." in run.stdout
-    fine(imported(path, "--allow", name))
+    stdout_of(imported(path, "--allow", name))
     with AgentMemory(database) as memory:
         saver = AgentMemorySaver(memory, serde=JsonPlusSerializer(allowed_msgpack_modules=[Ticket]))
         assert saver.get(at())["channel_values"] == {"ticket": Ticket(7), "n": 1}
 
 
-def test_a_damaged_thread_is_left_out_as_a_whole_and_the_others_come(imported, tmp_path):
+def test_damaged_thread_is_skipped_and_others_are_imported(imported, tmp_path):
     def make(saver):
         for line in (Line(saver, "t"), Line(saver, "u")):
             for n in range(4):
@@ -145,25 +145,25 @@ def test_a_damaged_thread_is_left_out_as_a_whole_and_the_others_come(imported, t
     assert (run.returncode, run.stderr) == (1, "")
     assert "cannot be read (ValueError: " in run.stdout
     assert run.stdout.endswith(
-        "4 checkpoints of 1 thread came. Here already: 0. Left out: 4 checkpoints of 1 thread.\n"
+        "Imported: 4 checkpoints of 1 thread. Already here: 0. Skipped: 4 checkpoints of 1 thread.\n"
     )
     with AgentMemory(tmp_path / "ours.db") as memory:
         assert [each.thread_id for each in memory.admin.threads().threads] == ["u"]
 
 
-def test_a_source_that_is_none_is_refused_and_nothing_is_made(imported, tmp_path, new_database):
+def test_invalid_source_is_refused_and_creates_nothing(imported, tmp_path, new_database):
     (tmp_path / "text.txt").write_text("not a database " * 100)
     (tmp_path / "empty.db").touch()
     execute(tmp_path / "other.db", "create table checkpoints (x)")
     AgentMemory(tmp_path / "memory.db").close()
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     for source in ("missing.db", ".", "text.txt", "empty.db", "other.db", "memory.db"):
-        line = refused(imported(tmp_path / source))
+        line = error_of(imported(tmp_path / source))
         assert source in line or str(tmp_path) in line
         assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before, source
     ada = "postgresql://ada:s3cret"
     for url in (new_database("postgres"), f"{ada}@127.0.0.1:1/db", f"{ada}@host/db?nonsense=1"):
-        line = refused(imported(url))
+        line = error_of(imported(url))
         assert "PostgreSQL" in line
         assert "s3cret" not in line
         assert not (tmp_path / "ours.db").exists()

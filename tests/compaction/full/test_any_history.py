@@ -1,7 +1,7 @@
-"""Whatever a history looks like: what comes out of compaction is valid, holds what must stay, and lost nothing.
+"""Compaction of random histories: the result is valid, keeps the protected messages, and loses nothing.
 
-Ten thousand random histories, in chunks that can run side by side. Every message carries marks at its beginning and its
-end, so that it is known again wherever its text went: into the context, or to the model that summarizes.
+Ten thousand random histories, in chunks that can run in parallel. Every message carries marks at its beginning and its
+end, so that its text is recognized in the context or in the summarizing model's prompt.
 """
 
 import random
@@ -35,7 +35,7 @@ HISTORIES = 10_000
 
 @pytest.mark.slow("in every form")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_any_history_is_repaired_and_compacted_so_that_what_must_stay_stays_and_nothing_is_lost(chunk):
+def test_random_histories_compact_validly_and_without_loss(chunk):
     for seed in range(chunk, HISTORIES, CHUNKS):
         given = marked_history(seed)
         before, valid = snapshot(given), repair_messages(given)
@@ -48,7 +48,7 @@ def test_any_history_is_repaired_and_compacted_so_that_what_must_stay_stays_and_
 
 
 def check_order(given, made, seed):
-    """Who said it is as before, and everything stands in its order, but results, which stand with their calls."""
+    """Check that roles and order are unchanged, except that results follow their calls."""
     shown = places_in(made)
     assert len(set(shown)) == len(shown), f"seed {seed}: a message is shown twice: {shown}"
     for kind in ("system", "others"):
@@ -63,7 +63,7 @@ def _kind(message):
 
 
 def check_kept(given, valid, made, seed, *, grace, keep_first):
-    """System messages and the first instruction are there as they were, and at the end the protected tail."""
+    """Check that system messages, the first instruction and the protected tail are unchanged."""
     texts = [(role_of(message), message.content) for message in made]
     for message in valid:
         if role_of(message) == "system":
@@ -83,7 +83,7 @@ def check_kept(given, valid, made, seed, *, grace, keep_first):
 
 
 def tail_of(valid, grace):
-    """Where the protected tail begins, as MARSYS has it."""
+    """Return the index at which the protected tail begins, as MARSYS defines it."""
     assistants = [place for place, message in enumerate(valid) if isinstance(message, AIMessage)]
     if grace and assistants:
         return assistants[max(0, len(assistants) - grace)]
@@ -92,12 +92,12 @@ def tail_of(valid, grace):
 
 
 def is_said_by_user(message):
-    """Whether a random history has it as the user's: nothing in it begins with a tag or a bracket."""
+    """Return whether the message is the user's: texts of tools and summaries begin with a tag or a bracket."""
     return isinstance(message, HumanMessage) and message.text[:1] not in ("<", "[")
 
 
 def check_repaired(given, made, seed):
-    """It is valid, and has every text in its order."""
+    """Check that the repaired history is valid and has every text in its order."""
     assert provider_problems(made) == [], f"seed {seed}"
     check_order(given, made, seed)
     assert all_marks(made) == all_marks(given), f"seed {seed}: a text is lost"
@@ -108,7 +108,7 @@ def check_repaired(given, made, seed):
 
 
 def calls_in_blocks_only(message):
-    """Whether only Anthropic is told of the calls; for all others they are set down as calls too."""
+    """Return whether calls are in content blocks only, which repair copies to `tool_calls`."""
     blocks = message.content if isinstance(message.content, list) else []
     return any(block.get("type") == "tool_use" for block in blocks) and not message.tool_calls
 
@@ -126,7 +126,7 @@ def random_situation(dice, given, model):
 
 
 def check_compacted(given, valid, seed):
-    """What must stay is kept, and the model was shown what went."""
+    """Check that protected messages are kept, and that the model was shown the others."""
     dice = random.Random(seed)
     kind = dice.choice(KINDS) if dice.random() < 0.9 else None
     model = None if kind is None else model_of(kind, seed)
@@ -150,7 +150,7 @@ def check_compacted(given, valid, seed):
 
 
 def check_summary(given, outcome, model, kind, seed):
-    """What is not shown was shown to the model, and what stands for it tells something."""
+    """Check that the model was shown every replaced message, and that the summary has content."""
     shown = {*places_in(outcome.messages)}
     gone = {place for place, message in enumerate(given) if marks(message)} - shown
     summaries = [found for message in outcome.messages if (found := summary_in(message)) is not None]

@@ -1,8 +1,7 @@
-"""Whatever a history looks like, and however it grew: a view is valid for every provider, and what it does not show is
-accounted for.
+"""Views of random growing histories are valid for every provider, and account for every message that they omit.
 
-Two thousand random histories, each given step by step to a node or to a managed conversation, with any processors. All
-that was said is shown, stands behind a summary that is shown, or was told of when it left; nothing is there twice.
+Two thousand random histories, each given step by step to a node or to a managed conversation, with any processors.
+Every message is shown, replaced by a shown summary, or reported as dropped by an event; none is there twice.
 `pytest -m deep` tries twenty thousand, and asks the providers' own clients about each.
 """
 
@@ -38,7 +37,7 @@ from tests.support.histories import PIXEL
 from tests.support.models import calling
 
 
-def test_what_is_nested_very_deeply_or_shows_no_image_stops_no_view():
+def test_repair_accepts_deep_arguments_and_empty_images():
     deep = {}
     for _ in range(900):
         deep = {"deeper": deep}
@@ -58,12 +57,12 @@ DEEP = [pytest.param(chunk, marks=[pytest.mark.deep, pytest.mark.timeout(7200)])
 
 @pytest.mark.slow("in every form")
 @pytest.mark.parametrize("chunk", [*range(10), *DEEP])
-def test_it_is_valid_and_what_it_does_not_show_is_accounted_for(chunk):
+def test_random_views_are_valid_and_lose_nothing(chunk):
     check_histories(":memory:", range(chunk * CHUNK, (chunk + 1) * CHUNK), asked_one_of=8 if chunk < 10 else 1)
 
 
 @pytest.mark.slow("in every form")
-def test_so_it_is_on_either_engine(url):
+def test_random_views_are_valid_on_every_engine(url):
     check_histories(url, range(60))
 
 
@@ -71,10 +70,10 @@ def check_histories(url, seeds, *, asked_one_of=100):
     events = []
     with AgentMemory(url, hooks=[events.append]) as memory:
         for seed in seeds:
-            follow(memory, events, seed, asked=seed % asked_one_of == 0)
+            replay_history(memory, events, seed, asked=seed % asked_one_of == 0)
 
 
-DRAWN = [
+GENERATED_IMAGES = [
     {"type": "image_generation_call", "id": "ig_1", "result": PIXEL, "status": "completed"},
     {"type": "image", "id": "ig_1", "base64": PIXEL, "mime_type": "image/png"},
     IMAGE,
@@ -84,8 +83,8 @@ DRAWN = [
 ]
 
 
-@pytest.mark.parametrize("block", DRAWN)
-def test_an_image_that_the_model_made_is_shown_to_it_while_there_is_room(block):
+@pytest.mark.parametrize("block", GENERATED_IMAGES)
+def test_generated_images_are_shown_within_the_budget(block):
     called = [AIMessage([block], tool_calls=calling("look").tool_calls), ToolMessage("ok", tool_call_id="call-1")]
     for said in ([AIMessage([block, {"type": "text", "text": "Here."}], id="drawn")], [*called, AIMessage("Done.")]):
         history = [HumanMessage("Draw a cat.", id="ask"), *said, HumanMessage("Make it blue.", id="more")]
@@ -104,8 +103,8 @@ def test_an_image_that_the_model_made_is_shown_to_it_while_there_is_room(block):
             assert not any(IMAGE in each.content for each in view if isinstance(each.content, list))
 
 
-def follow(memory, events, seed, *, asked=False):
-    """Give ever more of a history to whatever shows it; the clients are asked about the last view, with memory, too."""
+def replay_history(memory, events, seed, *, asked=False):
+    """Give a history step by step to a node or a managed conversation; clients check the last view, with memory too."""
     dice = random.Random(seed)
     given = with_halves(with_odd_calls(marked_history(seed), seed), seed)
     kind = dice.choice((Node, Node, Middleware, Managed, Managed))
@@ -118,7 +117,7 @@ def follow(memory, events, seed, *, asked=False):
     policy = random_policy(dice)
     config = ManagedMemoryConfig(threshold_tokens=threshold, token_counter=COUNTER, active_context=policy)
     shown = kind(memory, model, config, f"{kind.__name__}-{seed}")
-    account = Account(memory, events, shown.name, config, f"seed {seed}, {kind.__name__}")
+    account = MessageAccounting(memory, events, shown.name, config, f"seed {seed}, {kind.__name__}")
     length, history = 0, []
     while length < len(given):
         step = dice.randint(1, 9)
@@ -185,8 +184,8 @@ class Managed:
 # --- What must hold ---------------------------------------------------------------------------------------------------
 
 
-class Account:
-    """What became of each message of a history."""
+class MessageAccounting:
+    """Tracks for each message of a history whether it is shown, summarized or dropped."""
 
     def __init__(self, memory, events, name, config, where):
         self.memory, self.events, self.name, self.config, self.where = memory, events, name, config, where
@@ -218,7 +217,7 @@ class Account:
         return [*map(to_langchain, replaced_messages(self.memory, summary, conversation_id=self.name))]
 
     def dropped(self, events):
-        """The places of what left the context, as events told it: its texts are in the log."""
+        """Return the indices of the messages that events report as dropped, read from the log."""
         keys = {key for event in events if isinstance(event, CompactionEvent) for key in event.dropped_ids}
         said = self.memory.conversation(self.name).messages if keys else []
         return places_in(message for message in said if message.id in keys)

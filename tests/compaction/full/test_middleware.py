@@ -1,4 +1,4 @@
-"""`CompactionMiddleware` among others, over many turns and threads, and at the edges of its limits."""
+"""`CompactionMiddleware` with other middleware, over many turns and threads, and at its limits."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from tests.compaction.test_middleware import (
     Refused,
     agent_of,
     ask,
-    asked_of,
     count,
+    expected_questions,
     long_talk,
     question,
     questions,
@@ -53,8 +53,8 @@ def report() -> str:
     return "One line of the report. " * 1_000
 
 
-class TestTheView:
-    def test_is_of_the_thread(self, memory):
+class TestView:
+    def test_view_holds_only_messages_of_its_thread(self, memory):
         model = AgentModel()
         agent = agent_of(memory, model)
         with ThreadPoolExecutor(4) as pool:
@@ -65,7 +65,7 @@ class TestTheView:
             said = questions(memory.conversation(f"thread-{n}").messages)
             assert said == [f"question-{100 * n + turn:03}" for turn in range(12)]
 
-    def test_leaves_room_for_the_system_message_and_the_tools(self, memory):
+    def test_system_message_and_tools_count_toward_the_budget(self, memory):
         @tool(description=TALK * 55)
         def look(where: str) -> str:
             return where
@@ -88,7 +88,7 @@ class TestTheView:
             long_talk(agent_of(memory, model, budget(4_000), **options), config=at(f"t{number}"))
             assert bool(model.summarizer.asked) == compacted, number
 
-    def test_is_within_the_window_of_each_model(self, memory):
+    def test_view_fits_the_window_of_each_model(self, memory):
         small = AgentModel(profile={"max_input_tokens": 1_000}, kind="small")
         large = AgentModel(profile={"max_input_tokens": 200_000}, kind="large")
 
@@ -101,8 +101,8 @@ class TestTheView:
         assert all(COUNTER.count(shown) <= 1_000 for shown in small.asked)
 
 
-class TestARefusal:
-    def test_is_answered_twice(self, memory):
+class TestContextOverflow:
+    def test_overflow_is_retried_up_to_two_times(self, memory):
         def script(messages):
             if messages[-1].type == "tool":
                 return "Thank you."
@@ -119,7 +119,7 @@ class TestARefusal:
         assert "One line of the report." in third[-1].text
 
     @pytest.mark.parametrize(("window", "calls"), [(1_700, 2), (17_000, 1), (None, 1)])
-    async def test_in_unknown_words_is_answered_once_where_the_window_was_nearly_full(self, memory, do, window, calls):
+    async def test_unclear_error_retries_once_near_the_window(self, memory, do, window, calls):
         model = AgentModel()
         agent = agent_of(memory, model, LARGE, window=window)
         history = [each for turn in range(11) for each in (question(turn), AIMessage(f"answer {TALK}", id=f"a-{turn}"))]
@@ -132,24 +132,24 @@ class TestARefusal:
         long_talk(agent, 24, 12)
         assert max(map(COUNTER.count, model.asked[calls:])) > 1_400, "what never succeeded lowers nothing"
 
-    def test_of_a_small_context_does_not_make_all_others_tiny(self, memory):
+    def test_overflow_of_small_context_keeps_later_views_large(self, memory):
         model = AgentModel(refuse={4: ContextOverflowError("no")}.get)
         long_talk(agent_of(memory, model, LARGE, system_prompt=TALK * 3), 20)
         assert COUNTER.count(model.asked[3][1:]) < 500 < max(COUNTER.count(shown[1:]) for shown in model.asked[4:])
 
 
-class TestAsAContextEdit:
-    async def test_it_puts_the_view_in_the_place_of_the_messages(self, memory, do):
+class TestContextEdit:
+    async def test_edit_replaces_messages_with_the_view(self, memory, do):
         model = AgentModel()
         edits = [ContextEditingMiddleware(edits=[CompactionMiddleware(memory, Summarizer(), SMALL)])]
         agent = create_agent(model, [], middleware=edits, checkpointer=memory.checkpointer)
         for turn in range(12):
             await do(agent, "invoke", {"messages": [question(turn)]}, at())
             assert COUNTER.count(model.asked[-1]) <= 1_000
-        assert questions(agent.get_state(at()).values["messages"]) == asked_of(12)
+        assert questions(agent.get_state(at()).values["messages"]) == expected_questions(12)
         assert len(questions(memory.conversation("t").messages)) == 12, "the thread is that of the run"
 
-    def test_by_hand_it_changes_the_list_and_no_message(self, memory):
+    def test_apply_changes_the_list_but_no_message(self, memory):
         history = [each for turn in range(12) for each in (question(turn), AIMessage(f"answer {TALK}", id=f"a-{turn}"))]
         messages, before, nothing = list(history), deepcopy(history), []
         for given in (messages, nothing):
@@ -159,9 +159,9 @@ class TestAsAContextEdit:
         assert (history, nothing) == (before, [])
 
 
-class TestAmongOthers:
+class TestOtherMiddleware:
     @pytest.mark.parametrize("how", [ToolStrategy, ProviderStrategy])
-    def test_structured_answers(self, memory, how):
+    def test_structured_output_works_with_compaction(self, memory, how):
         class Sum(BaseModel):
             apples: int
 
@@ -176,7 +176,7 @@ class TestAmongOthers:
             assert not provider_problems(model.asked[-1])
         assert model.summarizer.asked
 
-    def test_a_person_in_the_loop(self, memory):
+    def test_human_in_the_loop_works_with_compaction(self, memory):
         def script(messages):
             if messages[-1].type == "tool":
                 return f"So many. {TALK}"
@@ -192,9 +192,9 @@ class TestAmongOthers:
             assert state["messages"][-1].text.startswith("So many.")
             assert not provider_problems(model.asked[-1])
         assert model.summarizer.asked
-        assert questions(agent.get_state(at()).values["messages"]) == asked_of(8)
+        assert questions(agent.get_state(at()).values["messages"]) == expected_questions(8)
 
-    def test_what_others_do_beside_it_stays_theirs(self, memory):
+    def test_changes_of_other_middleware_are_kept_unrecorded(self, memory):
         class Reminding(AgentMiddleware):
             def wrap_model_call(self, request, handler):
                 return handler(request.override(messages=[*request.messages, HumanMessage("Be quick!")]))
@@ -207,20 +207,20 @@ class TestAmongOthers:
         assert model.asked[-1][-1].text == "Be quick!"
         assert "Be quick!" not in texts(memory.conversation("t").messages), "what is added to the view is not recorded"
 
-    def test_a_refusal_goes_before_retries_and_other_models(self, memory):
+    def test_overflow_is_handled_before_retries_and_fallbacks(self, memory):
         model, other = AgentModel(limit=1_500), AgentModel(kind="other")
         retry = ModelRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)
         long_talk(agent_of(memory, model, LARGE, middleware=[ModelFallbackMiddleware(other), retry]), 15)
         assert sum(COUNTER.count(shown) > 1_500 for shown in model.asked) == 1
         assert not other.asked
 
-    def test_an_agent_with_no_messages_yet(self, memory):
+    def test_agent_without_messages_gets_the_system_prompt(self, memory):
         model = AgentModel()
         agent_of(memory, model, system_prompt="Begin.").invoke({"messages": []}, at())
         assert model.asked == [[SystemMessage("Begin.")]]
 
 
-def test_without_langchain_the_package_is_importable_and_the_middleware_says_what_to_install():
+def test_middleware_without_langchain_names_the_extra():
     program = (
         "import sys; sys.modules['langchain'] = None; import langchain_agentmem\n"
         "try: import langchain_agentmem.compaction.compaction_middleware\n"

@@ -1,7 +1,7 @@
-"""Real clients, and a server that refuses as the real ones do: an agent of 200 turns never fails.
+"""Long agent runs with the providers' real clients, on a server that refuses requests as the providers do.
 
-The server refuses what the provider would refuse, and every request that arrives is looked at: whether the user's first
-instruction still stands in it, word for word.
+The server refuses what the provider would refuse, and each request is checked for the user's first instruction,
+word for word.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def weather(turn: int) -> str:
 
 
 class Harbour:
-    """Answers as a model that uses its tools: what it does next depends on the turn and on what it was told in it.
+    """A scripted model that uses its tools: its answer depends on the turn and on the messages in it.
 
     Attributes:
         summaries: How often it was asked to summarize.
@@ -133,7 +133,7 @@ RUN = {"configurable": {"thread_id": "harbour"}, "recursion_limit": 50}
 
 
 def check(server, agent, turns):
-    """All that arrived begins with what was said first, and the state holds all of it, in order, and as it was."""
+    """Check that every request begins with the first instruction, and that the state holds all messages unchanged."""
     asked = [request["messages"] for request in server.requests if not is_summarizing(request)]
     assert len(asked) >= turns
     assert all([*map(text_of, messages[:2])] == [SYSTEM, FIRST] for messages in asked)
@@ -151,7 +151,7 @@ def check_state(agent, turns):
 
 
 @pytest.mark.slow
-def test_an_agent_of_200_turns_within_a_budget_is_never_refused(memory):
+def test_agent_within_budget_is_never_refused(memory):
     harbour = Harbour()
     with loopback(limit_tokens=LIMIT, script=harbour) as server:
         agent = agent_on(server, memory, ManagedMemoryConfig(threshold_tokens=3_000, token_counter="estimate"))
@@ -180,7 +180,7 @@ async def astream(agent, turn):
     assert f"Answer {turn}." in "".join(told)
 
 
-class TestEachProvidersClient:
+class TestProviderClients:
     """With memory in its prompts and experiences, on a server that takes less than the budget."""
 
     @pytest.mark.slow("in every form")
@@ -188,7 +188,7 @@ class TestEachProvidersClient:
     @pytest.mark.parametrize(
         ("client", "way"), [(client, way) for client in CLIENTS for way in (invoke, ainvoke, astream)]
     )
-    async def test_is_refused_nothing_but_an_overflow_and_loses_nothing(self, memory, tmp_path, client, way, turns):
+    async def test_only_overflows_are_refused_and_nothing_is_lost(self, memory, tmp_path, client, way, turns):
         harbour = Harbour()
         library = memory.experiences(tmp_path)
         library.add(Experience("storms", when="Use when the harbour master looks at the sea.", what="Mention storms."))
@@ -210,7 +210,7 @@ class TestEachProvidersClient:
 
 
 @pytest.mark.slow
-def test_a_payload_of_too_many_bytes_loses_images_and_no_words(memory):
+def test_large_payload_drops_images_but_no_text(memory):
     with loopback(limit_bytes=200_000, script=Harbour()) as server:
         agent = agent_on(server, memory)
         for turn in range(30):

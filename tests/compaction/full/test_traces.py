@@ -1,4 +1,4 @@
-"""Compactions can be seen where they happen: each is one run, with the model's calls and what was written."""
+"""Tracing of compactions: each is one run, with the calls of the model and the recorded messages."""
 
 import json
 from contextvars import ContextVar
@@ -41,7 +41,7 @@ def memory():
         yield memory
 
 
-async def test_a_turn_in_a_graph_is_one_run_with_what_was_recorded_and_asked(memory, collector, call):
+async def test_compaction_in_graph_is_one_traced_run(memory, collector, call):
     graph, shown = build(memory, memory.compaction(Summarizer(), CONFIG))
     before = [*talk(15), question(15)]
     await call(graph, {"messages": before})
@@ -69,7 +69,7 @@ async def test_a_turn_in_a_graph_is_one_run_with_what_was_recorded_and_asked(mem
     assert json.loads(summarize.outputs["answer"])["summary"] == SUMMARY
 
 
-async def test_an_agent_shows_a_recovery_between_the_call_that_was_refused_and_the_next(memory, collector, call):
+async def test_overflow_recovery_is_traced_between_model_calls(memory, collector, call):
     model = AgentModel(limit=1_500)
     large = ManagedMemoryConfig(token_counter="estimate")
     agent = create_agent(model, middleware=[CompactionMiddleware(memory, Summarizer(), large, tools=False)])
@@ -85,7 +85,7 @@ async def test_an_agent_shows_a_recovery_between_the_call_that_was_refused_and_t
     assert told["bytes_before"] > told["bytes_after"] > 0
 
 
-def test_a_summary_in_the_background_is_a_run_of_its_own(memory, collector, monkeypatch):
+def test_background_summary_is_a_separate_run(memory, collector, monkeypatch):
     listening = ContextVar("listening", default=collector)  # in every thread, as LangSmith's tracer does
     monkeypatch.setattr(tracers, "_configure_hooks", [(listening, True, None, None)])
     monkeypatch.setattr("langchain_agentmem.tracing.may_be_traced", lambda config: True)
@@ -103,7 +103,7 @@ def test_a_summary_in_the_background_is_a_run_of_its_own(memory, collector, monk
 
 
 @pytest.mark.parametrize("content", [False, lambda text: "…"], ids=["all of it", "by a function"])
-async def test_no_run_shows_what_is_withheld(collector, call, content):
+async def test_withheld_content_is_not_traced(collector, call, content):
     said = [HumanMessage(f"The password is sesame {number}.") for number in range(80)]
     with AgentMemory(":memory:", trace_content=content) as memory:
         model = Summarizer(things="sesame things").reply

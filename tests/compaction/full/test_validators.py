@@ -1,8 +1,8 @@
-"""Each judge of a provider refuses what its provider does, and lets pass what all accept."""
+"""The validator of each provider refuses what the provider refuses, and accepts valid messages."""
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from tests.compaction.validators import JUDGES, refusals
+from tests.compaction.validators import VALIDATORS, refusals
 from tests.support.models import calling
 
 ASK = HumanMessage("What is the weather in Oslo?")
@@ -23,12 +23,12 @@ REFUSED = {
 }
 
 
-def test_each_provider_has_a_judge_that_refuses_what_it_does():
-    assert JUDGES.keys() == REFUSED.keys()
+def test_each_validator_refuses_invalid_messages():
+    assert VALIDATORS.keys() == REFUSED.keys()
     for name, said in REFUSED.items():
         assert any(each.startswith(f"{name}: message") for each in refusals(said)), name
 
 
-def test_what_all_accept_is_let_pass():
+def test_valid_messages_pass_every_validator():
     said = [SystemMessage("Be brief."), ASK, *called(), *called("call_2"), AIMessage("Rain."), ASK, AIMessage("Still.")]
     assert refusals(said) == []

@@ -1,4 +1,4 @@
-"""Any sequence of operations leaves what a plain list would hold."""
+"""Random sequences of operations, compared with a plain list."""
 
 import random
 from contextlib import nullcontext
@@ -12,12 +12,12 @@ ROLES = ("user", "assistant", "tool")
 TEXTS = ("", "a", "b", "é\0", "🦜", " ")
 
 
-def refused_if(wrong):
+def raises_if(wrong):
     return pytest.raises(MessageError) if wrong else nullcontext()
 
 
 class Conversation:
-    """The log beside a list of [id, role, content], and a list of versions for each id."""
+    """A conversation, a list of [id, role, content], and the versions of each id."""
 
     def __init__(self, memory, dice):
         self.memory, self.dice, self.made = memory, dice, 0
@@ -41,7 +41,7 @@ class Conversation:
         del self.versions[row[0]]
 
     def step(self):
-        """Do anything, to the conversation and to the list."""
+        """Apply a random operation to the conversation and the list."""
         self.role, self.text = self.dice.choice(ROLES), self.dice.choice(TEXTS)
         self.key, self.at = self.dice.choice(self.ids), self.dice.randrange(-6, 6)
         self.named = next((row for row in self.rows if row[0] == self.key), None)
@@ -61,13 +61,13 @@ class Conversation:
 
     def add_again(self):
         # A step that is run again repeats its first words.
-        with refused_if(self.named and (self.role, self.text) not in self.versions[self.key]):
+        with raises_if(self.named and (self.role, self.text) not in self.versions[self.key]):
             self.chat.add(Message(role=self.role, content=self.text, message_id=self.key))
             if not self.named:
                 self.append(self.key, self.role, self.text)
 
     def update(self):
-        with refused_if(not self.named):
+        with raises_if(not self.named):
             self.chat.update(self.key, content=self.text)
             self.edit(self.named, self.named[1], self.text)
 
@@ -77,12 +77,12 @@ class Conversation:
             self.drop(self.named)
 
     def delete(self):
-        with refused_if(not self.placed):
+        with raises_if(not self.placed):
             self.chat.delete_memory(self.at)
             self.drop(self.placed)
 
     def replace(self):
-        with refused_if(not self.placed):
+        with raises_if(not self.placed):
             self.chat.replace_memory(self.at, role=self.role, content=self.text)
             self.edit(self.placed, self.role, self.text)
 
@@ -102,7 +102,7 @@ class Conversation:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_conversation_is_what_a_list_would_be(memory, seed):
+def test_conversation_behaves_like_a_list(memory, seed):
     for more in range(5):
         both = Conversation(memory, random.Random(seed * 100 + more))
         for _ in range(25):

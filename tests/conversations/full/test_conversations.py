@@ -1,4 +1,4 @@
-"""Conversations that are long, of any messages, or in a process of their own."""
+"""Conversations with arbitrary and very large messages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from langchain_agentmem.messages.message import message_time
 from tests.messages.test_messages import LANGCHAIN, MESSAGES
 
 pytestmark = pytest.mark.sqlite_suffices
-ANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+PROPERTY_SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def is_said(message: BaseMessage) -> bool:
-    """Whether it may be added: it is no instruction to remove, and tells no time that is none."""
+def is_valid_message(message: BaseMessage) -> bool:
+    """Whether a message can be added: no `RemoveMessage`, and no invalid timestamp."""
     try:
         message_time(from_langchain(message))
     except MessageError:
@@ -29,18 +29,18 @@ def is_said(message: BaseMessage) -> bool:
 
 @pytest.mark.encrypted_too
 class TestAnyMessage:
-    @ANY
-    @given(messages=st.lists(LANGCHAIN.filter(is_said), min_size=1, max_size=4))
-    def test_comes_back_as_it_went(self, memory, messages):
+    @PROPERTY_SETTINGS
+    @given(messages=st.lists(LANGCHAIN.filter(is_valid_message), min_size=1, max_size=4))
+    def test_langchain_messages_round_trip(self, memory, messages):
         chat = memory.conversation()
         given = [message.model_copy(update={"id": f"m{number}"}) for number, message in enumerate(messages)]
         for _ in range(2):
             chat.add_messages(given)
             assert chat.messages == given
 
-    @ANY
+    @PROPERTY_SETTINGS
     @given(message=MESSAGES.map(lambda each: replace(each, message_id="m", created_at=None, langchain=None)))
-    def test_of_ours_comes_back_as_it_went(self, memory, message):
+    def test_own_messages_round_trip(self, memory, message):
         chat, again = memory.conversation(), memory.conversation()
         chat.add(message)
         again.add_messages(chat.messages)
@@ -48,7 +48,7 @@ class TestAnyMessage:
             assert [version.message for version in each.history_of(message.message_id)] == [message]
 
 
-async def test_fifty_megabytes_come_back(memory):
+async def test_fifty_megabyte_message_round_trips(memory):
     text = "0123456789abcdef " * (50_000_000 // 17)
     chat = memory.conversation("huge")
     message_id = await chat.aadd(role="user", content=text)

@@ -1,4 +1,4 @@
-"""Conversations that several write at a time, on PostgreSQL, or that come from damaged files."""
+"""Concurrent writes to conversations, and damaged files."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from tests.support.locks import await_waiter
 
 
 @pytest.mark.sqlite_suffices
-def test_an_id_that_is_made_twice_is_refused(url):
+def test_duplicate_generated_id_is_rejected(url):
     with AgentMemory(url, new_id=lambda: "always the same") as memory:
         chat = memory.conversation("c")
         chat.add_user_message("one")
@@ -28,7 +28,7 @@ def test_an_id_that_is_made_twice_is_refused(url):
 
 
 @pytest.mark.sqlite_suffices
-def test_a_reader_with_a_description_does_not_wait_for_a_writer(url):
+def test_reader_with_description_does_not_block_on_writer(url):
     with AgentMemory(url) as memory, AgentMemory(url) as other:
         memory.conversation("c", description="Be kind.").add_user_message("hello")
         began, end = threading.Event(), threading.Event()
@@ -50,8 +50,8 @@ def test_a_reader_with_a_description_does_not_wait_for_a_writer(url):
             writer.join()
 
 
-class TestWhoWaits:
-    """On PostgreSQL, while another transaction holds the conversation that something new is said in."""
+class TestConcurrentWrites:
+    """On PostgreSQL, while another transaction has locked the conversation."""
 
     @pytest.mark.parametrize(
         ("meanwhile", "left"),
@@ -61,7 +61,7 @@ class TestWhoWaits:
             ("update branch set head = head + 1", None),
         ],
     )
-    def test_writes_where_the_conversation_is_by_then(self, new_database, meanwhile, left):
+    def test_blocked_write_follows_the_moved_conversation(self, new_database, meanwhile, left):
         with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
             chat, elsewhere = memory.conversation("c"), memory.conversation("c", ("elsewhere",))
             memory.conversation("other", ("elsewhere",)).add_user_message("hello")
@@ -80,7 +80,7 @@ class TestWhoWaits:
 
 
 @pytest.mark.sqlite_suffices
-def test_a_damaged_file_is_refused_or_readable_never_a_trap(memory, tmp_path):
+def test_damaged_file_is_rejected_or_loaded_completely(memory, tmp_path):
     chat, path = fill(memory), tmp_path / "memory.json"
     chat.save_to_file(path)
     good = path.read_text(encoding="utf-8")

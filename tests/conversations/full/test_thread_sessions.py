@@ -1,4 +1,4 @@
-"""`memory.session(config)`: rounds and posts that belong to a thread, and are rewound with it."""
+"""`memory.session(config)`: rounds and posts of a thread, which are rewound with it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def task(memory):
 
 @pytest.fixture
 def session(memory, task) -> SessionMemory:
-    """The session of a thread, in a task that goes on as long as the test."""
+    """The session of a thread, in a task that runs as long as the test."""
     return memory.session(task.config)
 
 
 class TestRounds(plain.TestRounds):
-    """In a task it does what any session does."""
+    """A session in a task passes the same tests."""
 
-    async def test_a_reset_leaves_nothing(self, memory, session, do):
+    async def test_reset_removes_all_rounds(self, memory, session, do):
         session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="m")
         await do(session, "reset_memory")
         assert await do(session, "rounds") == []
@@ -42,7 +42,7 @@ class TestRounds(plain.TestRounds):
 
 
 def talk(memory: Any) -> Any:
-    """A graph that holds a round for each thing that is said, with one post."""
+    """A graph that creates a round with one post per input."""
 
     def node(state: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
         session = memory.session(runtime)
@@ -63,7 +63,7 @@ def shown(session: SessionMemory) -> list[tuple[str, str, list[str]]]:
 
 
 class TestRewinding:
-    def test_who_goes_back_and_says_something_else_finds_nothing_of_what_came_after(self, memory):
+    def test_rewound_session_drops_later_rounds(self, memory):
         graph = talk(memory)
         graph.invoke({"n": 1}, thread())
         first = graph.get_state(thread()).config
@@ -77,15 +77,15 @@ class TestRewinding:
         assert memory.admin.verify().ok
 
 
-class TestFindingPosts:
-    def test_what_a_task_posts_others_find_when_its_checkpoint_is_there(self, memory, task, session):
+class TestPostSearch:
+    def test_posts_are_searchable_after_the_checkpoint(self, memory, task, session):
         session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="apples")
         assert memory.search("apples") == []
         assert task.context.copy().run(memory.search, "apples") != []
 
 
-class TestWhatMakesNoSense:
-    def test_writing_from_outside(self, memory):
+class TestInvalidUse:
+    def test_writes_outside_a_run_are_rejected(self, memory):
         talk(memory).invoke({"n": 1}, thread())
         session = memory.session(thread())
         [only] = session.rounds
@@ -99,14 +99,14 @@ class TestWhatMakesNoSense:
                 write()
         assert shown(session) == [("1", "created", ["apples 1"])]
 
-    def test_a_retention_or_a_namespace_of_its_own(self, memory):
+    def test_own_retention_or_namespace_is_rejected(self, memory):
         with pytest.raises(InvalidInput, match="retention"):
             SessionMemory(memory, thread(), retention=Retention(keep_last=3))
         with pytest.raises(InvalidInput, match="namespace"):
             memory.session(thread(), namespace=("ada",))
         assert memory.session(thread(agentmem_namespace=("ada",)), namespace=("ada",)).namespace == ("ada",)
 
-    def test_the_retention_of_the_whole_memory_is_not_for_it(self, memory):
+    def test_memory_retention_does_not_apply_to_threads(self, memory):
         graph = talk(memory)
         memory.retention = Retention(keep_last=1)
         for number in (1, 2):
@@ -114,11 +114,11 @@ class TestWhatMakesNoSense:
         found = [post.message for each in memory.session(thread()).rounds for post in each.post_list]
         assert found == ["apples 1", "apples 2"]
 
-    def test_summaries_in_the_background(self, memory):
+    def test_background_compaction_is_rejected(self, memory):
         with pytest.raises(InvalidInput, match="background"):
             ContextCompactor(memory.session(thread()), "Planner")
 
-    def test_a_graph_with_another_checkpointer(self, memory):
+    def test_other_checkpointer_is_rejected(self, memory):
         def node(state):
             memory.session(get_config()).create_round("q")
 
@@ -127,20 +127,20 @@ class TestWhatMakesNoSense:
             builder.compile(checkpointer=InMemorySaver()).invoke({"n": 0}, thread())
 
     @pytest.mark.parametrize("wrong", [{}, {"configurable": {}}, {"configurable": 5}])
-    def test_what_names_no_thread(self, memory, wrong):
+    def test_config_without_thread_is_rejected(self, memory, wrong):
         with pytest.raises(InvalidInput, match="thread"):
             memory.session(wrong)
 
 
-class TestTwoSessions:
-    def test_a_thread_and_a_conversation_of_one_id_have_nothing_in_common(self, memory):
+class TestSessionIsolation:
+    def test_thread_and_conversation_of_equal_id_are_separate(self, memory):
         memory.session("t").create_round("plain")
         talk(memory).invoke({"n": 1}, thread())
         assert [each.user_query for each in memory.session("t").rounds] == ["plain"]
         assert [each.user_query for each in memory.session(thread()).rounds] == ["1"]
         assert (memory.session("t").follows_thread, memory.session(thread()).follows_thread) == (False, True)
 
-    def test_hooks_are_told_what_a_node_posts(self):
+    def test_hooks_receive_posts_of_nodes(self):
         told = []
         with AgentMemory(hooks=[told.append]) as memory:
             talk(memory).invoke({"n": 1}, thread())

@@ -1,4 +1,4 @@
-"""What a trace shows of conversations and sessions."""
+"""Traces of conversations and sessions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def told(tracer: Collector) -> list[tuple[str, Any, Any]]:
 
 
 async def talk(memory: AgentMemory, do: Any) -> None:
-    """Every operation on a conversation that an agent may cause."""
+    """Call every traced operation of a conversation."""
     chat = memory.conversation("chat", ("ada",))
     await do(chat, "add", Message(role="user", content=MARK, message_id="1"))
     await do(chat, "add_messages", [AIMessage("b" * 400, id="2"), HumanMessage(MARK, id="1")])
@@ -54,7 +54,7 @@ async def talk(memory: AgentMemory, do: Any) -> None:
 
 
 class TestConversations:
-    async def test_every_operation_is_one_step_that_says_what_happened(self, open_memory, do):
+    async def test_every_operation_is_one_traced_run(self, open_memory, do):
         memory = open_memory()
         steps = told(await traced(lambda: talk(memory, do)))
         assert [name for name, _, _ in steps] == [f"conversation.{name}" for name in TALK.split()]
@@ -69,7 +69,7 @@ class TestConversations:
         )  # fmt: skip
         assert steps[9][1:] == ({**AT, "message_id": "1"}, {"count": 1, "items": ["1"]})
 
-    async def test_an_error_is_recorded_and_passes(self, open_memory, do, collector):
+    async def test_error_is_traced_and_raised(self, open_memory, do, collector):
         chat = open_memory().conversation("chat")
         with pytest.raises(MessageError):
             await collector.aunder(lambda: do(chat, "update", "unknown", content="x"))
@@ -77,7 +77,7 @@ class TestConversations:
 
 
 class TestSessions:
-    async def test_every_operation_is_one_step_that_says_what_happened(self, open_memory, do):
+    async def test_every_operation_is_one_traced_run(self, open_memory, do):
         session, ids = open_memory().session("chat", ("ada",)), {}
 
         async def act() -> None:
@@ -99,7 +99,7 @@ class TestSessions:
 
 
 @pytest.mark.parametrize("content", [False, lambda text: f"{len(text)} letters"], ids=["withheld", "masked"])
-async def test_content_can_be_left_out(open_memory, do, tmp_path, content):
+async def test_trace_content_can_be_disabled(open_memory, do, tmp_path, content):
     memory = open_memory(trace_content=content)
     chat, session = memory.conversation("other"), memory.session("third")
 

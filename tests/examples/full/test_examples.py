@@ -1,4 +1,4 @@
-"""Every example runs as a reader would run it, and prints what it promises."""
+"""Every example runs as its reader would run it, and prints its expected output."""
 
 import ast
 import importlib
@@ -23,7 +23,7 @@ PRINTS = yaml.safe_load(Path(__file__).parents[1].joinpath("prints.yaml").read_t
 """What each prints: among other things, in this order."""
 
 
-def test_every_example_has_its_promise():
+def test_every_example_has_expected_output():
     assert {path.name for path in EXAMPLES.glob("*.py")} == PRINTS.keys()
 
 
@@ -33,7 +33,7 @@ def ran(forks, name, *arguments, **environment):
 
 
 @pytest.mark.parametrize("name", sorted(PRINTS))
-def test_an_example_keeps_its_promise(name, tmp_path, monkeypatch, forks, request):
+def test_example_prints_its_expected_output(name, tmp_path, monkeypatch, forks, request):
     arguments = []
     if name == "postgresql.py":
         arguments.append(request.getfixturevalue("new_database")("postgres"))
@@ -47,20 +47,20 @@ def test_an_example_keeps_its_promise(name, tmp_path, monkeypatch, forks, reques
     assert list(tmp_path.iterdir()) == []
 
 
-class TestPostgresql:
-    def test_its_example_takes_the_url_from_the_environment_too(self, new_database, forks):
+class TestPostgresExample:
+    def test_example_takes_its_url_from_the_environment(self, new_database, forks):
         run = ran(forks, "postgresql.py", AGENTMEM_URL=new_database("postgres"))
         assert (run.returncode, run.stderr) == (0, "")
         assert run.stdout.endswith("erased: []\n")
 
-    def test_its_example_says_what_to_give_it(self, forks):
+    def test_example_without_url_prints_its_usage(self, forks):
         run = ran(forks, "postgresql.py")
         assert run.returncode == 1
         assert run.stdout == ""
         assert "python examples/postgresql.py postgresql://" in run.stderr
 
 
-def test_the_picture_shows_what_the_command_prints_today(forks):
+def test_picture_shows_the_current_output(forks):
     drawn = runpy.run_path(str(DOCS / "picture.py"))["picture"](
         ran(forks, "tracing.py").stdout, "python examples/tracing.py"
     )
@@ -76,16 +76,16 @@ def timeless(svg):
 
 
 @pytest.mark.parametrize("name", sorted(PRINTS))
-class TestAReader:
-    def test_is_told_what_to_run_and_what_it_needs(self, name):
+class TestExampleCode:
+    def test_docstring_names_its_command_and_requirements(self, name):
         told = " ".join((ast.get_docstring(ast.parse(code(name))) or "").split())
         assert f"`python examples/{name}" in told
         assert re.search(r"It needs ((no extra and )?no key|the extra `\[\w+\]` and no key)\b", told)
 
-    def test_reads_one_story(self, name):
+    def test_example_is_short(self, name):
         assert len(code(name).splitlines()) < LINES
 
-    def test_needs_the_extra_that_is_named_and_no_other(self, name):
+    def test_example_needs_only_its_named_extra(self, name):
         named = re.findall(r"the extra `\[(\w+)\]` and no key", " ".join(code(name).split()))
         modules = {module for module, _ in imports(name)}
         others = {module for module in modules if module.split(".")[0] not in {*sys.stdlib_module_names, *OURS}}
@@ -95,7 +95,7 @@ class TestAReader:
         assert needed == set(named)
         assert {module for module in others if module.split(".")[0] not in EXTRAS} == set()
 
-    def test_is_shown_public_names_only(self, name):
+    def test_example_uses_only_public_names(self, name):
         tree = ast.walk(ast.parse(code(name)))
         assert [each.attr for each in tree if isinstance(each, ast.Attribute) and each.attr[0] == "_"] == []
         for module, names in imports(name):

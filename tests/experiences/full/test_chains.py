@@ -1,4 +1,4 @@
-"""The selector in chains: it streams, batches and is awaited, at any place."""
+"""The selector in chains: streaming, batches and async calls, at every position."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def echo():
     return ScriptedModel(lambda messages: "\n".join(message.text for message in messages))
 
 
-class TestEveryWayToRun:
-    async def test_alone_it_streams_what_it_gives(self, library):
+class TestExecution:
+    async def test_selector_streams_its_result(self, library):
         selector = library.selector()
         for given in (PLOT, [HumanMessage(PLOT, id="q")], {"input": PLOT}, {"messages": [HumanMessage(PLOT, id="q")]}):
             assert list(selector.stream(given)) == [selector.invoke(given)]
             assert [each async for each in selector.astream(given)] == [selector.invoke(given)]
 
-    def test_failures_in_a_batch_are_each_ones_own(self, library):
+    def test_batch_failures_are_separate(self, library):
         found = library.selector().batch([PLOT, 3, WEATHER], return_exceptions=True)
         assert isinstance(found[1], InvalidInput)
         assert [found[0], found[2]] == [f"{EXPECTED[0]}\n\n{PLOT}", WEATHER]
 
 
-class TestAnyPlaceInAChainOfThree:
+class TestChainPositions:
     """A prompt, a model and a parser, and the selector before, between and behind them."""
 
     def chains(self, selector):
@@ -56,7 +56,7 @@ class TestAnyPlaceInAChainOfThree:
         }
 
     @pytest.mark.parametrize("place", ["first", "second", "third", "last"])
-    async def test_it_works(self, library, place):
+    async def test_selector_works_at_every_position(self, library, place):
         query = None if place != "third" else lambda given: given.text
         chain = self.chains(library.selector(query=query))[place]
         found = chain.invoke({"input": PLOT})
@@ -70,7 +70,7 @@ class TestAnyPlaceInAChainOfThree:
             assert CHARTS.what not in chain.invoke({"input": WEATHER})
 
     @pytest.mark.filterwarnings("ignore:RunnableWithMessageHistory")
-    def test_in_a_history_only_what_was_said_is_kept(self, memory, filled):
+    def test_history_keeps_only_conversation_messages(self, memory, filled):
         model = ScriptedModel("done")
         talk = RunnableWithMessageHistory(memory.experiences(filled.path).selector() | model, memory.conversation)
         for query in QUERIES:
@@ -79,13 +79,13 @@ class TestAnyPlaceInAChainOfThree:
         assert [message.type for message in memory.conversation("s").messages] == ["human", "ai"] * 3
 
 
-class TestInOtherRunnables:
-    def test_keywords_that_are_not_for_it_do_no_harm(self, library):
+class TestBoundArguments:
+    def test_unrelated_bound_keywords_are_ignored(self, library):
         assert library.selector().bind(stop=["x"]).invoke(WEATHER) == WEATHER
 
 
-class TestManyAtOnce:
-    async def test_tasks(self, memory, filled):
+class TestConcurrency:
+    async def test_concurrent_tasks_select_independently(self, memory, filled):
         async def pick(messages):
             await asyncio.sleep(0)
             return '["charts"]' if "chart" in messages[1].text else "[]"
@@ -96,7 +96,7 @@ class TestManyAtOnce:
         assert selector.select(f"{PLOT} again").ids == ("charts",)  # within a loop those who wait may ask it, too
 
 
-def test_messages_are_the_same_objects_as_given(library):
+def test_given_messages_are_returned_unchanged(library):
     given: list[BaseMessage] = [HumanMessage(PLOT), AIMessage("done"), HumanMessage(PLOT)]
     found = library.selector().invoke(given)
     assert all(one is other for one, other in zip([*found[:2], found[3]], given, strict=True))

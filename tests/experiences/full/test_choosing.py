@@ -1,4 +1,4 @@
-"""How well words choose, and what takes many experiences, bad files, processes or threads."""
+"""Quality of lexical selection; tests with many experiences, bad files, processes or threads."""
 
 import importlib
 import json
@@ -14,7 +14,7 @@ from langchain_agentmem.experiences.experience import ExperienceFolder
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, score_conditions
 from langchain_agentmem.experiences.model_choice import read_selection
 from tests.experiences.test_answers import CASES, IDS
-from tests.experiences.test_files import BAD, GOOD, written
+from tests.experiences.test_files import BAD, GOOD, experience_yaml
 from tests.experiences.test_lexical import ALL, CHART, ERROR, chosen
 from tests.forking import ENVIRONMENT
 
@@ -26,13 +26,13 @@ def measures():
         yield importlib.import_module("experiences")
 
 
-def test_a_needle_is_found_among_a_thousand():
+def test_one_match_among_a_thousand_is_selected():
     conditions = [f"Use when appliance number {number} of the kitchen leaks." for number in range(999)]
     assert chosen("please draw a chart", conditions=[*conditions[:500], CHART, *conditions[500:]]) == [CHART]
 
 
 @pytest.mark.slow
-def test_words_are_as_good_as_measured_and_a_model_that_is_asked_what_they_leave_open_helps(measures):
+def test_selection_quality_meets_the_benchmark(measures):
     for name, f1, precision, quiet, with_model in (
         ("dev_a", 0.78, 0.83, 0.8, 0.9),
         ("dev_b", 0.6, 0.6, 0.5, 0.8),
@@ -53,11 +53,12 @@ def test_words_are_as_good_as_measured_and_a_model_that_is_asked_what_they_leave
         assert measures.quality(answered, labels, THRESHOLD).f1 > with_model, name
 
 
-def test_the_same_question_gets_the_same_answer_in_every_process():
+def test_selection_is_deterministic_across_processes():
     asked = ("file not found error, pod restarting, undo commits, draw a chart, billed twice", ERROR, ALL)
     program = (
-        "import json, sys; from langchain_agentmem.experiences.lexical_choice import judged\n"
-        "print(json.dumps([[each.score, list(each.terms.items())] for each in judged(*json.loads(sys.argv[1]))]))"
+        "import json, sys; from langchain_agentmem.experiences.lexical_choice import score_conditions\n"
+        "scores = score_conditions(*json.loads(sys.argv[1]))\n"
+        "print(json.dumps([[each.score, list(each.terms.items())] for each in scores]))"
     )
     here = [[each.score, [list(term) for term in each.terms.items()]] for each in score_conditions(*asked)]
     for seed in "12":
@@ -66,13 +67,13 @@ def test_the_same_question_gets_the_same_answer_in_every_process():
         assert json.loads(found) == here, seed
 
 
-def test_threads_see_whole_files(shelf):
+def test_threads_never_read_partial_files(shelf):
     folder, done = ExperienceFolder(shelf.path), threading.Event()
-    shelf.put("handcrafted_exp_a.yaml", written("a", "Do. " * 100))
+    shelf.put("handcrafted_exp_a.yaml", experience_yaml("a", "Do. " * 100))
 
     def edit():
         for number in range(60):
-            temporary = shelf.put("new", written("a", f"Do {number}. " * 50))
+            temporary = shelf.put("new", experience_yaml("a", f"Do {number}. " * 50))
             temporary.replace(shelf.path / "handcrafted_exp_a.yaml")
         done.set()
 
@@ -90,17 +91,19 @@ def test_threads_see_whole_files(shelf):
 
 
 @pytest.mark.timeout(60)  # what is quadratic takes many minutes
-def test_takes_time_in_proportion_to_its_length():
+def test_parsing_time_is_linear():
     for piece in CASES["repeated"]:
         found = read_selection(piece * (8_000 // len(piece)), [*IDS, "1", "a"])
         assert found is None or set(found) <= {*IDS, "1", "a"}, piece
 
 
-def test_each_is_reported_with_its_reason_and_the_others_load(shelf):
+def test_each_bad_file_is_reported_with_its_reason(shelf):
     shelf.put("handcrafted_exp_0.yaml", GOOD)
     for name, text in BAD.items():
         shelf.put(f"handcrafted_exp_{name}.yaml", text)
-    shelf.put("handcrafted_exp_zz.yaml", b"\xef\xbb\xbf" + written("last").encode())  # with a mark of byte order
+    shelf.put(
+        "handcrafted_exp_zz.yaml", b"\xef\xbb\xbf" + experience_yaml("last").encode()
+    )  # with a mark of byte order
     look = ExperienceFolder(shelf.path).read()
     assert [each.exp_id for each in look.experiences] == ["good", "last"]
     assert {problem.path for problem in look.problems} == {f"handcrafted_exp_{name}.yaml" for name in BAD}

@@ -1,4 +1,4 @@
-"""`ExperienceMiddleware`: an agent's model is given the instructions that apply, the agent's state never holds them."""
+"""`ExperienceMiddleware` gives instructions to the agent's model and not to its state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.experiences.conftest import CHARTS, FILES, PLOT, Picky
+from tests.experiences.conftest import CHARTS, FILES, PLOT, SelectingModel
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling, kinds_shown, look
 
@@ -26,8 +26,8 @@ def load(name: str) -> str:
     raise FileNotFoundError(name)
 
 
-class TestTheRequest:
-    def test_the_model_is_shown_them_and_the_state_is_not(self, memory, filled):
+class TestModelRequest:
+    def test_instructions_reach_the_model_not_the_state(self, memory, filled):
         model = ScriptedModel(calling("look", place="here"), AIMessage("a chart"))
         middleware = ExperienceMiddleware(memory.experiences(filled.path).selector())
         agent = create_agent(
@@ -43,9 +43,11 @@ class TestTheRequest:
         for messages in model.asked:
             assert_valid_for_providers(messages)
 
-    async def test_awaited_and_streamed_it_is_the_same(self, library):
+    async def test_async_and_streamed_calls_are_equal(self, library):
         model = ScriptedModel("a chart")
-        agent = create_agent(model, middleware=[ExperienceMiddleware(library.selector(model=Picky(["charts"])))])
+        agent = create_agent(
+            model, middleware=[ExperienceMiddleware(library.selector(model=SelectingModel(["charts"])))]
+        )
         given = {"messages": [HumanMessage(PLOT, id="q")]}
         agent.invoke(given)
         await agent.ainvoke(given)
@@ -56,7 +58,7 @@ class TestTheRequest:
         )  # the model that selects says nothing there
         assert model.asked == [model.asked[0]] * 4
 
-    def test_in_a_thread_each_role_has_its_own_and_none_is_put_there_twice(self, quick, library):
+    def test_roles_in_a_thread_get_instructions_once(self, in_memory, library):
         planner = library.selector(role="Planner")
         coder = library.selector(role="CodeInterpreter")
         said = [HumanMessage(PLOT, id="q1")]
@@ -65,18 +67,20 @@ class TestTheRequest:
         assert coder.invoke(said, at()) == said
         said += [AIMessage("done", id="a1"), HumanMessage(f"{PLOT} Again.", id="q2")]
         assert planner.invoke(said, at()) == [*first, *said[1:]]
-        [note] = quick.conversation("t").prompt_notes()
+        [note] = in_memory.conversation("t").prompt_notes()
         assert [(each.kind, each.id) for each in note.items] == [("experience", "charts")]
         assert note.items[0].reason
 
-    def test_a_model_that_selects_is_asked_again_only_when_a_tool_has_failed(self, library):
+    def test_selecting_model_is_asked_again_after_tool_failure(self, library):
         failed = ToolMessage("FileNotFoundError: x", tool_call_id="call-2", status="error")
 
         @wrap_tool_call
         def broken(request, handler):
             return failed if request.tool_call["name"] == "load" else handler(request)
 
-        picky = Picky(lambda messages: '["files"]' if "Error: FileNotFound" in messages[0].text else '["charts"]')
+        picky = SelectingModel(
+            lambda messages: '["files"]' if "Error: FileNotFound" in messages[0].text else '["charts"]'
+        )
         calls = (calling("look", place="x"), calling("load", "call-2", name="y"), calling("look", "call-3", place="z"))
         model = ScriptedModel(*calls, AIMessage("."))
         middleware = [ExperienceMiddleware(library.selector(model=picky)), broken]
@@ -87,14 +91,14 @@ class TestTheRequest:
         assert len(picky.asked) == 2
 
 
-class TestHowItIsMade:
-    def test_anything_else_is_refused(self, library, filled):
+class TestConstruction:
+    def test_invalid_arguments_are_rejected(self, library, filled):
         wrong = ((filled.path, {}), (None, {}), (library, {"rule": "Planner"}), (library, {"role": 3}))
         for given, options in (*wrong, (library.selector(), {"role": "Planner"})):
             with pytest.raises(InvalidInput):
                 ExperienceMiddleware(given, **options)
 
-    def test_what_the_agent_asks_is_not_changed(self, library):
+    def test_agent_request_is_not_modified(self, library):
         seen, messages = [], [HumanMessage(PLOT)]
         request = ModelRequest(model=ScriptedModel(), messages=messages, system_message=SystemMessage("Be kind."))
         ExperienceMiddleware(library).wrap_model_call(request, seen.append)

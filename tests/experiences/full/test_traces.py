@@ -1,4 +1,4 @@
-"""What is done with experiences can be seen where it happens: what was chosen and why, and what was added."""
+"""Traces show selected experiences with reasons, and added experiences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langchain_agentmem import AgentMemory, Experience
 from langchain_agentmem.base.events import StepFinished
 from langchain_agentmem.compaction import CompactionState
 from langchain_agentmem.experiences.experience_library import ExperienceSelector
-from tests.experiences.conftest import FILES, PLOT, Picky
+from tests.experiences.conftest import FILES, PLOT, SelectingModel
 from tests.support.graphs import at, line
 
 SECRET = "Xanadu"
@@ -19,13 +19,13 @@ SELECT, CHOOSE = "memory.experience.select", "memory.experience.choose"
 ANSWER = json.dumps({"charts": {"relevant": True, "reason": "it is a chart"}, "files": False})
 
 
-class TestSelecting:
-    async def test_in_a_graph_it_is_one_step_with_the_models_call_beneath(self, library, collector, do):
-        selector = library.selector(role="Planner", model=Picky(lambda _: ANSWER))
+class TestSelectionTraces:
+    async def test_selection_in_graph_is_one_step(self, library, collector, do):
+        selector = library.selector(role="Planner", model=SelectingModel(lambda _: ANSWER))
         graph, given = line(None, selector, state=CompactionState), {"messages": [HumanMessage(PLOT)]}
         config = {"callbacks": [collector], **at(namespace=("ada",))}
         await do(graph, "invoke", given, config)
-        node = ("node0", [("ExperienceSelector", [(SELECT, [(CHOOSE, [("Picky", [])])])])])
+        node = ("node0", [("ExperienceSelector", [(SELECT, [(CHOOSE, [("SelectingModel", [])])])])])
         assert collector.shapes == [("LangGraph", [node])]
         selected, chosen = collector.ours()
         assert selected.inputs == {"query": PLOT, "role": "Planner", "strategy": "model", "namespace": ["ada"]}
@@ -37,19 +37,19 @@ class TestSelecting:
         where = {"thread_id": "t", "agentmem_namespace": "ada", "agentmem_database": "sqlite"}
         assert all(run.extra["metadata"].items() >= where.items() for run in collector.ours())
 
-    def test_a_fallback_is_told(self, library, collector):
-        library.selector(model=Picky(ValueError("no"))).invoke(PLOT, {"callbacks": [collector]})
+    def test_fallback_is_traced(self, library, collector):
+        library.selector(model=SelectingModel(ValueError("no"))).invoke(PLOT, {"callbacks": [collector]})
         assert collector.run(SELECT).outputs["fell_back"] == "The model failed: ValueError."
         assert "ValueError" in collector.run(CHOOSE).error
 
-    async def test_what_is_content_is_left_out_if_that_is_wanted(self, filled, collector, do):
+    async def test_content_is_omitted_on_request(self, filled, collector, do):
         secret = Experience("chart-secrets", [], f"Use when a chart of {SECRET} is wanted.", f"Say {SECRET}.")
         steps = []
         with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
             library = quiet.experiences(filled.path)
             collector.under(lambda: library.add(secret))
             said = json.dumps({"chart-secrets": {"relevant": True, "reason": SECRET}})
-            selector = library.selector(model=Picky(lambda _: said))
+            selector = library.selector(model=SelectingModel(lambda _: said))
             asked, config = f"Draw a chart of {SECRET}.", {"callbacks": [collector]}
             got = await do(selector, "invoke", asked, config)
         assert got.count(SECRET) == 2
@@ -59,15 +59,15 @@ class TestSelecting:
         assert SECRET not in str([step for step in steps if isinstance(step, StepFinished)])
         assert ours[1].outputs["chosen"][0]["exp_id"] == "chart-secrets"
 
-    async def test_whoever_only_takes_notes_of_calls_still_hears_of_the_model(self, filled, do):
+    async def test_audit_handler_works_without_traced_content(self, filled, do):
         with AgentMemory(":memory:", trace_content=False) as quiet:
-            selector: ExperienceSelector = quiet.experiences(filled.path).selector(model=Picky(["charts"]))
+            selector: ExperienceSelector = quiet.experiences(filled.path).selector(model=SelectingModel(["charts"]))
             config = {"callbacks": [quiet.audit.handler()]}
             await do(selector, "invoke", PLOT, config)
             assert [entry.kind for entry in quiet.audit.last()] == ["call"]
 
 
-def test_one_that_is_added_and_one_that_is_there_already_are_told(library, collector):
+def test_additions_and_duplicates_are_traced(library, collector):
     tea = Experience("tea", ["Planner"], "Use when somebody wants tea.", "Offer milk.")
     path = collector.under(lambda: library.add(tea))
     with pytest.raises(Exception, match="already"):

@@ -1,4 +1,4 @@
-"""Any answer of a model, and any message that it is shown, is read without harm."""
+"""Property tests of extraction prompts and answers."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tests.facts.test_extraction import FACT, NOW, ONE, TWO, asked, due
 
 
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4), st.text(max_size=10))
-def test_any_messages_that_are_asked_about_are_told_apart(texts, name):
+def test_prompt_separates_any_messages(texts, name):
     _, human = asked(*(due(text, f"m{n}", name=name or None) for n, text in enumerate(texts)))
     marks = re.findall(r'^<message number="(\d+)" ', human.content, re.MULTILINE)
     assert marks == [str(n) for n in range(1, len(texts) + 1)]
@@ -23,7 +23,7 @@ def test_any_messages_that_are_asked_about_are_told_apart(texts, name):
 
 
 @given(st.text() | st.integers() | st.dates().map(str) | st.datetimes().map(str), st.booleans())
-def test_any_value_is_a_time_or_none(value, last):
+def test_any_value_parses_as_time_or_none(value, last):
     found = parse_fact_time(value, to_micros(NOW), last=last)
     assert found is None or isinstance(found, int)
 
@@ -50,21 +50,21 @@ def check(reply, some):
 
 @given(st.text() | st.lists(st.sampled_from("{}[]\":, facts subject 1 \\'\n"), max_size=60).map("".join))
 @settings(max_examples=300)
-def test_any_text_is_read(text):
+def test_any_text_can_be_parsed(text):
     check(text, TWO)
 
 
 @pytest.mark.slow
 @given(REPLIES)
 @settings(max_examples=300)
-def test_any_object_is_read(reply):
+def test_any_json_can_be_parsed(reply):
     check(json.dumps(reply), ONE)
     check(json.dumps(reply), TWO)
     check(str(reply), TWO)
 
 
 @given(st.integers(0, 400), st.sampled_from(sorted(STYLES.keys() - {"object", "message"})))
-def test_an_answer_cut_off_anywhere_tells_nothing_else(length, style):
+def test_truncated_answer_yields_no_other_facts(length, style):
     right = {"facts": [{**FACT, "object": f"thing number {n}", "message": 1} for n in range(4)]}
     whole = STYLES[style](right)
     for some in (ONE, TWO):

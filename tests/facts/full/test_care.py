@@ -1,4 +1,4 @@
-"""Facts are counted, verified, backed up, exported and imported with everything else, and go on as they were."""
+"""Verification, erasure and import of facts."""
 
 import json
 import re
@@ -17,7 +17,7 @@ FACTS = ("memories", "branches", "forks", "waiting_groups")
 
 
 def fill_branches(memory):
-    """Facts of every sort, on a branch and on its fork, with what belongs to them."""
+    """Store facts of every kind on a branch and its fork."""
     facts = memory.facts("user", NS, description="About Ana.")
     chat = memory.conversation("chat", NS)
     for key in ("a", "b", "c"):
@@ -42,7 +42,7 @@ def fill_branches(memory):
 
 
 def fill(memory):
-    """The same, and facts in threads and their copies, and where they wait."""
+    """Store the same, and facts of threads, their copies and pending tasks."""
     fill_branches(memory)
     graph = remembering(memory)
     for said in ("Maya lives in Oslo", "Maya lives in Rome"):
@@ -68,8 +68,8 @@ def another(new_database, url, clock):
 
 
 @pytest.mark.sqlite_suffices
-class TestVerifying:
-    def test_nothing_is_wrong_with_what_was_done_to_facts(self, filled):
+class TestVerification:
+    def test_verify_finds_no_problems_after_changes(self, filled):
         assert filled.admin.verify().problems == ()
         filled.conversation("t").clear()
         filled.conversation("chat", NS).clear()
@@ -77,7 +77,7 @@ class TestVerifying:
         assert filled.admin.verify().problems == ()
 
     @pytest.mark.parametrize("damage", CASES["damage"])
-    def test_damage_is_found_and_can_be_erased(self, url, raw, damage):
+    def test_verify_finds_damage_that_can_be_erased(self, url, raw, damage):
         sql, says = CASES["damage"][damage]
         with AgentMemory(url) as memory:
             fill_branches(memory)
@@ -88,8 +88,8 @@ class TestVerifying:
             assert {memory.admin.stats()[name] for name in FACTS} == {0}
 
 
-class TestMoving:
-    def test_what_was_imported_goes_on(self, filled, another, tmp_path):
+class TestImport:
+    def test_imported_facts_can_be_continued(self, filled, another, tmp_path):
         filled.export(tmp_path / "all.jsonl")
         another.import_(tmp_path / "all.jsonl")
         known = []

@@ -1,4 +1,4 @@
-"""Each fact of a long conversation is learned, and once: whoever is interrupted, killed, or at it at the same time."""
+"""Extraction stores each fact of a long conversation exactly once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langchain_agentmem.storage.background import Task
 from tests.facts.scripted import Scripted, facts_in
 from tests.support.waiting import all_at_once
 
-SHORT = 0.3
+SHORT_LEASE = 0.3
 """Seconds of a lease here, so that nobody waits long for another."""
 SOME = 24
 """Messages, where not all are needed."""
@@ -28,12 +28,12 @@ FIRST_DAY = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
 def day(number: int) -> datetime:
-    """When a message was said: there is one each day, at noon."""
+    """The time of a message: one each day, at noon."""
     return FIRST_DAY + timedelta(days=number)
 
 
 def conversation(count: int = 200) -> list[dict[str, Any]]:
-    """A conversation, always the same, in which much is told again, and much changes."""
+    """A deterministic conversation with repeated and changed facts."""
     luck = random.Random(7)
     said = []
     for number in range(count):
@@ -50,20 +50,20 @@ def conversation(count: int = 200) -> list[dict[str, Any]]:
 
 
 def known_facts(facts: KGMemory) -> list[tuple[Any, ...]]:
-    """What is known, in the same form."""
+    """The stored facts, in the same form."""
     every = (fact for person in PEOPLE for fact in facts.history(person))
     return sorted((each.text, each.valid_from, str(each.valid_to), each.sources) for each in every)
 
 
-def hear(facts: KGMemory, said: list[dict[str, Any]]) -> None:
+def add_and_extract(facts: KGMemory, said: list[dict[str, Any]]) -> None:
     """Add a conversation, and have its facts extracted."""
     for message in said:
         facts.add(message)
     facts.drain()
 
 
-def told_plainly(said: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What is to be known after a conversation: each fact stated by hand, one after the other."""
+def expected_facts(said: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The facts expected of a conversation, each added by hand."""
     with AgentMemory(":memory:") as memory:
         facts = memory.facts("b")
         for message in said:
@@ -76,24 +76,24 @@ def told_plainly(said: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 SAID = conversation()
-SCRIPT = told_plainly(SAID)
+SCRIPT = expected_facts(SAID)
 
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch):
-    monkeypatch.setattr(background, "LEASE_SECONDS", SHORT)
-    monkeypatch.setattr(background, "RENEW_SECONDS", SHORT / 6)
+    monkeypatch.setattr(background, "LEASE_SECONDS", SHORT_LEASE)
+    monkeypatch.setattr(background, "RENEW_SECONDS", SHORT_LEASE / 6)
 
 
 def check(facts, script=SCRIPT):
-    """Everything is known as it was told, and nothing waits."""
+    """Check that the facts are as expected and nothing is pending."""
     assert facts.pending_count() == 0
     assert facts.failures() == []
     assert known_facts(facts) == script
 
 
-def test_the_script_is_worth_it():
-    """Much is told more than once, much changes and comes back, some of it in one batch."""
+def test_script_has_repeats_and_changes():
+    """Facts are repeated, changed and restored, some within one batch."""
     assert len(SCRIPT) > 150
     assert sum(len(fact[-1]) > 1 for fact in SCRIPT) > 20
     lives = [text for text, *_ in SCRIPT if " lives in " in text]
@@ -101,30 +101,30 @@ def test_the_script_is_worth_it():
 
 
 @pytest.mark.slow
-def test_a_whole_run_knows_exactly_what_was_scripted_and_repeated_changes_nothing(memory, raw):
+def test_extraction_is_complete_and_repeating_is_idempotent(memory, raw):
     facts = memory.facts("b", model=Scripted())
-    hear(facts, SAID)
+    add_and_extract(facts, SAID)
     check(facts)
     rows = raw(memory, "select max(id) as last from memory")
     model = Scripted()
     again = memory.facts("b", model=model)
-    hear(again, SAID)
+    add_and_extract(again, SAID)
     check(again)
     assert model.calls == []
     assert raw(memory, "select max(id) as last from memory") == rows
 
 
-class TestAtTheSameTime:
-    def test_in_threads_and_in_the_background(self, url):
+class TestConcurrentExtraction:
+    def test_threads_and_background_task_extract_once(self, url):
         """Each with its own memory, as processes have it."""
         with AgentMemory(url) as one, AgentMemory(url) as other:
             hearers = [each.facts("b", model=Scripted()) for each in (one, one, other)]
-            all_at_once([partial(hear, facts, SAID[:SOME]) for facts in hearers])
+            all_at_once([partial(add_and_extract, facts, SAID[:SOME]) for facts in hearers])
             for facts in hearers:
-                check(facts, told_plainly(SAID[:SOME]))
+                check(facts, expected_facts(SAID[:SOME]))
 
-    def test_without_any_right_to_ask(self, memory, monkeypatch):
-        """Two ask about the same messages; what one of them kept the other keeps no more."""
+    def test_extraction_without_lease_stores_facts_once(self, memory, monkeypatch):
+        """Two callers extract the same messages; only one of them stores the facts."""
         monkeypatch.setattr(Task, "wake", lambda self: None)
         together, said = threading.Barrier(2), "Tom | lives in | Oslo\nTom | likes | tea"
 
@@ -138,7 +138,7 @@ class TestAtTheSameTime:
         assert facts.pending_count() == 0
         assert {fact.object: len(fact.sources) for fact in facts.history("Tom")} == {"Oslo": 2, "tea": 2}
 
-    def test_a_right_that_is_lost_meanwhile_keeps_nothing_and_drain_waits_for_the_rest(self, memory, raw):
+    def test_lost_lease_stores_nothing_and_drain_waits(self, memory, raw):
         def lose(before, some):
             if before == 0:
                 raw(memory, "update lease set owner = 'rival', expires_at = 0")
@@ -149,5 +149,5 @@ class TestAtTheSameTime:
         model = Scripted(meanwhile=lose)
         facts = memory.facts("b", model=model)
         facts.drain()
-        check(facts, told_plainly(SAID[:SOME]))
+        check(facts, expected_facts(SAID[:SOME]))
         assert model.texts[0] in model.texts[1:]  # what the first answer said was not kept

@@ -1,4 +1,4 @@
-"""Whoever asks pays for the facts that the answer is about, not for all that is known: all goes by indexes."""
+"""The cost of fact queries: they use indexes and read only relevant facts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NS = ("users", "ada")
 
 @pytest.fixture
 def view(memory):
-    """What a fork shows, where others have much more."""
+    """The view of a fork, in a database with many other facts."""
     for user in range(4):
         batch(memory, f"user {user}", FACTS)
     memory.facts("user 2").add_fact("user", "Friend 1", "likes", "tea 1", source="m-1")
@@ -56,7 +56,7 @@ def view(memory):
 
 
 def batch(memory: AgentMemory, name: str, count: int, subject: str = "friend {}", obj: str = "tea {}") -> None:
-    """Many facts at once: one branch knows so many friends, each of whom likes something."""
+    """Store many facts on a branch at once."""
     ground = memory.facts(name)._context
 
     def make(tx, change):
@@ -65,13 +65,13 @@ def batch(memory: AgentMemory, name: str, count: int, subject: str = "friend {}"
             change.now += 1  # learned one after the other
             facts.written.clear()  # no two of them are about the same
             said = fact_store.FactStatement("user", subject.format(number), "likes", obj.format(number))
-            facts.tell(said)
+            facts.record_statement(said)
 
     ground.write("facts.add", make)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
-    """How many steps SQLite takes for something, in tens."""
+def count_steps(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
+    """Count the SQLite steps of a call, in tens."""
     ticks: list[int] = []
     enter = _SqliteTransaction.__enter__
 
@@ -85,7 +85,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
     return len(ticks)
 
 
-def test_facts_are_looked_up_by_what_they_are_about(memory, raw, view):
+def test_fact_queries_use_the_expected_indexes(memory, raw, view):
     through_all = ("INDEX memory_order", "INDEX memory_current", "(branch_id=?)", "(branch_id=? AND kind=?)")
     for name, (given, indexes) in LOOKED_UP.items():
         plan = plan_of(memory, raw, name, {**view.parameters(), "kind": "fact", **given})
@@ -121,18 +121,18 @@ COSTS = {
 
 
 def growth(monkeypatch, folder, prepare, sizes=(200, 2_000), **options):
-    """How many times the steps of a small memory are taken in a large one; `prepare` gives what to do."""
+    """The ratio of SQLite steps in a large and a small memory; `prepare` returns the call."""
     steps = []
     for size in sizes:
         with AgentMemory(folder / f"{size}.db", **options) as memory:
-            steps.append(counted(monkeypatch, prepare(memory, size)))
+            steps.append(count_steps(monkeypatch, prepare(memory, size)))
     assert steps[0] > 0
     return steps[1] / steps[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COSTS)
-def test_what_else_is_known_costs_nothing(tmp_path, monkeypatch, name):
+def test_query_cost_is_independent_of_other_facts(tmp_path, monkeypatch, name):
     """SQLite takes as many steps among 2,000 facts as among 200."""
     about, ask = COSTS[name]
 
@@ -152,8 +152,8 @@ def test_what_else_is_known_costs_nothing(tmp_path, monkeypatch, name):
 @pytest.mark.parametrize("hub", [{"obj": "tea"}, {"subject": "tea"}], ids=["object", "subject"])
 @pytest.mark.parametrize("entity", ["tea", None], ids=["of it", "of anything"])
 @pytest.mark.parametrize("whose", ["its own", "a thread's"])
-def test_a_page_costs_no_more_where_a_name_is_known_very_often(tmp_path, monkeypatch, hub, entity, whose):
-    """On the branch itself, and for a thread of the same scope, which is shown it by others."""
+def test_page_cost_is_independent_of_entity_size(tmp_path, monkeypatch, hub, entity, whose):
+    """On the branch itself, and in a thread of the same scope."""
 
     def prepare(memory, count):
         batch(memory, "main", count, **hub)
@@ -166,7 +166,7 @@ def test_a_page_costs_no_more_where_a_name_is_known_very_often(tmp_path, monkeyp
 
 
 def through_forks(memory: AgentMemory, each: int):
-    """Facts through many forks, with so many on each, and with none of those that are asked for."""
+    """A branch behind many forks, each with `each` unrelated facts."""
     batch(memory, "main", FACTS, subject="Newcomer")
     facts = memory.facts("main")
     for number in range(FORKS):
@@ -176,19 +176,19 @@ def through_forks(memory: AgentMemory, each: int):
 
 
 @pytest.mark.parametrize("each", [1, 10])
-def test_forks_cost_little_that_hold_little(tmp_path, monkeypatch, each):
-    """Each fact is looked up where much is known, not on every branch of the line."""
+def test_small_forks_add_little_query_cost(tmp_path, monkeypatch, each):
+    """Facts are looked up on large branches only, not on every ancestor."""
     with AgentMemory(tmp_path / "forks.db") as memory:
         facts = through_forks(memory, each)
         there = memory.facts("main"), facts
-        steps = [counted(monkeypatch, lambda one=one: one.neighbours("Newcomer")) for one in there]
+        steps = [count_steps(monkeypatch, lambda one=one: one.neighbours("Newcomer")) for one in there]
     assert steps[0] > FACTS
     assert steps[1] <= 4 * steps[0]
 
 
 @pytest.mark.slow("in every form")
-def test_forks_cost_no_more_that_hold_very_much(tmp_path, monkeypatch):
-    """Of what else lies on a branch no more is read than tells that it is much."""
+def test_fork_size_does_not_affect_query_cost(tmp_path, monkeypatch):
+    """Reading stops once a branch is known to be large."""
 
     def prepare(memory, each):
         return partial(through_forks(memory, each).neighbours, "Newcomer")

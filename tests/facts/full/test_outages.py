@@ -1,4 +1,4 @@
-"""A model that gives no answers for hours, or nonsense for ever: nothing is lost, and somebody hears of it."""
+"""Extraction during model outages: retries, pauses and reporting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOWNS = ("Oslo", "Rome", "Oslo", "Lima", "Kyoto", "Rome", "Oslo", "Bergen", "Lim
 
 
 class Provider(Scripted):
-    """A model that is up or down; some texts it never answers."""
+    """A model that is up or down, and always fails for some texts."""
 
     def __init__(self, *, up: bool = False, refuses: str | None = None) -> None:
         super().__init__(meanwhile=self._answer)
@@ -37,21 +37,21 @@ def lived(facts: Any) -> list[str]:
 
 
 def look_once(facts: Any) -> None:
-    """What the background does when it looks whether there is something to do."""
+    """Run one attempt of the background task."""
     facts._task._attempt()
 
 
 def look(facts: Any, clock: Any, hours: float) -> None:
-    """What the background does in some hours: it looks every thirty seconds here."""
+    """Run the background task every 30 seconds for some hours."""
     for _ in range(int(hours * 120)):
         clock.pass_time(seconds=30)
         look_once(facts)
 
 
 @pytest.mark.usefixtures("alone")
-class TestAnOutage:
+class TestOutage:
     @pytest.mark.slow("in every form")
-    def test_of_hours_loses_nothing_and_costs_few_questions(self, memory, clock):
+    def test_long_outage_loses_nothing_with_few_calls(self, memory, clock):
         provider = Provider()
         facts = memory.facts("b", model=provider)
         said(facts, *moves(*TOWNS))
@@ -63,7 +63,7 @@ class TestAnOutage:
         assert facts.pending_count() == 0
         assert lived(facts) == list(TOWNS)  # in the order in which they were said
 
-    def test_is_asked_about_soon_at_first(self, memory, clock):
+    def test_first_retry_comes_soon(self, memory, clock):
         facts = memory.facts("b", model=(provider := Provider()))
         said(facts, *moves("Oslo"))
         look_once(facts)
@@ -71,13 +71,13 @@ class TestAnOutage:
         look(facts, clock, hours=0.01)
         assert lived(facts) == ["Oslo"]
 
-    def test_holds_nobody_up_who_has_a_text_extracted_at_once(self, memory):
+    def test_immediate_extraction_ignores_the_outage_pause(self, memory):
         facts = memory.facts("b", model=(provider := Provider()))
         assert facts.extract_and_update_from_text(moves("Oslo")[0]) == []
         provider.up = True
         assert [fact.object for fact in facts.extract_and_update_from_text("Maya | likes | tea")] == ["tea"]
 
-    def test_holds_for_what_is_said_in_it_and_for_other_processes(self, url, clock):
+    def test_outage_pause_applies_to_other_processes(self, url, clock):
         provider, other = Provider(), Provider()
         with AgentMemory(url, clock=clock) as one, AgentMemory(url, clock=clock) as two:
             facts = one.facts("b", model=provider)
@@ -94,7 +94,7 @@ class TestAnOutage:
             assert lived(facts) == list(TOWNS)
             assert facts.pending_count() == 0
 
-    def test_is_none_where_the_model_fails_at_one_message_alone(self, memory, clock):
+    def test_failing_message_alone_causes_no_pause(self, memory, clock):
         facts = memory.facts("b", model=Provider(up=True, refuses="poison"))
         said(facts, "poison", *moves("Oslo", "Rome"))
         look(facts, clock, hours=0.1)
@@ -107,7 +107,7 @@ class TestAnOutage:
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.slow
-def test_nonsense_is_asked_about_again_after_a_day(memory, clock):
+def test_unusable_answers_are_retried_after_a_day(memory, clock):
     model = Scripted(lambda _: "Nice!")
     facts = memory.facts("b", model=model)
     said(facts, *moves("Oslo"))
@@ -120,8 +120,8 @@ def test_nonsense_is_asked_about_again_after_a_day(memory, clock):
 
 
 @pytest.mark.usefixtures("alone")
-class TestSettling:
-    async def test_waits_for_facts_and_leaves_what_the_model_fails_at(self, memory, do):
+class TestSettle:
+    async def test_settle_extracts_facts_and_skips_failures(self, memory, do):
         facts, others = (memory.facts("b", space, model=Provider(up=True)) for space in (None, ("them",)))
         for each in (facts, others):
             said(each, *moves("Oslo", "Rome"))
@@ -134,8 +134,8 @@ class TestSettling:
 
 
 @pytest.mark.usefixtures("alone")
-class TestWhoHearsOfIt:
-    def test_the_log_says_it_once(self, caplog):
+class TestReporting:
+    def test_outage_is_logged_once(self, caplog):
         caplog.set_level(logging.INFO, "langchain_agentmem.facts")
         for model in (Provider(), Scripted(lambda _: "Nice!"), Scripted(lambda _: "")):
             caplog.clear()
@@ -151,7 +151,7 @@ class TestWhoHearsOfIt:
             assert "No facts were extracted from 1 messages" in record.getMessage()
             assert failure in record.getMessage()
 
-    def test_statistics_count_it(self, memory, monkeypatch):
+    def test_statistics_count_pending_and_failed_messages(self, memory, monkeypatch):
         monkeypatch.setattr(fact_extraction, "MAX_BATCH_MESSAGES", 2)
         facts = memory.facts("b", ("us",), model=Provider())
         said(facts, *moves(*TOWNS))

@@ -1,4 +1,4 @@
-"""Rewind equality for facts: whatever a graph does, they are what state says, at every checkpoint and in every node.
+"""Rewind equality for facts: they match the graph state at every checkpoint and node.
 
 The scripts of `tests/rewinding/`, in which nodes state facts, or have them extracted from a message.
 `AGENTMEM_EXAMPLES=1000 pytest -o timeout=0` follows so many on each engine.
@@ -24,7 +24,7 @@ EXAMPLES = {"sqlite": 20, "postgres": 4}
 
 
 def said(name: str) -> list[HumanMessage] | None:
-    """A message that says what Maya saw; None of what is told without one."""
+    """A message about what Maya saw; None for facts without a message."""
     return None if zlib.crc32(name.encode()) % 3 == 0 else [HumanMessage(f"Maya | saw | {name}", id=f"m{name}")]
 
 
@@ -46,14 +46,14 @@ class Facts(Real):
 
 @pytest.mark.slow("in every form")
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_facts_are_what_state_says_at_every_checkpoint_and_in_every_node(kind, new_database):
+def test_facts_match_state_at_every_checkpoint(kind, new_database):
     seeds = range(20_000, 20_000 + int(os.environ.get("AGENTMEM_EXAMPLES", EXAMPLES[kind])))
     outcomes = follow(random_script, lambda url, label: World(Facts(url), label), seeds, new_database(kind))
     assert outcomes["invoke"] > 0
 
 
 @pytest.mark.slow
-def test_what_tasks_bring_side_by_side_each_extracts_itself(new_database):
+def test_parallel_tasks_extract_their_own_messages(new_database):
     url = new_database("sqlite")
     for number in range(6):
         world = followed(random_script(109), lambda number=number: World(Facts(url), f"{number} "))

@@ -1,4 +1,4 @@
-"""The statistics of a PostgreSQL server hold nothing of what was said."""
+"""PostgreSQL statistics contain no content of facts."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.plans import sampled_columns
 
 
 @pytest.mark.sqlite_suffices
-def test_the_servers_statistics_sample_nothing_of_it(new_database, raw):
+def test_postgres_statistics_contain_no_fact_content(new_database, raw):
     with AgentMemory(new_database("postgres")) as memory:
         tell_secrets(memory)
         for number in range(70):

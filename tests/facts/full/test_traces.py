@@ -1,4 +1,4 @@
-"""What is done with facts can be seen where it happens: a run for each call, with what was asked and what it did."""
+"""Traces of fact operations: one run per call, with inputs and outputs."""
 
 import itertools
 import json
@@ -26,8 +26,8 @@ def facts(memory):
     return memory.facts("b", namespace=("ada",))
 
 
-class TestTheNode:
-    async def test_it_is_one_step_with_the_models_call_and_what_was_written_beneath(self, memory, collector, do):
+class TestNodeTraces:
+    async def test_node_is_one_run_with_child_runs(self, memory, collector, do):
         told = {"message": 1, "subject": "Maya", "predicate": "lives in", "object": "Lisbon"}
         model = FakeListChatModel(responses=[json.dumps({"facts": [told]})])
         graph = line(memory.checkpointer, memory.remember_facts(model))
@@ -47,24 +47,24 @@ class TestTheNode:
         assert extracted.inputs["said"][0]["content"] == "Maya | lives in | Lisbon"
         assert json.loads(extracted.outputs["answer"])["facts"][0]["object"] == "Lisbon"
         assert learned.inputs == {**whose, "message_ids": ["m1"]}
-        assert (learned.outputs["read"], learned.outputs["fact_ids"]) == (1, [fact.id])
+        assert (learned.outputs["message_count"], learned.outputs["fact_ids"]) == (1, [fact.id])
         for run in collector.ours():
             metadata = run.extra["metadata"]
             assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
             assert metadata["agentmem_database"] == "sqlite"
             assert metadata["checkpoint_id"]
 
-    def test_what_fails_is_an_error_where_it_failed_and_told_where_it_was_noted(self, memory, collector):
+    def test_failure_is_traced_in_the_failing_run(self, memory, collector):
         given = {"messages": [HumanMessage("Maya | likes | tea", id="m1")]}
         failing = ScriptedModel(ValueError("no tea today")).reply
         line(memory.checkpointer, memory.remember_facts(failing)).invoke(given, {**THREAD, "callbacks": [collector]})
         remembered, extracted, learned = collector.ours()
         assert "ValueError" in extracted.error
         assert learned.outputs["failure"] == "The model gave no answer: ValueError: no tea today"
-        assert (learned.outputs["read"], remembered.outputs["failed"]) == (0, True)
+        assert (learned.outputs["message_count"], remembered.outputs["failed"]) == (0, True)
         assert remembered.error is learned.error is None
 
-    async def test_what_is_content_is_left_out_if_that_is_wanted(self, collector, do):
+    async def test_trace_content_can_be_disabled(self, collector, do):
         steps = []
         with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
             given = [HumanMessage(f"Maya | lives in | {SECRET}", id="m1")]
@@ -84,7 +84,7 @@ class TestTheNode:
         assert collector.ours()[0].inputs["message_ids"] == ["m1"]
 
 
-def test_a_fact_a_section_and_files_say_what_was_done(facts, collector, tmp_path):
+def test_add_prompt_and_file_calls_are_traced(facts, collector, tmp_path):
     added = []
 
     def work():
@@ -100,7 +100,7 @@ def test_a_fact_a_section_and_files_say_what_was_done(facts, collector, tmp_path
     assert collector.run("memory.facts.load").inputs["records"] == 1
 
 
-def test_a_search_is_one_retriever_with_facts_as_documents(facts, collector):
+def test_search_is_traced_as_a_retriever(facts, collector):
     tea = facts.add_fact("user", "Maya", "likes", "tea", source="m1")
     facts.add(role="user", content="Tea is nice.")
     [found, said] = collector.under(lambda: facts.search("Maya tea", 5))
@@ -120,7 +120,7 @@ CALLS = CASES["traced"]
 """Methods with their arguments, the step that a trace shows of each, and how many items, or what, came of it."""
 
 
-async def test_each_call_is_one_step_that_says_what_came_of_it(do):
+async def test_each_call_is_one_traced_run(do):
     for name, (method, given, named, verb, came) in CALLS.items():
         collector, numbers = Collector(), itertools.count(1)
         with AgentMemory(":memory:", new_id=lambda numbers=numbers: f"id-{next(numbers)}") as memory:

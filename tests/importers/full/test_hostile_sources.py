@@ -1,4 +1,4 @@
-"""Whatever a source holds, there is a report or an error of ours; `tests/fuzz` alters sources of each kind."""
+"""Any source gives a report or an error of this package; `tests/fuzz` alters sources of each kind."""
 
 from contextlib import suppress
 
@@ -17,7 +17,7 @@ GARBAGE = (
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_garbage_is_told_and_nothing_is_half_written(memory, tmp_path, kind):
+def test_garbage_is_reported_without_partial_imports(memory, tmp_path, kind):
     for garbage in GARBAGE:
         for ending in (".json", ".yaml", ".db"):
             path = tmp_path / f"source{ending}"

@@ -26,7 +26,7 @@ def server(new_database):
             connection.execute(f"drop table if exists {table} cascade")
 
 
-def test_a_store_of_postgresql_is_read_from_its_tables(memory, server):
+def test_postgres_store_is_imported(memory, server):
     with PostgresStore.from_conn_string(server[0]) as theirs:
         theirs.setup()
         theirs.put(("users", "ada"), "bird", {"text": "likes herons"}, ttl=90)
@@ -34,7 +34,7 @@ def test_a_store_of_postgresql_is_read_from_its_tables(memory, server):
     assert memory.store.get(("users", "ada"), "bird").value == {"text": "likes herons"}
 
 
-def test_tables_of_postgresql_come_with_their_times(memory, server):
+def test_postgres_chat_history_keeps_times(memory, server):
     url, connection = server
     connection.execute(
         "create table chat (id serial primary key, session_id uuid, message jsonb, created_at timestamptz)"
@@ -49,7 +49,7 @@ def test_tables_of_postgresql_come_with_their_times(memory, server):
     assert (listed.conversation_id, listed.last_at.year) == (session, 2025)
 
 
-def test_a_server_of_letta_is_read_on_postgresql(memory, server):
+def test_letta_server_on_postgresql_is_imported(memory, server):
     url, connection = server
     connection.execute(LETTA_TABLES.replace("datetime", "timestamptz").replace("blob", "bytea"))
     assert memory.import_from("letta", url).added == {"messages": 1, "memories": 1}

@@ -1,4 +1,4 @@
-"""What an agent remembers in one thread, in the next: with nothing set but the template of a namespace."""
+"""Memory shared across the threads of a user, by a namespace template alone."""
 
 import asyncio
 import logging
@@ -12,11 +12,11 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from tests.support.models import ScriptedModel, calling
 
-SHARES = "stays in its thread"
+ISOLATION_WARNING = "stays in its thread"
 
 
-class Listener:
-    """A model that keeps in core memory what begins with "note", and that is shown what is remembered."""
+class NoteTakingModel:
+    """A model that writes "note" messages to core memory, and records its prompts."""
 
     def __init__(self):
         self.shown = ""
@@ -34,12 +34,12 @@ class Users:
     """An agent with memory, and its users."""
 
     def __init__(self, memory, **options):
-        self.model = Listener()
+        self.model = NoteTakingModel()
         middleware = MemoryMiddleware(memory, tools=True, **options)
         self.agent = create_agent(ScriptedModel(self.model), middleware=[middleware], checkpointer=memory.checkpointer)
 
     def says(self, text, thread, user=None, *, asynchronous=False, **more):
-        """What the model was shown when a user said something in a thread."""
+        """Send a user's message in a thread, and return the prompt of the model."""
         configurable = {"thread_id": thread, **more} | ({} if user is None else {"user_id": user})
         given, config = {"messages": [("user", text)]}, {"configurable": configurable}
         asyncio.run(self.agent.ainvoke(given, config)) if asynchronous else self.agent.invoke(given, config)
@@ -59,7 +59,7 @@ def memory(url):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
-def test_two_users_three_threads_each_a_rewind_and_a_deleted_thread(memory, asynchronous):
+def test_users_share_memory_across_their_own_threads(memory, asynchronous):
     users = Users(memory)
     says = partial(users.says, asynchronous=asynchronous)
 
@@ -92,13 +92,13 @@ def test_two_users_three_threads_each_a_rewind_and_a_deleted_thread(memory, asyn
 
 
 @pytest.mark.parametrize("how", ["template", "own namespace", "neither"])
-def test_a_thread_that_is_alone_is_logged_once_and_a_namespace_is_shared_by_all_threads(url, caplog, how):
+def test_missing_namespace_warns_once_that_threads_are_isolated(url, caplog, how):
     whole = {"namespace": ("users", "{user_id}")} if how == "template" else {}
     with AgentMemory(url, **whole) as memory, caplog.at_level(logging.WARNING):
         users = Users(memory, **({"namespace": ("team",)} if how == "own namespace" else {}))
         users.says("note city Lisbon", "monday", "ada")
         assert ("Lisbon" in users.says("hello", "tuesday", "ada")) is (how != "neither")
-        assert [SHARES in each.message for each in caplog.records].count(True) == (how == "neither")
+        assert [ISOLATION_WARNING in each.message for each in caplog.records].count(True) == (how == "neither")
         assert ('namespace=("users", "{user_id}")' in caplog.text) is (how == "neither")
         if how == "own namespace":
             assert "Lisbon" not in Users(memory).says("hello", "wednesday")

@@ -1,4 +1,4 @@
-"""`MemoryMiddleware`: an agent's model is shown its memory, the agent's state never holds it."""
+"""`MemoryMiddleware`: memory is in the requests to an agent's model, and never in the agent's state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
-from langchain_agentmem.layers.layer_tools import SMALL_SET
+from langchain_agentmem.layers.layer_tools import ESSENTIAL_TOOLS
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import OWN_TOOLS
 from langchain_agentmem.messages.message_marks import is_injected
@@ -36,8 +36,8 @@ def layers(memory):
     return layers
 
 
-class TestTheRequest:
-    async def test_the_model_is_shown_it_and_the_state_is_not(self, memory, layers):
+class TestRequest:
+    async def test_memory_is_in_the_request_not_the_state(self, memory, layers):
         model = ScriptedModel(calling("look", place="here"), AIMessage("a quince"))
         middleware = [MemoryMiddleware(memory, "user-42")]
         agent = create_agent(model, [look], middleware=middleware, checkpointer=memory.checkpointer)
@@ -51,7 +51,7 @@ class TestTheRequest:
         await agent.ainvoke({"messages": [HumanMessage(QUESTION, id="q")]}, at("awaited"))
         assert model.asked[2] == model.asked[0]
 
-    def test_core_stands_in_the_system_message_when_asked(self, memory, layers):
+    def test_system_role_puts_core_into_the_system_message(self, memory, layers):
         for role in ("system", "user"):
             for prompt in (None, "Be kind.", SystemMessage([{"type": "text", "text": "Be kind."}])):
                 model = ScriptedModel("a quince")
@@ -71,10 +71,10 @@ class TestTheRequest:
                     assert kinds_shown(rest) == ["core", "recalled", "human"]
 
 
-class TestTheThread:
-    def test_the_small_set_of_tools_is_offered_beside_those_of_compaction_and_others_by_their_names(self, memory):
+class TestAgentThread:
+    def test_tools_option_selects_the_offered_tools(self, memory):
         compaction = CompactionMiddleware(memory, config=SMALL)
-        for given, offered in ((True, SMALL_SET), (["fact_*", "mem_core_get"], [*FACTS, "mem_core_get"])):
+        for given, offered in ((True, ESSENTIAL_TOOLS), (["fact_*", "mem_core_get"], [*FACTS, "mem_core_get"])):
             model = ScriptedModel(AIMessage("Hello"))
             middleware = [compaction, MemoryMiddleware(memory, tools=given)]
             agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
@@ -84,7 +84,7 @@ class TestTheThread:
             with pytest.raises(InvalidInput, match=r"memory\.tools\(include|role must be"):
                 MemoryMiddleware(memory, **wrong)
 
-    def test_what_tools_of_memory_answered_is_not_recalled_and_found_all_the_same(self, memory):
+    def test_memory_tool_results_are_searchable_but_not_recalled(self, memory):
         assert {each.name for each in memory.tools(include=["*"])} == OWN_TOOLS
         memory.conversation("old", ("bob",)).add(role="user", content="My quince tree died.")
         talk = memory.conversation("old", ("ada",))
@@ -101,7 +101,7 @@ class TestTheThread:
         found = [each.text for each in memory.search("quince", namespace=("ada",))]
         assert "The quince tree, says mem_core_set." in found
 
-    def test_what_was_edited_away_is_not_shown(self, memory):
+    def test_memory_of_an_abandoned_branch_is_not_shown(self, memory):
         def reply(messages):
             said = messages[-1].text
             if messages[-1].type == "human" and said.startswith("My name is "):
@@ -117,7 +117,7 @@ class TestTheThread:
         assert "**name**: Eve" in model.texts[-1]
         assert "Ada" not in model.texts[-1]
 
-    def test_with_another_checkpointer_there_is_only_what_a_search_finds(self, memory, caplog):
+    def test_foreign_checkpointer_limits_memory_to_searches(self, memory, caplog):
         memory.conversation("old", ("ada",)).add(role="user", content="I planted a quince tree.")
         model = ScriptedModel(AIMessage("a quince"))
         agent = create_agent(model, middleware=[MemoryMiddleware(memory)], checkpointer=InMemorySaver())
@@ -128,7 +128,7 @@ class TestTheThread:
 
 
 @pytest.mark.parametrize("module", ["injection.memory_middleware", "experiences.experience_middleware"])
-def test_without_the_extra_the_error_says_what_to_install(monkeypatch, module):
+def test_missing_extra_is_named_in_the_error(monkeypatch, module):
     for absent in ("langchain.agents.middleware", "langchain.agents.middleware.types"):
         monkeypatch.setitem(sys.modules, absent, None)
     monkeypatch.delitem(sys.modules, f"langchain_agentmem.{module}", raising=False)

@@ -1,4 +1,4 @@
-"""Counting tokens in a new process."""
+"""Imports of the token counter in a new process."""
 
 import subprocess
 import sys

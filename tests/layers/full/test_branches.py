@@ -1,4 +1,4 @@
-"""Branches on long lines, in threads, and in random operations: as if every fork were a copy."""
+"""Branches in long lines, under concurrency, and compared with a model that copies on every fork."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.sqlite_suffices
 SETTINGS = LayersConfig(recall_max_events=100)
 
 
-def test_a_hundred_levels_are_read(main):
+def test_reads_work_across_a_hundred_fork_levels(main):
     layers = main
     for level in range(100):
         layers.core.set(f"k{level}", str(level))
@@ -30,8 +30,8 @@ def test_a_hundred_levels_are_read(main):
     assert len(layers.ancestors()) == 101
 
 
-class TestTogether:
-    def test_a_fork_taken_while_others_write_is_one_moment(self, main):
+class TestConcurrency:
+    def test_a_fork_during_writes_is_a_consistent_snapshot(self, main):
         """Core holds two keys that are always written together; no fork may see one without the other."""
         main.write(core={"a": "0", "b": "0"})
 
@@ -48,7 +48,7 @@ class TestTogether:
         assert all(each["a"] == each["b"] for each in seen)
         assert [int(each["a"]) for each in seen] == sorted(int(each["a"]) for each in seen)
 
-    def test_who_begins_a_branch_at_the_same_time_begins_the_same_one_and_loses_nothing(self, url):
+    def test_concurrent_creation_of_a_branch_loses_no_events(self, url):
         barrier = threading.Barrier(4)
 
         def write(name: str) -> None:
@@ -67,7 +67,7 @@ class TestTogether:
 
 
 class Model:
-    """What layered memory promises, by brute force: every fork is a copy of everything."""
+    """Reference model of layered memory, in which every fork copies everything."""
 
     def __init__(self) -> None:
         self.core: dict[str, tuple[str, int]] = {}
@@ -76,7 +76,7 @@ class Model:
 
 
 def act(random: Random, branches: dict[str, Model], at: Callable[[str], LayeredMemory]) -> None:
-    """Does one random thing to both."""
+    """Apply one random operation to the model and to the layered memory."""
     name = random.choice(list(branches))
     model, layers = branches[name], at(name)
     match random.randrange(10):
@@ -117,7 +117,7 @@ def act(random: Random, branches: dict[str, Model], at: Callable[[str], LayeredM
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_any_operations_on_any_branches_are_as_if_every_fork_were_a_copy(memory, seed, raw):
+def test_random_operations_match_a_copying_model(memory, seed, raw):
     random = Random(seed)
     branches = {"main": Model()}
 
@@ -139,7 +139,7 @@ def test_any_operations_on_any_branches_are_as_if_every_fork_were_a_copy(memory,
     assert raw(memory, orphans) == []
 
 
-def test_the_newest_on_a_long_line(memory):
+def test_limits_return_the_newest_across_deep_forks(memory):
     layers = memory.layers("branch 0")
     for number in range(8):
         layers.recall.append(f"kind {number % 2}", f"event {number}")

@@ -12,7 +12,7 @@ class TestUpkeep:
         for kind in SHOWN:
             Thing(memory, kind).correct("coffee")
 
-    def test_an_import_adds_each_once_and_they_can_be_undone_there(self, memory, new_database, tmp_path):
+    def test_imported_corrections_are_not_duplicated_and_can_be_undone(self, memory, new_database, tmp_path):
         self.fill(memory)
         memory.export(tmp_path / "all.jsonl")
         with AgentMemory(new_database("sqlite")) as other:
@@ -23,7 +23,7 @@ class TestUpkeep:
                 undone = other.corrections.undo(made.id, by=BY, namespace=ADA)
                 assert undone.after[SHOWN[made.kind]] == "tea"
 
-    def test_with_a_thread_goes_what_later_corrections_hold_of_it(self, memory, raw):
+    def test_erasing_a_thread_removes_corrections_of_its_memory(self, memory, raw):
         talk(memory, "one", "Lisbon")
         for city in ("Porto", "Faro"):
             made = memory.corrections.core("city", city, by=BY, namespace=ADA)
@@ -34,7 +34,7 @@ class TestUpkeep:
         assert raw(memory, "select body from content") == []
         assert memory.admin.verify().ok
 
-    def test_damage_is_found(self, memory, raw):
+    def test_verify_reports_damaged_corrections(self, memory, raw):
         self.fill(memory)
         for body in ("{}", "["):
             raw(memory, "update memory set correction = :body where kind = 'core'", body=body)

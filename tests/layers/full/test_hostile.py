@@ -1,4 +1,4 @@
-"""Whatever is remembered stays data: it leaves no line, no block and no item that it was put into."""
+"""Hostile text in memory stays data: it does not escape its line, block or list item."""
 
 import json
 
@@ -30,7 +30,7 @@ HEADINGS = ["Core Memory", "Recent Events", "Retrieved Context"]
 
 
 def material(text):
-    """A memory that holds a text in every place in which there can be one."""
+    """Return material that contains a text in every field."""
     values = [("before", "x"), ("k", text), (text, "y"), ("after", text)]
     return PromptMaterial(
         [entry(key, value, made=number) for number, (key, value) in enumerate(values)],
@@ -39,8 +39,8 @@ def material(text):
     )
 
 
-def assert_is_ours(text, hostile):
-    """Every line that begins where ours do is ours, and Markdown sees no heading but ours."""
+def assert_only_our_structure(text, hostile):
+    """Assert that only our own lines start at the margin and that Markdown sees only our headings."""
     ours = [line for line in text.splitlines() if line and not line.startswith("    ")]
     starts = ["## Core", *["**"] * 4, "## Recent", *["- ["] * 3, "## Retrieved", "- ", "- [", "- last"]
     assert len(ours) == len(starts), hostile
@@ -71,7 +71,7 @@ def final_of(text):
     return final_markdown(final_memory(given.core, given.events, records))
 
 
-def assert_final_is_ours(text):
+def assert_final_has_only_our_structure(text):
     told = final_of(text)
     assert headings(told) == [
         "Final Memory", "Core Memory", "Events", "Archival Summary", "Resources Used", "Experiment Timeline"
@@ -87,31 +87,31 @@ def assert_final_is_ours(text):
     assert not TOKENS.search(told)
 
 
-class TestAnyText:
-    def test_no_hostile_string_leaves_its_line_of_a_prompt_or_its_block(self):
+class TestSanitizing:
+    def test_hostile_strings_stay_in_their_prompt_line(self):
         for text in HOSTILE:
             told = shown(text)
-            assert_is_ours(told, text)
+            assert_only_our_structure(told, text)
             assert_stays_in_its_block(told, text)
 
     @pytest.mark.slow
-    def test_none_makes_anything_of_its_own_in_the_final_memory(self):
+    def test_hostile_strings_add_no_structure_to_final_memory(self):
         for text in HOSTILE:
-            assert_final_is_ours(text)
+            assert_final_has_only_our_structure(text)
 
     @pytest.mark.slow
     @given(TEXTS.filter(lambda text: text not in ("before", "k", "after")))  # which are keys already
     @example("[INST")
     @settings(max_examples=300, deadline=None)
-    def test_it_stays_in_its_line_its_block_and_its_item(self, text):
+    def test_random_text_stays_in_its_line_and_block(self, text):
         told = shown(text)
-        assert_is_ours(told, text)
+        assert_only_our_structure(told, text)
         assert_stays_in_its_block(told, text)
-        assert_final_is_ours(text)
+        assert_final_has_only_our_structure(text)
 
     @given(TEXTS)
     @settings(max_examples=300, deadline=None)
-    def test_harmless_text_stays_as_it_is(self, text):
+    def test_sanitizing_is_idempotent(self, text):
         once = sanitize_text(text)
         assert sanitize_text(once) == once
         assert not UNSEEN.search(once)
@@ -119,7 +119,7 @@ class TestAnyText:
 
 
 class TestThroughTheDatabase:
-    def test_all_of_them_at_once(self, memory):
+    def test_stored_hostile_strings_are_injected_as_data(self, memory):
         layers = LayeredMemory(memory, "user", namespace=("hostile",))
         for text in HOSTILE[::4]:
             layers.recall.append("note", text)
@@ -136,6 +136,6 @@ class TestThroughTheDatabase:
         assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
 
 
-def test_what_is_harmless_stays_as_it_was_written():
+def test_harmless_text_is_not_changed():
     for text in CASES["harmless"]:
         assert sanitize_text(text) == text

@@ -1,4 +1,4 @@
-"""What is done with a layered memory can be seen where it is done: each operation is one run that says what it did."""
+"""Traces of layered memory: each operation is one run with its inputs, outputs and location."""
 
 import json
 from operator import attrgetter
@@ -14,13 +14,13 @@ from langchain_agentmem.layers.layer import LayersConfig
 from tests.support.models import ScriptedModel
 
 WORD = "quetzalcoatl"
-"""What no trace may show where content is withheld."""
+"""Word that no trace may contain when content is hidden."""
 MAIN = {"namespace": "ada", "branch": "main"}
 FOUND = {"agentmem_database": "sqlite", "agentmem_namespace": "ada", "agentmem_branch": "main"}
 
 pytestmark = pytest.mark.sqlite_suffices
 CALLS = json.loads(Path(__file__).parent.with_name("cases.json").read_text("utf-8"))["traced"]
-"""What is called, with what, and the run that it is: its name, its inputs, its outputs."""
+"""Method, arguments, and the name, inputs and outputs of the expected run."""
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def layers(memory):
     return memory.layers("main", namespace=("ada",))
 
 
-def where(run):
-    """What the metadata say of where it happened."""
+def location_of(run):
+    """Return the metadata of a run that say where it happened."""
     ours = ("agentmem_", "thread_id", "checkpoint_id")
     return {name: value for name, value in run.extra["metadata"].items() if name.startswith(ours)}
 
 
-class TestAnOperation:
-    async def test_is_one_run_that_says_what_was_done_and_where(self, collector, layers, do):
+class TestOperationRuns:
+    async def test_each_operation_is_one_run_with_its_location(self, collector, layers, do):
         async def work():
             for method, arguments, *_ in CALLS:
                 *parts, name = method.split(".")
@@ -43,14 +43,14 @@ class TestAnOperation:
 
         await collector.aunder(work)
         [turn] = collector.roots
-        seen = [(run.name, run.run_type, run.inputs, run.outputs, where(run)) for run in turn.child_runs]
+        seen = [(run.name, run.run_type, run.inputs, run.outputs, location_of(run)) for run in turn.child_runs]
         assert seen == [
             (f"memory.{name}", "chain", {**MAIN, **inputs}, outputs, FOUND) for _, _, name, inputs, outputs in CALLS
         ]
         assert [run.child_runs for run in turn.child_runs] == [[]] * len(CALLS)
 
 
-def test_a_consolidation_shows_the_model_s_work_and_what_was_written(collector, memory):
+def test_a_consolidation_run_contains_compression_and_eviction(collector, memory):
     settings = LayersConfig(recall_max_events=2, core_max_chars=10, section_budgets={"archival_snippet": 60})
     layers = memory.layers("main", namespace=("ada",), settings=settings, model=ScriptedModel("much was said"))
     layers.write(recall=["one " * 20, "two", "three"])
@@ -65,7 +65,7 @@ def test_a_consolidation_shows_the_model_s_work_and_what_was_written(collector, 
     assert collector.run("memory.core.relieve").outputs["items"] == ["k"]
 
 
-def test_an_injection_in_a_chain_says_what_was_put_in_and_why(collector, memory, layers):
+def test_an_injection_run_lists_injected_memory_and_scores(collector, memory, layers):
     layers.core.set("name", "Ada")
     layers.recall.append("said", "Ada waters figs")
     layers.archival.write("Ada planted a fig")
@@ -81,12 +81,12 @@ def test_an_injection_in_a_chain_says_what_was_put_in_and_why(collector, memory,
     assert all(each["score"] > 0 and each["why"] for each in outputs["records"])
     searches = {run.name for run in collector.ours() if run.run_type == "retriever"}
     assert searches == {f"memory.{part}.search" for part in ("archival", "facts", "retrieval")}
-    assert where(run) == FOUND
+    assert location_of(run) == FOUND
 
 
 @pytest.mark.parametrize("shown", [False, True, lambda text: text.replace(WORD, "***")], ids=["no", "yes", "masked"])
-async def test_content_is_shown_withheld_or_masked_as_one_likes(collector, new_id, shown):
-    """Everything is done with one word in all that is content."""
+async def test_trace_content_shows_hides_or_masks_content(collector, new_id, shown):
+    """Every operation is called with one word as its content."""
     settings = LayersConfig(core_max_chars=60, section_budgets={"archival_snippet": 20})
     with AgentMemory(":memory:", trace_content=shown, new_id=new_id) as memory:
         layers = memory.layers("main", ("ada",), settings=settings, model=ScriptedModel(f"{WORD} in short"))

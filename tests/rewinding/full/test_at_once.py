@@ -1,4 +1,4 @@
-"""Runs, attempts and copies that go on at the same time: each owns what it remembers."""
+"""Concurrent runs, attempts and copies: each owns its memory."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ from tests.support.graphs import at
 from tests.support.waiting import cancelled
 
 
-class TestTwoRunsOfOneStep:
-    """A double click, or two workers that were given the same: LangGraph lets both go on, on branches of their own."""
+class TestConcurrentRuns:
+    """LangGraph lets two runs of the same step continue, each on its own branch."""
 
     @pytest.mark.parametrize("durability", ["sync"])  # what the graph has done must be stored when the other calls it
-    def test_a_graph_that_goes_on_from_the_other_s_checkpoint_shows_its_own_caller(self, mind, durability):
-        """LangGraph gives it the newest checkpoint of its task, whoever put that: its state is the other's."""
+    def test_a_called_graph_shows_memory_of_its_caller(self, mind, durability):
+        """LangGraph resumes it from the newest checkpoint of its task, whichever run put it."""
         waits, over, turns, looks = threading.Event(), threading.Event(), itertools.count(), []
 
         def around(state):
@@ -59,7 +59,7 @@ class TestTwoRunsOfOneStep:
     @pytest.mark.parametrize("called", [False, True], ids=["it remembers", "its task remembers"])
     @pytest.mark.parametrize("retried", [False, True], ids=["fails", "is retried"])
     @pytest.mark.parametrize("threads", [("t", "t"), ("t", "copy")], ids=["one thread", "a copy"])
-    def test_what_fails_in_one_takes_nothing_from_the_other(self, mind, threads, retried, called):
+    def test_a_failing_run_does_not_affect_a_concurrent_run(self, mind, threads, retried, called):
         """A copied thread has the checkpoints of the thread, and so its tasks have the same ids."""
         noted, over, turns = threading.Barrier(2), threading.Event(), itertools.count()
 
@@ -96,7 +96,7 @@ class TestTwoRunsOfOneStep:
 @pytest.mark.sqlite_suffices
 @pytest.mark.parametrize("before", [True, False], ids=["remembered before", "remembers late only"])
 class TestZombies:
-    """A function that waits cannot be cancelled: its run ends, and it goes on in its thread."""
+    """A blocking function cannot be cancelled: its run ends, but its thread continues."""
 
     @pytest.fixture
     def mind(self, url, durability):
@@ -105,7 +105,7 @@ class TestZombies:
 
     @pytest.fixture
     def zombie(self, mind, before):
-        """Waits in its node, once, and gives what was noted there."""
+        """Wait once in its node and return the noted ids."""
         zombie = Late(mind)
 
         def wait():
@@ -117,7 +117,7 @@ class TestZombies:
         zombie.let_go.set()
 
     async def again(self, mind, zombie, graph):
-        """Cancel a run of a graph while the zombie waits in it, and return what calls the graph again."""
+        """Cancel a run while the zombie waits in it, and return a function that calls the graph again."""
         run = asyncio.create_task(graph.ainvoke(EMPTY, AT, durability=mind.durability))
         assert await asyncio.to_thread(zombie.begun.wait, PATIENCE)
         await cancelled(run)
@@ -125,7 +125,7 @@ class TestZombies:
         return lambda: graph.ainvoke(None if begun else EMPTY, AT, durability=mind.durability)
 
     @pytest.mark.parametrize("when", ["before the next run", "before it remembers", "in its middle", "after it"])
-    async def test_what_one_remembers_is_refused(self, mind, zombie, when):
+    async def test_writes_of_a_superseded_execution_are_rejected(self, mind, zombie, when):
         def work(state):
             if not zombie.begun.is_set():
                 return zombie.wait()
@@ -148,10 +148,10 @@ class TestZombies:
 
 @pytest.mark.sqlite_suffices
 class TestLateTasks:
-    """A `@task` of an attempt that failed may still run when the next attempt has been through."""
+    """A `@task` of a failed attempt may still run after the next attempt has finished."""
 
     @pytest.mark.parametrize("before", [True, False], ids=["remembered before", "remembers late only"])
-    def test_what_one_remembers_is_refused(self, mind, before):
+    def test_writes_of_a_superseded_execution_are_rejected(self, mind, before):
         late = Late(mind)
 
         @task
@@ -173,7 +173,7 @@ class TestLateTasks:
         assert mind.held() == ["slow 1", "work 1"]
         assert len(late.refused) == 1
 
-    def test_a_node_of_a_subgraph_that_a_former_attempt_called_sees_nothing_of_the_next(self, mind):
+    def test_a_former_attempts_subgraph_cannot_read_or_write(self, mind):
         late, callers = Late(mind), []
 
         def inside(state):

@@ -1,4 +1,4 @@
-"""What is given up, by a timeout or a cancellation, may go on for a while: it adds nothing to what counts."""
+"""Executions that continue after a timeout or cancellation add nothing to memory."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from langgraph.types import RetryPolicy, TimeoutPolicy
 
 from tests.rewinding.minds import AT, EMPTY, PATIENCE, Late, Mind
 
-UP = {"timeout": TimeoutPolicy(run_timeout=1_800)}
+TIMEOUT_SETTINGS = {"timeout": TimeoutPolicy(run_timeout=1_800)}
 RETRY = RetryPolicy(initial_interval=0.0, max_attempts=3, jitter=False, retry_on=NodeTimeoutError)
 
 
@@ -22,8 +22,8 @@ def mind(url, durability):
 
 
 @pytest.fixture
-async def time_is_up():
-    """Lets an hour pass for whoever waits on the running loop."""
+async def pass_an_hour_of_loop_time():
+    """Return a function that advances the clock of the running loop by an hour."""
     loop = asyncio.get_running_loop()
     clock, late = loop.time, 0
 
@@ -37,20 +37,20 @@ async def time_is_up():
 
 
 async def ended(mind, *nodes, **settings):
-    """Run nodes that have half an hour each, and return what state has then, which is all that is held."""
-    state = await mind.graph(*nodes, **UP, **settings).ainvoke(EMPTY, AT, durability=mind.durability)
+    """Run nodes with a timeout of half an hour, check memory, and return the log of the state."""
+    state = await mind.graph(*nodes, **TIMEOUT_SETTINGS, **settings).ainvoke(EMPTY, AT, durability=mind.durability)
     assert mind.held() == state["log"]
     return state["log"]
 
 
 @pytest.mark.parametrize("before", [True, False])
-async def test_one_that_goes_on_when_it_was_given_up_leaves_nothing(mind, time_is_up, before):
+async def test_writes_after_a_timeout_are_rejected(mind, pass_an_hour_of_loop_time, before):
     late = Late(mind)
 
     async def work(state):
         log = [mind.note("work")] if before else []
         with contextlib.suppress(asyncio.CancelledError):
-            await time_is_up()
+            await pass_an_hour_of_loop_time()
             await asyncio.to_thread(late.note, get_config())
         return {"log": log}
 
@@ -63,14 +63,14 @@ async def test_one_that_goes_on_when_it_was_given_up_leaves_nothing(mind, time_i
 
 
 @pytest.mark.parametrize("before", [True, False])
-async def test_a_handler_keeps_what_it_remembers_while_the_other_still_ends(mind, time_is_up, before):
+async def test_an_error_handler_keeps_its_own_writes(mind, pass_an_hour_of_loop_time, before):
     handled, over = asyncio.Event(), asyncio.Event()
 
     async def work(state):
         if before:
             mind.note("work")
         try:
-            await time_is_up()
+            await pass_an_hour_of_loop_time()
             await asyncio.Event().wait()
         finally:
             await handled.wait()
@@ -88,7 +88,7 @@ async def test_a_handler_keeps_what_it_remembers_while_the_other_still_ends(mind
 
 
 @pytest.mark.parametrize("called", ["a function", "a subgraph"])
-async def test_what_one_called_that_was_given_up_goes_with_it(mind, time_is_up, called):
+async def test_a_timed_out_nodes_callees_are_discarded(mind, pass_an_hour_of_loop_time, called):
     over = asyncio.Event()
 
     async def leaf(state):
@@ -103,7 +103,7 @@ async def test_what_one_called_that_was_given_up_goes_with_it(mind, time_is_up, 
     async def work(state):
         await (function({}) if called == "a function" else below.ainvoke(EMPTY))
         with contextlib.suppress(asyncio.CancelledError):
-            await time_is_up()
+            await pass_an_hour_of_loop_time()
             await asyncio.Event().wait()
         await over.wait()
         return EMPTY
@@ -111,15 +111,13 @@ async def test_what_one_called_that_was_given_up_goes_with_it(mind, time_is_up, 
     assert await ended(mind, work, error_handler=instead) == ["instead 1"]
 
 
-async def test_an_attempt_that_ran_out_of_time_leaves_nothing_and_what_it_remembers_later_is_not_shown(
-    mind, time_is_up
-):
+async def test_a_timed_out_attempt_leaves_no_memory(mind, pass_an_hour_of_loop_time):
     late = Late(mind)
 
     async def work(state):
         log = [mind.note("work")]
         if mind.times["work"] == 1:
-            await time_is_up()
+            await pass_an_hour_of_loop_time()
             await asyncio.to_thread(late.note, get_config())
         return {"log": log}
 

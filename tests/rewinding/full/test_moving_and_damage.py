@@ -1,4 +1,4 @@
-"""Damage is found, erased and not moved; and what moves on other ways than whole memories do."""
+"""Detection and erasure of damaged memory, and transfer of memory between databases."""
 
 import itertools
 from dataclasses import replace
@@ -10,7 +10,7 @@ from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from tests.rewinding.adapters import Real
 from tests.rewinding.oracle import World, followed
-from tests.rewinding.test_care import MEMORIES, NS, WORDS, State, at, counted, say, tell_secrets, traces
+from tests.rewinding.test_care import MEMORIES, NS, WORDS, State, at, counted, say, traces, write_distinctive_words
 from tests.rewinding.worlds import random_script
 from tests.support.graphs import line
 from tests.support.plans import sampled_columns
@@ -23,27 +23,27 @@ DAMAGE = {
     "update sealed_group set position = 99": "but a group was sealed at 99",
     "update memory set until = 99 where until < 99": "but something ends at 99",
     "update branch set parent_id = id, parent_position = 0 where name = 'root'": "begins on a branch that is not older",
-    "update branch set parent_position = null where name = 'deep'": "or nowhere",
-    "update memory set until = 4611686018427387904 where kind = 'core'": "is seen beside a newer version",
+    "update branch set parent_position = null where name = 'deep'": "or at an incomplete place",
+    "update memory set until = 4611686018427387904 where kind = 'core'": "is visible next to a newer version",
     "update memory set content_id = null where kind = 'event'": "lacks a place or a body",
     "update memory set position = null where kind = 'event'": "lacks a place or a body",
     "delete from sealed_group": "where its group was not sealed",
     "update memory set document_id = null where kind = 'event'": "nothing owns the document",
     "update memory set document_id = 7 where kind = 'record'": "is not in the index",
     "update memory set extra = '{' where kind = 'record'": "cannot be read",
-    "update memory set extra = '{\"told\":[7]}' where kind = 'record'": "belongs to memory",
+    "update memory set extra = '{\"told\":[7]}' where kind = 'record'": "the extra data of memory",
     "update finished_task set groups = '[true]'": "had written cannot be read",
     "update branch_base set groups = '[[1]]'": "had written cannot be read",
     "update finished_task set groups = '[9223372036854775808]'": "had written cannot be read",
     "update branch_base set groups = '[[1,-9223372036854775809]]'": "had written cannot be read",
     "update memory set branch_id = null, position = null, group_id = 5 where kind = 'core'": "refers to group 5",
 }
-"""What is done to a database, and what is said of it."""
+"""SQL that damages a database, and the problem that `verify` reports."""
 
 
 @pytest.mark.sqlite_suffices
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_found_and_goes_with_all_that_is_erased(filled, raw, damage):
+def test_verify_reports_damage_and_erase_removes_it(filled, raw, damage):
     raw(filled, damage)
     problems = " | ".join(filled.admin.verify().problems)
     assert DAMAGE[damage] in problems, problems
@@ -52,16 +52,16 @@ def test_damage_is_found_and_goes_with_all_that_is_erased(filled, raw, damage):
         assert counted(filled) | {"contents": 0} == dict.fromkeys(MEMORIES, 0)
 
 
-class TestErasing:
-    def test_the_servers_statistics_sample_nothing_of_it(self, new_database, raw):
+class TestErasure:
+    def test_postgres_statistics_contain_no_memory(self, new_database, raw):
         with AgentMemory(new_database("postgres")) as memory:
-            tell_secrets(memory)
+            write_distinctive_words(memory)
             sampled = sampled_columns(memory, raw)
         tables = {"memory", "memory_group", "sealed_group", "finished_task", "checkpoint_position", "branch_base"}
         ours = {each for each in sampled if each.partition(".")[0] in tables | {"branch"}}
         assert ours <= {"branch.kind", "memory.kind", "memory_group.ended"}
 
-    def test_nothing_is_left_of_a_single_thread(self, url):
+    def test_erasing_a_thread_leaves_no_bytes(self, url):
         with AgentMemory(url) as memory:
             say(memory, WORDS["value"], WORDS["thread"])
             say(memory, f"ask {WORDS['event']}", WORDS["thread"])
@@ -77,7 +77,7 @@ class TestErasing:
 
 @pytest.fixture
 def moved(memory, another, tmp_path):
-    """Moves a memory to the other database, and gives the report."""
+    """Return a function that transfers a memory to the other database and returns the report."""
 
     def move():
         written = memory.export(tmp_path / "all.jsonl")
@@ -88,10 +88,8 @@ def moved(memory, another, tmp_path):
     return move
 
 
-class TestMoving:
-    def test_a_search_finds_it_and_knows_who_remembered_it_and_it_ends_when_it_was_to(
-        self, filled, another, clock, exported
-    ):
+class TestTransfer:
+    def test_imported_memory_keeps_search_results_and_expiry(self, filled, another, clock, exported):
         another.import_(exported)
         for asked in ("quinces", "medlars", "somebody said three", "moved", "please do one", "thing"):
             mine, theirs = (
@@ -106,7 +104,7 @@ class TestMoving:
         clock.pass_time(hours=2)
         assert another.layers("deep", NS).core.get("soon") == {}
 
-    def test_a_checkpoint_that_came_back_goes_on_without_what_came_after_it(self, memory, another, moved):
+    def test_a_restored_checkpoint_ignores_later_memory(self, memory, another, moved):
         def tell(where, said, **more):
             def node(state, config):
                 where.layers(config).core.set(*state["said"][-1].split("="))
@@ -123,9 +121,7 @@ class TestMoving:
         tell(another, "j=1", checkpoint_id=early["configurable"]["checkpoint_id"], checkpoint_ns="")
         assert another.layers(at()).core.get() == {"k": "1", "j": "1"}
 
-    def test_a_forks_own_version_counts_where_it_was_imported_whatever_the_clock_had_said(
-        self, memory, another, clock, moved
-    ):
+    def test_imported_forks_ignore_clock_differences(self, memory, another, clock, moved):
         root = memory.layers("root")
         root.core.set("name", "Ana")
         clock.pass_time(hours=-1)
@@ -134,17 +130,17 @@ class TestMoving:
         assert another.layers("fork").core.get() == {"name": "Bea"}
         assert another.layers("root").core.get() == {"name": "Ana"}
 
-    def test_a_fork_whose_parent_has_gone_on_without_it_is_refused(self, memory, another, moved):
+    def test_import_rejects_a_fork_of_a_changed_parent(self, memory, another, moved):
         root = memory.layers("root")
         root.core.set("name", "Ana")
         moved()
         another.layers("root").core.set("name", "Bea")
         root.fork("fork")
-        with pytest.raises(InvalidInput, match="has gone on here"):
+        with pytest.raises(InvalidInput, match="has newer entries here"):
             moved()
         assert another.admin.stats()["branches"] == 1
 
-    def test_many_versions_of_every_sort_of_text_move_in_pages_and_keep_their_order(self, memory, another, moved):
+    def test_import_keeps_text_and_order_across_pages(self, memory, another, moved):
         layers = memory.layers("x", settings=LayersConfig(recall_max_events=1_000))
         for text in ("half of one \ud83d", "\ude00 the other", "NUL \0, line \u2028 \x85", " "):
             layers.archival.write(text, tags=["tag ünïcode"])
@@ -165,7 +161,7 @@ class TestMoving:
             "update memory set content_id = (select min(id) from content) where kind = 'event'",
         ],
     )
-    def test_what_is_damaged_is_not_exported(self, filled, raw, tmp_path, damage):
+    def test_export_rejects_damaged_memory(self, filled, raw, tmp_path, damage):
         if "content" in damage:
             raw(filled, "update content set body = :body where id = (select min(id) from content)", body=b"{}")
         raw(filled, damage)
@@ -174,8 +170,8 @@ class TestMoving:
         assert not (tmp_path / "all.jsonl").exists()
 
 
-class Moving(Real):
-    """A memory that moves to another database, of the other engine, whenever it is opened again."""
+class MovingMemory(Real):
+    """A memory that is transferred to a database of the other engine at each reopening."""
 
     def __init__(self, urls, folder):
         super().__init__(next(urls))
@@ -197,7 +193,7 @@ class Moving(Real):
 
 
 def with_moves(script):
-    """A script that opens its database again after every third action, and at the end."""
+    """Return a script that reopens its database after every third action and at the end."""
     reopen = {"do": "reopen", "thread": "graph 1", "awaited": False}
     actions = [[each, reopen] if number % 3 == 2 else [each] for number, each in enumerate(script["actions"])]
     return {"actions": [*itertools.chain(*actions), reopen]}
@@ -205,7 +201,7 @@ def with_moves(script):
 
 @pytest.mark.slow("in every form")
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_graphs_do_memory_is_what_state_says_after_each_move(seed, new_database, tmp_path):
+def test_memory_equals_graph_state_after_each_transfer(seed, new_database, tmp_path):
     urls = (new_database(kind) for kind in itertools.cycle(["sqlite", "postgres"]))
-    world = followed(with_moves(random_script(seed)), lambda: World(Moving(urls, tmp_path)))
+    world = followed(with_moves(random_script(seed)), lambda: World(MovingMemory(urls, tmp_path)))
     assert world.differences == []

@@ -1,4 +1,4 @@
-"""Other processes on the same database: killed between any two statements, one after the other, and at once."""
+"""Several processes on one database: killed between statements, alternating and concurrent."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ PLAN = [
 ]
 REMEMBERED = 6
 KILLS = {"sqlite": 10, "postgres": 4}
-"""How many runs are killed for each durability; AGENTMEM_KILLS=1000 kills before every statement."""
+"""Number of killed runs per durability; AGENTMEM_KILLS=1000 kills before every statement."""
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def two_processes(processes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_killed_between_any_two_statements_a_run_that_goes_on_remembers_once(kind, durability, new_database, processes):
-    """`kill -9`, and then again: what state says is remembered, once."""
+def test_a_killed_run_is_resumed_without_duplicates(kind, durability, new_database, processes):
+    """After `kill -9` and a resume, memory equals state, without duplicates."""
     url, begun = new_database(kind), {"do": "invoke", "thread": "graph 1", "awaited": False, "durability": durability}
     begun |= {"plan": PLAN, "ops": []}
     with contextlib.closing(World(Real(url), "whole ")) as world:
@@ -65,7 +65,7 @@ def test_killed_between_any_two_statements_a_run_that_goes_on_remembers_once(kin
 
 @contextlib.contextmanager
 def followed(url, seed, script):
-    """A world that somebody else lets follow a script, and that differs from state nowhere."""
+    """Yield a world for a script, and assert at the end that memory equals state."""
     with contextlib.closing(World(Real(url), f"{seed} ")) as world:
         yield world
         world.check(world.threads)
@@ -73,8 +73,8 @@ def followed(url, seed, script):
 
 
 @pytest.mark.parametrize(("kind", "seeds"), [("sqlite", range(500, 503)), ("postgres", range(512, 513))])
-def test_each_of_two_processes_knows_what_the_other_remembered(kind, seeds, new_database, processes):
-    """Every second run is done by a process of its own, on the file that this one holds open."""
+def test_two_processes_see_each_others_memory(kind, seeds, new_database, processes):
+    """Every second run is done by another process, on the file that this one holds open."""
     url = new_database(kind)
     for seed in seeds:
         script = random_script(seed)
@@ -84,7 +84,7 @@ def test_each_of_two_processes_knows_what_the_other_remembered(kind, seeds, new_
 
 
 @pytest.mark.parametrize(("kind", "seeds"), [("sqlite", range(2)), ("postgres", range(1))])
-def test_memory_is_what_state_says_where_two_processes_run_a_thread_at_once(kind, seeds, new_database, two_processes):
+def test_memory_equals_state_with_two_concurrent_processes(kind, seeds, new_database, two_processes):
     url, (one, other) = new_database(kind), two_processes
     for seed in seeds:
         script = crowded_script(seed)

@@ -1,4 +1,4 @@
-"""Embeddings may be slow, broken or only awaitable, and many may work on one database: nobody is kept from anything."""
+"""Slow, failing, async-only and concurrent embeddings, the vector cache and pgvector."""
 
 import asyncio
 import multiprocessing
@@ -22,12 +22,12 @@ from langchain_agentmem.search.memory_search import make_vector_query as near_qu
 from langchain_agentmem.search.vectors import embedder_of
 from langchain_agentmem.storage import background, query
 from tests.conftest import run_raw
-from tests.search.conftest import DIMS, WORDS, found, held_up, in_thread, said, waiting
+from tests.search.conftest import DIMS, WORDS, add_texts, block_embeddings, count_pending, search_texts, start_thread
 from tests.word_embeddings import WordEmbeddings
 
 
-class Choosy(Embeddings):
-    """Keeps what it is asked; a question may be held up."""
+class BlockingEmbeddings(Embeddings):
+    """Embeddings that record their calls and can block a query."""
 
     def __init__(self):
         self.asked, self.documents = [], []
@@ -45,16 +45,16 @@ class Choosy(Embeddings):
         return WORDS.embed_query(text)
 
 
-class AnyDirection(WordEmbeddings):
-    """Texts have directions by chance, the same each time."""
+class RandomEmbeddings(WordEmbeddings):
+    """Embeddings that give each text a fixed random vector."""
 
     def embed_query(self, text):
         chance = random.Random(text)
         return [chance.gauss(0, 1) for _ in range(self.dims)]
 
 
-class OnlyAwaited(Embeddings):
-    """Can only be awaited, and remembers on which event loops."""
+class AsyncOnlyEmbeddings(Embeddings):
+    """Embeddings with async methods only, which record their event loops."""
 
     def __init__(self):
         self.loops = []
@@ -74,7 +74,7 @@ class OnlyAwaited(Embeddings):
 
 @pytest.fixture(params=["public", "Some Extensions"])
 def with_pgvector(request, new_database):
-    """A PostgreSQL database with pgvector, in whatever schema."""
+    """A PostgreSQL database with pgvector, in either schema."""
     url = new_database("postgres")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f'create schema if not exists "{request.param}"')
@@ -93,7 +93,7 @@ def nearest(memory, path, number):
 
 
 def slowly(operation):
-    """An operation that waits before its end; with the events that say so and let it go on."""
+    """Wrap an operation so that it blocks before returning; with the events that signal and release it."""
     going, go_on = threading.Event(), threading.Event()
 
     def run(tx):
@@ -105,7 +105,7 @@ def slowly(operation):
     return run, going, go_on
 
 
-def blocked_or_done(memory, thread):
+def wait_until_blocked_or_done(memory, thread):
     """Wait until a thread is done or waits for a lock on PostgreSQL; SQLite lets nobody write beside another."""
     waiting = "select 1 as one from pg_locks join pg_stat_activity using (pid) where not granted and datname = "
     while memory.database.engine.dialect == "postgres" and thread.is_alive():
@@ -114,35 +114,35 @@ def blocked_or_done(memory, thread):
 
 
 def _settle_in_child(memory):
-    said(memory, "A dog barks.")
+    add_texts(memory, "A dog barks.")
     memory.settle()
-    assert found(memory, "feline", limit=1) == ["My cat sleeps."]
+    assert search_texts(memory, "feline", limit=1) == ["My cat sleeps."]
     assert [each.text for each in asyncio.run(memory.asearch("feline", limit=1, everything=True))] == ["My cat sleeps."]
 
 
-class TestRefusing:
-    def test_a_message_that_is_damaged_keeps_no_other_from_its_vector(self, opened, raw):
+class TestDamagedMessages:
+    def test_damaged_message_does_not_block_other_vectors(self, opened, raw):
         memory = opened()
         embedder_of(memory.database).close()
-        said(memory, "This is damaged.", "My cat sleeps.")
+        add_texts(memory, "This is damaged.", "My cat sleeps.")
         raw(memory, "update content set body = :body where id = (select min(id) from content)", body=b"x")
         with pytest.raises(DatabaseUnreadable):
             memory.settle()
-        assert waiting(memory) == 1
+        assert count_pending(memory) == 1
 
 
 @pytest.mark.sqlite_suffices
-class TestWaiting:
+class TestSlowEmbeddings:
     @pytest.fixture
     def hanging(self, opened):
         """A memory with an item, whose embeddings hang until an event is set."""
-        memory = opened(embeddings := Choosy())
+        memory = opened(embeddings := BlockingEmbeddings())
         memory.store.put(("a",), "1", {"text": "cat"})
         memory.settle()
         embeddings.go_on.clear()
         return memory, embeddings
 
-    async def test_searches_that_wait_for_the_model_keep_nobody_from_reading(self, hanging):
+    async def test_pending_searches_do_not_block_reads(self, hanging):
         memory, embeddings = hanging
         searches = [asyncio.create_task(memory.asearch("feline", everything=True)) for _ in range(read_workers.size)]
         searches += [
@@ -153,7 +153,7 @@ class TestWaiting:
         embeddings.go_on.set()
         assert all(await asyncio.gather(*searches))
 
-    async def test_a_search_whose_model_hangs_can_be_cancelled(self, hanging):
+    async def test_search_with_hanging_model_can_be_cancelled(self, hanging):
         memory, embeddings = hanging
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -161,17 +161,17 @@ class TestWaiting:
         embeddings.go_on.set()
         assert await memory.asearch("feline", everything=True)
 
-    def test_a_search_for_no_results_asks_nobody(self, opened):
-        embeddings = Choosy()
+    def test_search_with_limit_zero_embeds_nothing(self, opened):
+        embeddings = BlockingEmbeddings()
         memory = opened(embeddings)
         memory.store.put(("a",), "1", {"text": "cat"})
         assert memory.store.search(("a",), query="cat", limit=0) == []
         assert memory.search("cat", limit=0, everything=True) == []
         assert embeddings.asked == []
 
-    async def test_after_the_end_a_search_says_so(self, opened):
+    async def test_search_after_close_raises_memory_closed(self, opened):
         memory = opened()
-        said(memory, "My cat sleeps.")
+        add_texts(memory, "My cat sleeps.")
         await memory.asearch("feline", everything=True)
         memory.close()
         searches = (memory.asearch("feline", everything=True), memory.store.asearch(("a",), query="feline"))
@@ -183,55 +183,55 @@ class TestWaiting:
                 search()
 
     @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-    def test_a_child_of_the_process_embeds_and_searches_too(self, opened):
+    def test_forked_child_can_embed_and_search(self, opened):
         memory = opened()
-        said(memory, "My cat sleeps.")
+        add_texts(memory, "My cat sleeps.")
         memory.settle()
         child = multiprocessing.get_context("fork").Process(target=_settle_in_child, args=(memory,))
         child.start()
         child.join(120)
         assert child.exitcode == 0
-        assert found(memory, "feline", limit=1) == ["My cat sleeps."]
+        assert search_texts(memory, "feline", limit=1) == ["My cat sleeps."]
 
 
-class TestAwaiting:
-    async def test_embeddings_that_can_only_be_awaited_stay_on_one_loop_whoever_asks(self, opened):
-        embeddings = OnlyAwaited()
+class TestAsyncEmbeddings:
+    async def test_async_only_embeddings_run_on_one_loop(self, opened):
+        embeddings = AsyncOnlyEmbeddings()
         memory = opened(embeddings)
-        said(memory, "My cat sleeps.", "Rain falls.")
-        assert found(memory, "feline")[0] == "My cat sleeps."  # within a running loop
+        add_texts(memory, "My cat sleeps.", "Rain falls.")
+        assert search_texts(memory, "feline")[0] == "My cat sleeps."  # within a running loop
         assert (await memory.asearch("feline", everything=True))[0].text == "My cat sleeps."
         assert len(embeddings.loops) >= 3
         assert len(set(map(id, embeddings.loops))) == 1
 
 
-class TestTogether:
+class TestConcurrency:
     @pytest.mark.slow
-    def test_vectors_that_are_kept_late_are_not_overlooked(self, url, opened):
+    def test_late_committed_vectors_are_found(self, url, opened):
         memory, other = opened(), opened()
         for each in (memory, other):
             embedder_of(each.database).close()
-        said(memory, "My cat sleeps.", conversation="a")
-        said(memory, "A dog barks.", conversation="b")
+        add_texts(memory, "My cat sleeps.", conversation="a")
+        add_texts(memory, "A dog barks.", conversation="b")
         first, second = memory.database.engine.read(lambda tx: vectors.load_pending(tx, 2))
         vector = vectors.pack_vector(WORDS.embed_query("cat"), DIMS)
         late, going, go_on = slowly(lambda tx: vectors.store_vectors(tx, {first: [vector]}))
-        threads = [in_thread(lambda: memory.database.engine.write(late))]
+        threads = [start_thread(lambda: memory.database.engine.write(late))]
         assert going.wait(120)
         threads.append(
-            in_thread(lambda: other.database.engine.write(lambda tx: vectors.store_vectors(tx, {second: [vector]})))
+            start_thread(lambda: other.database.engine.write(lambda tx: vectors.store_vectors(tx, {second: [vector]})))
         )
-        blocked_or_done(memory, threads[1])
-        found(memory, "feline")
+        wait_until_blocked_or_done(memory, threads[1])
+        search_texts(memory, "feline")
         go_on.set()
         for thread in threads:
             thread.join()
-        assert set(found(memory, "feline")) == {"A dog barks.", "My cat sleeps."}
+        assert set(search_texts(memory, "feline")) == {"A dog barks.", "My cat sleeps."}
 
     @pytest.mark.slow
-    def test_what_is_being_written_when_vectors_are_first_wanted_gets_one_too(self, url, opened):
+    def test_concurrent_write_while_enabling_vectors_is_embedded(self, url, opened):
         with AgentMemory(url) as plain:
-            said(plain, "Rain falls.")
+            add_texts(plain, "Rain falls.")
             engine, real = plain.database.engine, plain.database.engine.write
             events = queue.SimpleQueue()
 
@@ -241,48 +241,48 @@ class TestTogether:
                 return real(late)
 
             engine.write = write
-            writing = in_thread(lambda: said(plain, "My cat sleeps."))
+            writing = start_thread(lambda: add_texts(plain, "My cat sleeps."))
             going, go_on = events.get(timeout=120)
             assert going.wait(120)
             memories = []
-            opening = in_thread(lambda: memories.append(opened()))
-            blocked_or_done(plain, opening)
+            opening = start_thread(lambda: memories.append(opened()))
+            wait_until_blocked_or_done(plain, opening)
             go_on.set()
             writing.join()
             opening.join()
         memories[0].settle()
-        assert found(memories[0], "feline")[0] == "My cat sleeps."
+        assert search_texts(memories[0], "feline")[0] == "My cat sleeps."
 
-    def test_another_memory_sees_changes_behind_what_it_remembers(self, opened):
+    def test_vector_cache_sees_changes_of_other_memory(self, opened):
         memory, other = opened(), opened()
-        [message] = said(memory, "My cat sleeps.")
+        [message] = add_texts(memory, "My cat sleeps.")
         memory.store.put(("a",), "1", {"text": "a cat"})
-        assert set(found(other, "feline")) == {"My cat sleeps.", "a cat"}
+        assert set(search_texts(other, "feline")) == {"My cat sleeps.", "a cat"}
         memory.store.put(("a",), "1", {"text": "a cat"}, index=False)
         memory.conversation("c").update(message, content="A dog barks.")
         assert all(each.why.signals.get("vectors", 0) < 0.1 for each in other.search("feline", everything=True))
         memory.store.put(("a",), "1", {"text": "a cat"})
-        assert found(other, "feline")[0] == "a cat"
+        assert search_texts(other, "feline")[0] == "a cat"
         memory.store.delete(("a",), "1")
-        assert "a cat" not in found(other, "feline")
+        assert "a cat" not in search_texts(other, "feline")
 
-    def test_a_search_waits_for_what_another_process_embeds(self, opened):
-        going, go_on = held_up(slow := Choosy())
-        said(opened(slow), "My cat sleeps.")
+    def test_search_waits_for_embeddings_of_another_process(self, opened):
+        going, go_on = block_embeddings(slow := BlockingEmbeddings())
+        add_texts(opened(slow), "My cat sleeps.")
         assert going.wait(120)
-        other = opened(embeddings := Choosy())
+        other = opened(embeddings := BlockingEmbeddings())
         hits = []
-        search = in_thread(lambda: hits.extend(found(other, "feline")))
+        search = start_thread(lambda: hits.extend(search_texts(other, "feline")))
         assert not embeddings.began.is_set()  # it has not come to its question yet
         go_on.set()
         search.join()
         assert hits == ["My cat sleeps."]
         assert embeddings.documents == []
 
-    def test_a_database_with_nothing_to_embed_is_not_written(self, opened, monkeypatch):
+    def test_background_job_without_pending_texts_writes_nothing(self, opened, monkeypatch):
         monkeypatch.setattr(background, "POLL_SECONDS", 0.01)
         memory = opened()
-        said(memory, "My cat sleeps.")
+        add_texts(memory, "My cat sleeps.")
         memory.settle()
         engine, looks, writes = memory.database.engine, threading.Semaphore(0), []
         read, write = engine.read, engine.write
@@ -294,26 +294,26 @@ class TestTogether:
         assert writes == []
 
 
-class TestShelf:
+class TestVectorCache:
     @pytest.mark.slow
     @pytest.mark.parametrize("most", [2**20, 600])
-    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most):
+    def test_search_works_with_small_pages_and_cache(self, opened, monkeypatch, most):
         monkeypatch.setattr(vectors, "PAGE_SIZE", 3)
         monkeypatch.setattr(vectors, "MAX_CACHE_BYTES", most)
         memory = opened()
         for name in ("a", "b", "c"):
-            said(memory, *(f"rain {name} {n}" for n in range(7)), f"The cat of {name}.", namespace=(name,))
+            add_texts(memory, *(f"rain {name} {n}" for n in range(7)), f"The cat of {name}.", namespace=(name,))
         memory.settle()
         for _ in range(2):
-            assert {f"The cat of {name}." for name in "abc"} <= set(found(memory, "feline", limit=5))
-            assert found(memory, "feline", namespace=("b",), limit=1) == ["The cat of b."]
-            said(memory, "Another cat.", namespace=("c",))
-        assert "Another cat." in found(memory, "feline", namespace=("c",), limit=2)
+            assert {f"The cat of {name}." for name in "abc"} <= set(search_texts(memory, "feline", limit=5))
+            assert search_texts(memory, "feline", namespace=("b",), limit=1) == ["The cat of b."]
+            add_texts(memory, "Another cat.", namespace=("c",))
+        assert "Another cat." in search_texts(memory, "feline", namespace=("c",), limit=2)
 
-    def test_what_was_erased_is_not_remembered(self, opened):
+    def test_erasure_clears_the_vector_cache(self, opened):
         memory = opened()
-        said(memory, "My cat sleeps.", namespace=("a",))
-        assert found(memory, "feline") == ["My cat sleeps."]
+        add_texts(memory, "My cat sleeps.", namespace=("a",))
+        assert search_texts(memory, "feline") == ["My cat sleeps."]
         assert embedder_of(memory.database)._cache._blocks
         memory.erase(namespace=("a",))
         assert not embedder_of(memory.database)._cache._blocks
@@ -323,7 +323,7 @@ class TestShelf:
 class TestPgvector:
     @pytest.fixture
     def indexed(self, with_pgvector, opened, monkeypatch):
-        """A memory with so many messages that it has an index."""
+        """A memory with enough messages for a pgvector index."""
         monkeypatch.setattr(vectors, "INDEX_THRESHOLD", 10)
         memory = opened(where=with_pgvector)
         memory.conversation("c", namespace=("a",)).add_messages([HumanMessage(f"cat {n}") for n in range(30)])
@@ -332,27 +332,27 @@ class TestPgvector:
         return memory
 
     @pytest.mark.slow
-    def test_it_compares_where_it_is_installed_and_finds_the_same(self, with_pgvector, opened, raw, tmp_path):
+    def test_pgvector_finds_the_same_as_sqlite(self, with_pgvector, opened, raw, tmp_path):
         memory, other = opened(where=with_pgvector), opened(where=str(tmp_path / "other.db"))
         for each in (memory, other):
-            said(each, "My cat sleeps.", "Rain falls.", "A dog barks.", namespace=("a",))
-            said(each, "The cat eats.", namespace=("b",))
+            add_texts(each, "My cat sleeps.", "Rain falls.", "A dog barks.", namespace=("a",))
+            add_texts(each, "The cat eats.", namespace=("b",))
             each.store.put(("a",), "1", {"text": "cat"})
             each.settle()
         assert raw(memory, "select pgvector from search_state")[0]["pgvector"] == 1
         assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 5
         for options in ({}, {"namespace": ("a",)}, {"namespace": ("b",)}, {"kinds": ["item"]}):
-            assert found(memory, "feline", **options) == found(other, "feline", **options) != []
+            assert search_texts(memory, "feline", **options) == search_texts(other, "feline", **options) != []
         assert memory.admin.verify().problems == ()
 
-    def test_it_compares_what_comes_after_a_copy_that_had_no_vectors_yet(self, with_pgvector, opened, raw, tmp_path):
+    def test_pgvector_is_enabled_after_copying_empty_memory(self, with_pgvector, opened, raw, tmp_path):
         opened(where=str(tmp_path / "empty.db")).admin.copy(with_pgvector)
         assert raw(opened(where=with_pgvector), "select pgvector from search_state")[0]["pgvector"] == 1
 
     @pytest.mark.slow
-    def test_nothing_is_left_in_it_of_what_is_erased_nor_sampled(self, with_pgvector, opened, raw):
+    def test_erasure_removes_pgvector_rows_and_statistics(self, with_pgvector, opened, raw):
         memory = opened(where=with_pgvector)
-        [message, *_] = said(memory, "My cat sleeps.", "Rain falls.", namespace=("a",))
+        [message, *_] = add_texts(memory, "My cat sleeps.", "Rain falls.", namespace=("a",))
         memory.settle()
         raw(memory, "analyze")
         assert raw(memory, "select * from pg_stats where tablename = 'search_pgvector' and attname = 'vector'") == []
@@ -362,9 +362,9 @@ class TestPgvector:
         assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 0
 
     @pytest.mark.slow("in every form")
-    def test_its_index_finds_what_is_nearest_where_there_are_many(self, with_pgvector, opened, raw, monkeypatch):
+    def test_pgvector_index_recall_on_many_vectors(self, with_pgvector, opened, raw, monkeypatch):
         monkeypatch.setattr(vectors, "INDEX_THRESHOLD", 400)
-        memory = opened(AnyDirection(), where=with_pgvector)
+        memory = opened(RandomEmbeddings(), where=with_pgvector)
         for name, count in (("large", 900), ("middle", 450), ("small", 40)):
             texts = [HumanMessage(f"{name} {number}") for number in range(count)]
             memory.conversation("c", namespace=(name,)).add_messages(texts)
@@ -384,14 +384,14 @@ class TestPgvector:
         assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
-    def test_where_its_index_finds_too_little_it_looks_everywhere(self, indexed, monkeypatch):
+    def test_insufficient_index_results_fall_back_to_scan(self, indexed, monkeypatch):
         monkeypatch.setattr(vectors, "INDEX_SHARE", 0)
         real = query.nearest_indexed
         monkeypatch.setattr(query, "nearest_indexed", lambda tx, **given: real(tx, **given | {"limit": 2}))
         assert len(nearest(indexed, ("a",), 0)) == 10
 
     @pytest.mark.slow
-    def test_an_index_that_was_not_finished_is_made_anew(self, indexed, raw):
+    def test_unfinished_pgvector_index_is_rebuilt(self, indexed, raw):
         memory = indexed
         raw(memory, "update pg_index set indisvalid = false where indexrelid = 'search_pgvector_near'::regclass")
         assert memory.database.engine.read(vectors._index_delay) == 0
@@ -399,7 +399,7 @@ class TestPgvector:
         assert memory.database.engine.read(vectors._index_delay) is None
 
     @pytest.mark.slow
-    def test_vectors_that_are_too_long_for_it_are_compared_without_it(self, with_pgvector, raw):
+    def test_too_many_dimensions_disable_pgvector(self, with_pgvector, raw):
         with AgentMemory(with_pgvector) as memory:
             memory.database.engine.write(lambda tx: vectors.enable_vectors(tx, 16_001))
             assert raw(memory, "select pgvector from search_state")[0]["pgvector"] == 0

@@ -1,4 +1,4 @@
-"""The full-text index follows the log: what is there is found, what is gone is not."""
+"""Incremental updates of the full-text index."""
 
 import random
 from collections import Counter
@@ -14,7 +14,7 @@ def ids(memory, query, **options):
 
 
 def indexed(memory, raw):
-    """What the index itself holds: in how many entries each term occurs."""
+    """The document frequency of each term in the index."""
     if memory.database.engine.dialect == "sqlite":
         raw(memory, "create virtual table if not exists temp.words using fts5vocab (main, search_index, row)")
         return {row["term"]: row["doc"] for row in raw(memory, "select term, doc from temp.words")}
@@ -30,9 +30,9 @@ def rebuild(memory, raw):
     memory.database.engine.write(search_index.rebuild_if_old)
 
 
-class TestFollowing:
+class TestIncrementalIndexing:
     @pytest.mark.slow
-    def test_after_anything_the_index_is_what_a_rebuild_gives(self, memory, raw):
+    def test_incremental_index_equals_a_rebuilt_index(self, memory, raw):
         luck = random.Random(11)
         chats = [memory.conversation(f"c{n}", ("a",) * n) for n in range(3)]
         for step in range(400):

@@ -1,4 +1,4 @@
-"""Where there is very much, what is wanted is still found: limits on the work are no limits on the answer."""
+"""Searches with filters over many documents."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,20 +16,20 @@ def say(memory, name, said, namespace=("a",)):
 
 @pytest.fixture
 def few_postings(monkeypatch):
-    """As if 20 documents were very many."""
+    """Limit the postings per term to 20."""
     monkeypatch.setattr(module, "MAX_POSTINGS", 20)
 
 
 @pytest.mark.sqlite_suffices
 class TestFilters:
-    def test_the_best_of_many_is_found_behind_a_filter_too(self, memory):
+    def test_best_match_is_found_behind_a_filter(self, memory):
         say(memory, "c", ["cat and more"] * 400)
         memory.conversation("c", ("a",)).add(role="user", content="a cat and a zebra")
         say(memory, "d", ["cat and more"] * 400)
         [found] = memory.search("cat with zebra", namespace=("a",), roles=["user"], limit=1)
         assert found.text == "a cat and a zebra"
 
-    def test_a_common_word_is_found_in_the_middle_of_time(self, memory, few_postings):
+    def test_common_term_is_found_within_time_range(self, memory, few_postings):
         chat = memory.conversation("c", ("a",))
         for n in range(200):
             chat.add({"role": "user", "content": f"cat {n}", "created_at": START + timedelta(days=n)})
@@ -37,7 +37,7 @@ class TestFilters:
         found = memory.search("cat", namespace=("a",), after=after, before=before)
         assert sorted(each.text for each in found) == [f"cat {n}" for n in range(80, 90)]
 
-    def test_a_common_word_of_a_rare_role_is_found(self, memory, few_postings):
+    def test_common_term_is_found_in_rare_role(self, memory, few_postings):
         chat = memory.conversation("c", ("a",))
         for n in range(200):
             chat.add(role="tool" if n == 90 else "user", content=f"cat {n}")

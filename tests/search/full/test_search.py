@@ -1,4 +1,4 @@
-"""Searches that take long, need PostgreSQL, an agent or a process of their own."""
+"""Searches that need PostgreSQL, an agent or a separate process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
 from tests.conftest import CountingIds, SteppingClock
-from tests.search.test_walls import a_question, anywhere, fill, shown
+from tests.search.test_walls import fill, random_query, random_scope, shown
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling
 
@@ -38,13 +38,13 @@ def test_static_embeddings_open_no_socket():
     assert done.returncode == 0, done.stderr
 
 
-def test_both_engines_find_the_same_to_the_last_id_and_score(new_database):
+def test_sqlite_and_postgres_return_identical_results(new_database):
     answers = []
     for kind in ("sqlite", "postgres"):
         luck = random.Random(5)
         with AgentMemory(new_database(kind), clock=SteppingClock(), new_id=CountingIds()) as memory:
             fill(memory, luck, 200, [("a",), ("a", "b"), ("b",)])
-            asked = [(a_question(luck), anywhere(luck)) for _ in range(50)]
+            asked = [(random_query(luck), random_scope(luck)) for _ in range(50)]
             found = [memory.search(question, limit=100, everything=True) for question, _ in asked]
             found += [memory.search(question, limit=100, **where._asdict()) for question, where in asked]
             answers.append([shown(each) for each in found])
@@ -52,7 +52,7 @@ def test_both_engines_find_the_same_to_the_last_id_and_score(new_database):
     assert answers[0] == answers[1]
 
 
-def test_what_compaction_dropped_of_the_turn_is_found(memory):
+def test_messages_dropped_by_compaction_are_found(memory):
     from langchain.agents import create_agent
 
     from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig

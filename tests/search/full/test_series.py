@@ -1,4 +1,4 @@
-"""Series of documents: their places, what happens when they are full, and who writes at the same time."""
+"""Document series: numbering, overflow, totals and concurrent writers."""
 
 from functools import partial
 
@@ -40,7 +40,7 @@ def counts(memory, raw, tables=TABLES):
 
 @pytest.mark.sqlite_suffices
 class TestPlaces:
-    def test_a_series_that_is_full_goes_on_in_another(self, memory, raw):
+    def test_full_series_continues_in_a_new_one(self, memory, raw):
         chat = memory.conversation("c", ("a",))
         chat.add(role="user", content="cat first")
         raw(memory, "update search_series set next = :next", next=(1 << PLACE_BITS) - 2)
@@ -69,7 +69,7 @@ class TestPlaces:
         memory.erase(namespace=("a",), conversation_id="c")
         assert set(counts(memory, raw).values()) == {0}
 
-    def test_a_scope_that_is_full_goes_on_in_another(self, memory, raw):
+    def test_full_scope_continues_in_a_new_one(self, memory, raw):
         say(memory, "c", ["cat first"])
         say(memory, "x", ["cat other"], ("b",))
         raw(memory, "update search_scope set series = :series", series=(1 << SERIES_BITS) - 1)
@@ -87,9 +87,9 @@ class TestPlaces:
 
 
 @pytest.mark.sqlite_suffices
-class TestLeavingNothing:
+class TestErasure:
     @pytest.mark.parametrize("how", ["erase", "clear", "namespace", "everything"])
-    def test_what_was_erased_has_no_row_left(self, memory, raw, how):
+    def test_erased_documents_leave_no_rows(self, memory, raw, how):
         chat = memory.conversation("c", ("a",))
         for n in range(70):
             chat.add(role="user", content=f"word{n}", name="Ann Brown")
@@ -109,19 +109,22 @@ def totals(memory, raw):
 
 
 class TestTotals:
-    def test_indexing_anew_counts_them(self, memory, raw):
+    def test_reindexing_recomputes_the_totals(self, memory, raw):
         say(memory, "c", ["one two", "three"])
         say(memory, "c", ["four"], ("b",))
         raw(memory, "update search_total set series = 7, documents = 8, words = 9")
         [scope, _] = raw(memory, "select id from search_scope order by id")
         told = f"the totals of the scope {scope['id']} (message) are not those of its series"
         assert told in memory.admin.verify().problems
+        raw(memory, "update search_series set documents = 9 where documents = 2")
+        assert "the series 'c' counts 9 documents, not 2" in memory.admin.verify().problems
+        raw(memory, "update search_series set documents = 2 where documents = 9")
         raw(memory, "update search_state set analysis = 0")
         memory.database.engine.write(search_index.rebuild_if_old)
         assert tuple(totals(memory, raw).values()) == (2, 3, 4)
         assert memory.admin.verify().problems == ()
 
-    def test_nobody_waits_for_who_writes_in_the_scope(self, new_database, raw):
+    def test_write_does_not_wait_for_locked_totals(self, new_database, raw):
         url = new_database("postgres")
         with AgentMemory(url) as memory:
             say(memory, "c", ["cat"])
@@ -137,8 +140,8 @@ class TestTotals:
 
 
 @pytest.mark.sqlite_suffices
-class TestManyWriters:
-    def test_threads_that_begin_conversations_and_items_of_a_namespace_do_not_disturb_each_other(self, url, raw):
+class TestConcurrentWriters:
+    def test_concurrent_writers_of_one_namespace_stay_consistent(self, url, raw):
         with AgentMemory(url) as one, AgentMemory(url) as two:
 
             def begin(memory, n):
@@ -159,7 +162,7 @@ class TestManyWriters:
             all_at_once([lambda: one.erase(namespace=("c",)), lambda: two.store.put(("c", "n1"), "k", {"text": "cat"})])
             assert one.admin.verify().problems == ()
 
-    def test_an_append_waits_for_no_other_conversation(self, new_database):
+    def test_append_does_not_wait_for_other_conversations(self, new_database):
         url = new_database("postgres")
         with AgentMemory(url, busy_timeout=3) as memory:
             for name in ("one", "two"):
@@ -171,8 +174,8 @@ class TestManyWriters:
                 assert texts(memory, "again") == ["cat again"]
 
 
-class TestWaiting:
-    """On SQLite new documents wait for the index, where a search finds them all the same."""
+class TestUnindexedDocuments:
+    """On SQLite new documents are searchable before they are indexed."""
 
     @pytest.fixture
     def memory(self, new_database):
@@ -182,7 +185,7 @@ class TestWaiting:
     def waiting(self, memory, raw):
         return counts(memory, raw, ["search_unindexed"])["search_unindexed"]
 
-    def test_they_wait_until_there_are_as_many_as_may_and_then_enter_together(self, memory, raw):
+    def test_unindexed_documents_are_searchable_and_indexed_in_batches(self, memory, raw):
         tail = memory.database.engine.read(lambda tx: tx.max_unindexed)
         chat = memory.conversation("c", ("a",))
         for n in range(tail - 1):
@@ -203,13 +206,13 @@ class TestWaiting:
 
 
 class TestCommonTerms:
-    """Of a term that very many documents hold, some are looked at: the right ones."""
+    """Terms with more documents than the posting limit."""
 
     @pytest.fixture(autouse=True)
     def _few(self, monkeypatch):
         monkeypatch.setattr(module, "MAX_POSTINGS", 10)
 
-    def test_the_newest_are_found_and_those_that_hold_other_terms_too(self, memory):
+    def test_newest_and_best_matching_documents_are_found(self, memory):
         said = [f"cat {n}" for n in range(150)]
         said[75] = "cat zebra"
         say(memory, "c", said)

@@ -38,7 +38,7 @@ ADDRESSES = (
 )
 
 
-def told(call: Callable[[], Any]) -> str:
+def error_text(call: Callable[[], Any]) -> str:
     """Return what an error says, and all that led to it."""
     with pytest.raises(AgentMemoryError) as caught:
         call()
@@ -49,7 +49,7 @@ def told(call: Callable[[], Any]) -> str:
     return said
 
 
-def pieces(text: str) -> list[str]:
+def leaked_pieces(text: str) -> list[str]:
     return [piece for piece in ("s3", "cret", "34cret") if piece in text]
 
 
@@ -66,27 +66,27 @@ class TestPasswords:
         monkeypatch.chdir(tmp_path)
 
     @pytest.mark.parametrize("address", ADDRESSES)
-    def test_no_error_and_no_command_tells_a_password(self, address, tmp_path, caplog):
+    def test_errors_and_commands_hide_passwords(self, address, tmp_path, caplog):
         caplog.set_level(logging.DEBUG)
         (tmp_path / "source.db").touch()
         with AgentMemory() as memory:
             for number, secret in enumerate(SECRETS):
                 url = address.format(secret)
                 said = [
-                    told(lambda url=url: AgentMemory(url, busy_timeout=1)),
-                    told(lambda url=url: memory.admin.copy(url)),
-                    told(lambda url=url: restore(tmp_path / "source.db", url)),
-                    told(lambda url=url: open_source(url).__enter__()),
+                    error_text(lambda url=url: AgentMemory(url, busy_timeout=1)),
+                    error_text(lambda url=url: memory.admin.copy(url)),
+                    error_text(lambda url=url: restore(tmp_path / "source.db", url)),
+                    error_text(lambda url=url: open_source(url).__enter__()),
                     *(f"{finding.text} {finding.remedy}" for finding in diagnose(url)),
                 ]
                 command = COMMANDS[number % len(COMMANDS)].format(url=url).split("|")
                 done = invoked(*command)
                 assert done.exit_code, command
-                assert pieces("\n".join([*said, done.output])) == [], url
-        assert pieces(caplog.text) == []
+                assert leaked_pieces("\n".join([*said, done.output])) == [], url
+        assert leaked_pieces(caplog.text) == []
         assert [file.name for file in tmp_path.iterdir()] == ["source.db"]
 
-    def test_no_part_of_an_open_memory_shows_the_password(self, new_database, caplog):
+    def test_open_memory_hides_the_password(self, new_database, caplog):
         caplog.set_level(logging.DEBUG)
         url = new_database("postgres")
         login = url.split("://")[1].split("@")[0]
@@ -106,7 +106,7 @@ class TestPasswords:
         assert "s3cret" not in shown
 
 
-def test_a_server_is_reached_with_the_longest_patience_too():
+def test_longest_timeout_still_reaches_the_server():
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def turn_away():

@@ -1,4 +1,4 @@
-"""Many threads, tasks and processes on one database lose nothing, and nobody hears that it is locked."""
+"""Concurrent threads, tasks and processes lose nothing and get no lock errors."""
 
 import asyncio
 import subprocess
@@ -33,7 +33,7 @@ def in_threads(function, arguments):
         list(threads.map(function, arguments))
 
 
-class TestManyWriters:
+class TestConcurrentWriters:
     @pytest.mark.slow
     async def test_threads_tasks_and_processes_append_to_one_conversation(self, url):
         with AgentMemory(url) as memory:
@@ -63,7 +63,7 @@ class TestManyWriters:
             assert len(memory.search("thread1 0 1 2", limit=1000)) > 0
 
     @pytest.mark.slow
-    def test_the_same_content_stored_by_many_at_once_is_stored_once(self, url):
+    def test_content_stored_concurrently_is_deduplicated(self, url):
         texts = [f"shared text {n}" for n in range(30)]
         with AgentMemory(url) as memory:
 

@@ -8,11 +8,11 @@ import textwrap
 from langchain_agentmem import AgentMemory
 
 
-def test_what_was_acknowledged_is_there_and_what_a_killed_writer_left_open_is_not(url):
+def test_acknowledged_writes_survive_kill_and_others_do_not(url):
     script = """
         import os, signal, sys
         from langchain_agentmem import AgentMemory
-        from tests.storage.sessions import appending, entry, say
+        from tests.storage.sessions import add_texts, appending, entry
 
         def half(tx):
             appending(entry("half"))(tx)
@@ -20,7 +20,7 @@ def test_what_was_acknowledged_is_there_and_what_a_killed_writer_left_open_is_no
 
         memory = AgentMemory(sys.argv[1])
         for number in range(40):
-            say(memory, *(f"said {number} {n}" for n in range(1 + number % 3)))
+            add_texts(memory, *(f"said {number} {n}" for n in range(1 + number % 3)))
             print("acknowledged", flush=True)
         memory.database.engine.write(half)
     """

@@ -1,4 +1,4 @@
-"""Every test gets a database that is as a first opening leaves it, whatever the test before did to it."""
+"""Every test gets a database in the state after its first opening."""
 
 import psycopg
 import pytest
@@ -8,7 +8,7 @@ from langchain_agentmem import AgentMemory
 from tests.emptying import GROWN, direct
 
 
-def held(url):
+def rows_and_identities(url):
     """All rows of all tables and the next value of each identity, as far as they do not tell when it was migrated."""
     with psycopg.connect(url, autocommit=True) as connection:
         tables = connection.execute(
@@ -24,7 +24,7 @@ def held(url):
         return {name: connection.execute(query % f'"{name}"').fetchall() for name, query in named.items()}
 
 
-DEEDS = (
+CHANGES = (
     "update search_state set analysis = 7; update agentmem_migration set name = name || 'x'",
     "delete from search_state; truncate item restart identity cascade",
     "alter table item add column more bigint",
@@ -38,17 +38,17 @@ DEEDS = (
 
 class TestPostgres:
     @pytest.mark.slow("in every form")
-    def test_nothing_is_left_of_a_test(self, postgres_databases):
-        fresh = held(postgres_databases.migrated(0))
+    def test_database_is_reset_completely_between_tests(self, postgres_databases):
+        fresh = rows_and_identities(postgres_databases.migrated(0))
         assert not any(rows for name, rows in fresh.items() if name in ("entry", "item", "namespace"))
-        for deed in DEEDS:
+        for deed in CHANGES:
             url = postgres_databases.migrated(0)
             with AgentMemory(url) as memory:
                 memory.conversation("c", ("a",)).add_messages([HumanMessage(f"said {n}") for n in range(100)])
                 memory.store.put(("a",), "key", {"text": "kept"})
             with psycopg.connect(direct(url), autocommit=True, options="-c search_path=agentmem") as connection:
                 connection.execute(deed)
-            assert held(postgres_databases.migrated(0)) == fresh, deed
+            assert rows_and_identities(postgres_databases.migrated(0)) == fresh, deed
             with psycopg.connect(url) as connection:
                 sampled = "select * from pg_stats where schemaname = 'agentmem'"
                 assert connection.execute(sampled).fetchall() == [], deed

@@ -10,8 +10,8 @@ from tests.everything import fill
 from tests.storage.test_encryption import memory_with_vectors, readable
 
 
-class TestNoWord:
-    def test_is_left_by_a_process_that_was_killed(self, tmp_path, forks):
+class TestNoPlaintext:
+    def test_killed_process_leaves_no_plaintext(self, tmp_path, forks):
         program = """
 import os, signal, sys
 from langchain_agentmem import AgentMemory
@@ -38,8 +38,8 @@ os.kill(os.getpid(), signal.SIGKILL)
             assert memory.admin.verify().ok
 
 
-class TestTheKey:
-    def test_of_the_environment_is_for_files_alone(self, monkeypatch, tmp_path, new_database):
+class TestKey:
+    def test_environment_key_applies_to_files_only(self, monkeypatch, tmp_path, new_database):
         plain = new_database("postgres")
         monkeypatch.setenv("AGENTMEM_KEY", f"x'{KEY.hex()}'")
         for url in (":memory:", plain):
@@ -48,7 +48,7 @@ class TestTheKey:
 
 
 @pytest.mark.slow
-def test_it_moves_to_postgresql_and_back(tmp_path, new_database):
+def test_encrypted_memory_moves_to_postgresql_and_back(tmp_path, new_database):
     server = new_database("postgres")
     with memory_with_vectors(tmp_path / "memory.db", KEY) as memory:
         fill(memory)

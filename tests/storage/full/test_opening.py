@@ -1,4 +1,4 @@
-"""How a database is opened and closed by several threads and processes."""
+"""Opening and closing a database from several threads and processes."""
 
 import contextlib
 import subprocess
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.bare
 
 class TestClosing:
     @pytest.mark.slow
-    def test_closing_while_others_work_ends_each_call_well_or_with_memory_closed(self, url):
+    def test_close_during_calls_completes_or_raises_memory_closed(self, url):
         for _ in range(5):
             memory = AgentMemory(url)
             chat = memory.conversation("c")
@@ -47,7 +47,7 @@ class TestClosing:
 
 class TestProcesses:
     @pytest.mark.slow
-    def test_two_processes_may_create_one_database_at_the_same_moment(self, tmp_path, new_database, monkeypatch):
+    def test_two_processes_can_create_one_database_concurrently(self, tmp_path, new_database, monkeypatch):
         """And agree on the salt of one that is encrypted."""
         monkeypatch.setattr(encrypted_database, "PBKDF2_ROUNDS", 10)
         script = """

@@ -1,4 +1,4 @@
-"""What a server, its roles and the pools of others do to a database."""
+"""Servers, roles and external connection pools."""
 
 import asyncio
 import contextlib
@@ -16,14 +16,14 @@ from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.forking import COMMAND
 from tests.pages import blocks_of
-from tests.storage.sessions import pool_of, said, say
+from tests.storage.sessions import add_texts, pool_of, texts_of
 
 pytestmark = pytest.mark.bare
 
 
 class TestPools:
     @pytest.mark.slow
-    async def test_a_pool_of_ones_own_is_used_awaited_too_and_never_closed(self, postgres):
+    async def test_given_pool_is_used_and_never_closed(self, postgres):
         with pool_of(postgres, 3) as pool:
             with AgentMemory(pool) as memory:
                 everything.fill(memory)
@@ -38,7 +38,7 @@ class TestPools:
                         connection.execute("insert into mine values (1)")
 
                 await asyncio.gather(*map(one, range(40)))
-                assert len(said(memory, "many")) == 40
+                assert len(texts_of(memory, "many")) == 40
                 assert memory.admin.verify().problems == ()
                 memory.erase(conversation_id="many")
             assert not pool.closed
@@ -51,9 +51,9 @@ class TestPools:
                     assert connection.execute("show search_path").fetchone() == ('"$user", public',)
                     assert connection.execute("show lock_timeout").fetchone() == ("0",)
             with AgentMemory(pool) as memory:
-                assert said(memory, "many") == []
+                assert texts_of(memory, "many") == []
 
-    async def test_one_that_would_garble_texts_or_is_awaited_is_refused(self, postgres):
+    async def test_async_and_wrongly_encoded_pools_are_rejected(self, postgres):
         with pytest.raises(InvalidInput, match="ConnectionPool"):
             AgentMemory(psycopg_pool.AsyncConnectionPool(postgres, open=False))
         with AgentMemory(postgres, schema="select") as memory:  # a word of SQL
@@ -85,10 +85,10 @@ class TestRoles:
             connection.execute(f"drop owned by {owner}, {user}")
             connection.execute(f"drop role {owner}, {user}")
 
-    def test_a_role_of_one_schema_sees_nothing_else(self, postgres):
+    def test_role_sees_only_its_schema(self, postgres):
         for schema in ("agentmem", "ada"):
             with AgentMemory(postgres, schema=schema) as memory:
-                say(memory, f"herons of {schema}")
+                add_texts(memory, f"herons of {schema}")
         with psycopg.connect(postgres, autocommit=True) as connection:
             [name] = connection.execute("select current_database()").fetchone()
             role = f"ada_{name}"
@@ -96,8 +96,8 @@ class TestRoles:
         try:
             url = psycopg.conninfo.make_conninfo(postgres, user=role)
             with AgentMemory(url, schema="ada", migrate=False) as memory:
-                say(memory, "and quinces")
-                assert said(memory) == ["herons of ada", "and quinces"]
+                add_texts(memory, "and quinces")
+                assert texts_of(memory) == ["herons of ada", "and quinces"]
                 assert len(memory.search("herons quinces", everything=True)) == 2
                 memory.layers().core.set("k", "v")
             with psycopg.connect(url, autocommit=True) as connection:
@@ -111,7 +111,7 @@ class TestRoles:
                 connection.execute(f"drop owned by {role}")
                 connection.execute(f"drop role {role}")
 
-    def test_who_may_only_write_rows_can_do_everything(self, roles, caplog):
+    def test_role_with_row_privileges_can_do_everything(self, roles, caplog):
         owner, user = roles
         with pytest.raises(DatabaseReadOnly, match=r"role.*agentmem migrate URL"):
             AgentMemory(user)
@@ -126,12 +126,12 @@ class TestRoles:
             assert "VACUUM FULL" in caplog.text
             assert memory.admin.verify().problems == ()
 
-    def test_doctor_says_what_a_role_may_not_do(self, roles):
+    def test_doctor_reports_missing_privileges(self, roles):
         owner, user = roles
         AgentMemory(owner).close()
-        assert permissions_of(user) == "this user may write"
+        assert permissions_of(user) == "this user may read and write all tables"
         for revoked, told in (
-            ("insert on agentmem.entry", "and not write all"),
+            ("insert on agentmem.entry", "but not write all"),
             ("select on agentmem.entry", "may not read all tables"),
         ):
             with psycopg.connect(owner, autocommit=True) as connection:
@@ -155,7 +155,7 @@ def permissions_of(url):
 
 
 class TestEncodings:
-    def test_others_than_utf_8_are_refused(self, postgres_server):
+    def test_encodings_other_than_utf_8_are_rejected(self, postgres_server):
         name, encoding = "in_latin1", "LATIN1"
         with psycopg.connect(postgres_server, autocommit=True) as connection:
             connection.execute(f"drop database if exists {name}")
@@ -169,14 +169,14 @@ class TestEncodings:
                     connection.execute(f"drop database {name}")
 
 
-class TestMigrating:
+class TestMigrations:
     @pytest.mark.slow
-    def test_it_is_left_to_others(self, url, tmp_path, forks):
+    def test_migration_can_be_left_to_the_command(self, url, tmp_path, forks):
         with pytest.raises(DatabaseReadOnly, match="agentmem migrate" if url.startswith("postgres") else "makes none"):
             AgentMemory(url, migrate=False)
         assert not list(tmp_path.glob("*.db"))
         done = forks.run(COMMAND, "migrate", url)
         assert engine.migrations("sqlite")[-1].name in done.stdout
         with AgentMemory(url, migrate=False) as memory:
-            say(memory, "a heron")
-            assert said(memory) == ["a heron"]
+            add_texts(memory, "a heron")
+            assert texts_of(memory) == ["a heron"]

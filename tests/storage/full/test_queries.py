@@ -50,13 +50,13 @@ class TestNames:
     def test_every_query_exists_and_is_used(self):
         assert set(load_queries("sqlite")) == set(used_queries())
 
-    def test_what_is_run_once_for_each_row_returns_none(self):
+    def test_run_many_queries_return_no_rows(self):
         # From Python 3.12 on, `executemany` fails at the second row when the first returned something.
         many = {
             node.value.attr
             for _, tree in modules()
             for node in ast.walk(tree)
-            if isinstance(node, ast.Attribute) and node.attr == "many" and isinstance(node.value, ast.Attribute)
+            if isinstance(node, ast.Attribute) and node.attr == "run_many" and isinstance(node.value, ast.Attribute)
         }
         assert "insert_entries" in many
         assert [
@@ -67,8 +67,8 @@ class TestNames:
         ] == []
 
 
-class TestWhereSqlLives:
-    def test_nothing_outside_storage_contains_sql_or_imports_a_driver(self):
+class TestSqlLocation:
+    def test_no_sql_or_driver_outside_storage(self):
         found = []
         for path, tree in modules():
             if STORAGE in path.parents:

@@ -1,4 +1,4 @@
-"""On PostgreSQL statements travel together, and yet each operation is one transaction that succeeds or fails as one."""
+"""PostgreSQL statements are pipelined, and each operation is still one atomic transaction."""
 
 import os
 import signal
@@ -23,9 +23,9 @@ from tests.storage.sessions import adding, echo, kill_all, numbers
 from tests.support.locks import ANYBODY, await_waiter
 
 
-class TestTravellingTogether:
+class TestPipelining:
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-    def test_damaged_versions_of_a_thread_that_was_seen_are_told(self, new_database, raw, kind):
+    def test_damaged_checkpoint_versions_raise_unreadable(self, new_database, raw, kind):
         with AgentMemory(new_database(kind)) as memory:
             saver, config = memory.checkpointer, {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
             checkpoint = empty_checkpoint() | {"channel_values": {"a": "said"}, "channel_versions": {"a": "1"}}
@@ -39,7 +39,7 @@ class TestTravellingTogether:
 
 
 class TestDurability:
-    def test_each_transaction_is_written_through_as_the_server_says(self, new_database):
+    def test_transactions_keep_the_server_synchronous_commit(self, new_database):
         url = direct(new_database("postgres"))
         for said in ("on", "local"):
             with closing(PostgresEngine(f"{url}&options=-csynchronous_commit%3D{said}")) as engine:
@@ -55,7 +55,7 @@ def shown(tx):
 
 
 class TestPlans:
-    def test_a_statement_is_planned_once_until_its_tables_are_analysed_anew(self, new_database):
+    def test_statement_is_planned_once_until_analyzed(self, new_database):
         with AgentMemory(direct(new_database("postgres")), pool_size=1) as memory:
             for number in range(10):
                 memory.conversation("c").add(role="user", content=f"heron {number}")
@@ -71,7 +71,7 @@ class TestPlans:
 
 
 class TestLargeOperations:
-    def test_more_than_the_pipe_holds(self, engine):
+    def test_operation_larger_than_the_pipe_completes(self, engine):
         bodies = {bytes([n % 256, n // 256]) * 10: bytes([n % 256]) * 3_000 for n in range(3_000)}
 
         def steps(tx):
@@ -83,8 +83,8 @@ class TestLargeOperations:
             assert connection.execute("select count(*) from agentmem.content").fetchone() == (3_000,)
 
 
-class TestFailing:
-    def test_a_query_that_could_not_be_prepared_is_prepared_again(self, engine):
+class TestFailures:
+    def test_failed_preparation_is_retried(self, engine):
         with psycopg.connect(engine._url, autocommit=True) as connection:
             connection.execute("alter table agentmem.blob_test rename to away")
             with pytest.raises(StorageError, match="blob_test"):
@@ -93,22 +93,22 @@ class TestFailing:
         engine.write(adding(1))
         assert numbers(engine) == [1]
 
-    def test_whether_a_commit_was_carried_out_is_waited_for(self, engine):
+    def test_lost_commit_outcome_is_awaited(self, engine):
         """The server is still at it when the client has lost the connection already."""
         engine.write(adding(0))
         lost = engine._pool.take()
         with ThreadPoolExecutor(1) as threads:
             for end, committed in ((lambda: lost.commit(wait=True), True), (lost.roll_back, False)):
-                lost.begin(engine.opening.schema, write=True, lock=60, patience=60)
+                lost.begin(engine.options.schema, write=True, lock_timeout=60, timeout=60)
                 lost.execute(_WRITE_RECEIPT, lost.receipt)
-                lost.settle()
+                lost.wait_all()
                 asked = threads.submit(engine._was_committed, lost)
                 with psycopg.connect(direct(engine._url), autocommit=True) as watching:
                     await_waiter(watching, asked, ANYBODY)
                 end()
                 assert asked.result() is committed
 
-    def test_what_cannot_be_found_out_is_told(self, engine, monkeypatch):
+    def test_unknown_commit_outcome_is_an_error(self, engine, monkeypatch):
         engine._timeout = 0.2
         commit = Session.commit
 
@@ -120,10 +120,10 @@ class TestFailing:
                 raise psycopg.OperationalError("the answer to the commit was lost")
 
         monkeypatch.setattr(Session, "commit", lost)
-        with pytest.raises(StorageError, match="not known"):
+        with pytest.raises(StorageError, match="may be stored or not"):
             engine.write(adding(1))
 
-    def test_receipts_are_forgotten_after_a_day(self, engine, monkeypatch):
+    def test_receipts_are_deleted_after_a_day(self, engine, monkeypatch):
         now, day = 2_000_000_000_000_000, 24 * 3_600 * 1_000_000
         clock = SimpleNamespace(time_ns=lambda: now * 1_000, monotonic=time.monotonic)
         monkeypatch.setattr(postgres_session, "time", clock)
@@ -144,7 +144,7 @@ def backend(engine):
     return session._libpq.backend_pid
 
 
-class TestWaiting:
+class TestTimeouts:
     """Nothing is waited for without end."""
 
     @pytest.fixture
@@ -153,7 +153,7 @@ class TestWaiting:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("write", [True, False])
-    def test_a_server_that_stops_answering(self, engine, write):
+    def test_unresponsive_server_raises_timeout(self, engine, write):
         engine.write(adding(1))
         engine._timeout = 0.1
         stopped = backend(engine)
@@ -168,9 +168,7 @@ class TestWaiting:
     @pytest.mark.parametrize(
         ("error", "needed"), [(None, 4), ("57P03", 4), ("53300", 4), ("57P01", 4), ("28P01", None), ("cut", 4)]
     )
-    def test_one_that_takes_nobody_is_asked_again_but_not_about_a_wrong_password(
-        self, engine, monkeypatch, error, needed
-    ):
+    def test_refused_connection_is_retried_except_wrong_password(self, engine, monkeypatch, error, needed):
         engine.write(adding(1))
         kill_all(engine)
         connect, tries = Connection.connect, []
@@ -191,7 +189,7 @@ class TestWaiting:
             engine.write(adding(2))
         assert len(tries) == (needed or 1)
 
-    def test_one_that_stays_away_is_told(self, engine, monkeypatch):
+    def test_unreachable_server_is_reported(self, engine, monkeypatch):
         engine.write(adding(1))
         kill_all(engine)
         engine._timeout, now, waits = 3.0, 1_000.0, []
@@ -216,7 +214,7 @@ class TestPoolers:
     def new_database(self, new_database):
         return lambda kind: direct(new_database(kind))
 
-    def test_a_pooler_that_passes_for_the_server_is_found_out_also_by_many_at_once(self, engine):
+    def test_pooler_is_detected_concurrently(self, engine):
         sessions = [engine._pool.take() for _ in range(4)]
         for session in sessions:
             engine._pool.give_back(session)
@@ -254,7 +252,7 @@ def forget(engine, session):
 
 
 class TestQueries:
-    def test_whether_a_query_returns_rows_is_known_before(self, new_database):
+    def test_returns_rows_agrees_with_the_server(self, new_database):
         PostgresEngine(url := direct(new_database("postgres"))).close()
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("set search_path = agentmem")

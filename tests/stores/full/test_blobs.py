@@ -1,4 +1,4 @@
-"""Byte stores with any keys, much at once, many writers, and in exports."""
+"""Byte stores with arbitrary keys and concurrent writers."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +21,8 @@ def store(memory):
 @pytest.mark.sqlite_suffices
 class TestAnyKeys:
     @pytest.mark.parametrize("analysed", [False, True])
-    def test_keys_are_looked_up_one_by_one(self, memory, raw, analysed):
-        """A call costs what it asks for, not how much the namespace holds."""
+    def test_reads_use_the_key_index(self, memory, raw, analysed):
+        """The cost of a read depends on its keys, not on the size of the namespace."""
         for namespace in ((), ("a",), ("b",)):
             memory.byte_store(namespace).mset([(f"key {number}", b"value") for number in range(2_000)])
         if analysed:
@@ -38,7 +38,7 @@ class TestAnyKeys:
         keys=st.sets(st.text(st.characters(exclude_categories=()), max_size=4), max_size=12),
         prefix=st.text(st.characters(exclude_categories=()), max_size=2),
     )
-    def test_any_keys_and_any_prefix(self, store, keys, prefix):
+    def test_any_keys_and_prefixes_behave_like_dictionary(self, store, keys, prefix):
         """Keys behave as in a dictionary."""
         store.mset([(key, ascii(key).encode()) for key in keys])
         assert list(store.yield_keys()) == sorted(keys)
@@ -47,7 +47,7 @@ class TestAnyKeys:
         store.mdelete(list(store.yield_keys()))
         assert list(store.yield_keys()) == []
 
-    def test_what_stays_is_listed_while_others_write(self, url):
+    def test_listing_is_complete_during_concurrent_writes(self, url):
         with AgentMemory(url) as memory, AgentMemory(url) as other:
             keys = [f"{number:05}" for number in range(PAGE_SIZE * 2)]
             memory.byte_store().mset([(key, b"") for key in keys[::2]])
@@ -65,7 +65,7 @@ class TestAnyKeys:
                     assert found == sorted(set(found))
                 writing.result()
 
-    def test_writers_of_the_same_keys_leave_the_values_of_one(self, url):
+    def test_concurrent_writers_of_equal_keys_are_atomic(self, url):
         with AgentMemory(url) as memory:
             keys = [f"k{number}" for number in range(20)]
 
@@ -82,8 +82,8 @@ class TestAnyKeys:
             assert memory.admin.verify().problems == ()
 
 
-class TestCare:
-    def test_an_erased_namespace_takes_those_below_with_it(self, memory, raw):
+class TestMaintenance:
+    def test_namespace_erasure_includes_child_namespaces(self, memory, raw):
         stores = [memory.byte_store(namespace) for namespace in ((), ("a",), ("a", "b"), ("ab",))]
         for store in stores:
             store.mset([(key, b"x") for key in ODD_KEYS])
@@ -93,7 +93,7 @@ class TestCare:
         assert memory.erase(namespace=()).blobs == 2 * len(ODD_KEYS)
         assert (rows(memory, raw), rows(memory, raw, "namespace")) == (0, 0)
 
-    def test_the_server_samples_nothing_of_it(self, new_database, raw):
+    def test_postgres_statistics_contain_no_blob_content(self, new_database, raw):
         with AgentMemory(new_database("postgres")) as memory:
             memory.byte_store(("a",)).mset([(f"key {number}", b"value") for number in range(300)])
             raw(memory, "analyze")

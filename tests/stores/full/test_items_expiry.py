@@ -1,4 +1,4 @@
-"""The thread that sweeps expired items."""
+"""The background sweeper of expired items."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from langchain_agentmem import AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput
 from tests.stores.test_items_expiry import NS
 
-OFTEN = 0.0001
+INTERVAL_MINUTES = 0.0001
 """Minutes between two sweeps."""
-SECONDS = 120
+TIMEOUT = 120
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def store():
 
 @pytest.fixture
 def sweeps(monkeypatch):
-    """Tells of sweeps that have deleted something; an error that is put into `errors` is raised by the next sweep."""
+    """Signal sweeps that deleted something; the next sweep raises an error from `errors`."""
     deleted, real = threading.Semaphore(0), AgentMemoryStore.sweep_ttl
 
     class Sweeps:
@@ -42,35 +42,35 @@ def sweeps(monkeypatch):
             return count
 
         def delete(self):
-            return deleted.acquire(timeout=SECONDS)
+            return deleted.acquire(timeout=TIMEOUT)
 
     sweeps = Sweeps()
     monkeypatch.setattr(AgentMemoryStore, "sweep_ttl", lambda store: sweeps(store))  # noqa: PLW0108 - a method is bound
     return sweeps
 
 
-class TestTheSweeper:
-    def test_it_sweeps_by_itself_until_it_is_stopped(self, store, sweeps):
-        store.put(NS, "k", {}, ttl=OFTEN)
-        future = store.start_ttl_sweeper(OFTEN)
+class TestSweeper:
+    def test_sweeper_runs_until_stopped(self, store, sweeps):
+        store.put(NS, "k", {}, ttl=INTERVAL_MINUTES)
+        future = store.start_ttl_sweeper(INTERVAL_MINUTES)
         assert sweeps.delete()
         assert store.start_ttl_sweeper() is future
-        assert store.stop_ttl_sweeper(timeout=SECONDS)
-        assert future.result(timeout=SECONDS) is None
+        assert store.stop_ttl_sweeper(timeout=TIMEOUT)
+        assert future.result(timeout=TIMEOUT) is None
         assert store.stop_ttl_sweeper()
-        future = store.start_ttl_sweeper(OFTEN)
+        future = store.start_ttl_sweeper(INTERVAL_MINUTES)
         assert future.cancel()
-        assert store.stop_ttl_sweeper(timeout=SECONDS)
+        assert store.stop_ttl_sweeper(timeout=TIMEOUT)
         assert future.cancelled()
 
-    async def test_it_is_started_and_stopped_as_that_of_an_async_store_is(self, store, sweeps):
-        """Users of AsyncSqliteStore await what starts and what stops it, and the task that they are given."""
-        store.put(NS, "k", {}, ttl=OFTEN)
-        task = await store.start_ttl_sweeper(OFTEN)
+    async def test_sweeper_start_and_stop_can_be_awaited(self, store, sweeps):
+        """Users of AsyncSqliteStore await starting, stopping and the returned task."""
+        store.put(NS, "k", {}, ttl=INTERVAL_MINUTES)
+        task = await store.start_ttl_sweeper(INTERVAL_MINUTES)
         assert isinstance(task, asyncio.Task)
         assert not task.done()
         assert await asyncio.to_thread(sweeps.delete)
-        assert await store.stop_ttl_sweeper(timeout=SECONDS) is True
+        assert await store.stop_ttl_sweeper(timeout=TIMEOUT) is True
         assert await task is None
         assert task.done()
         assert await store.stop_ttl_sweeper() is True
@@ -83,30 +83,30 @@ class TestTheSweeper:
         assert future.cancelled()
         assert await store.stop_ttl_sweeper()
 
-    def test_one_that_was_started_in_a_loop_that_is_over_ends_quietly(self, store, caplog):
+    def test_sweeper_of_closed_loop_stops_silently(self, store, caplog):
         async def start():
             return await store.start_ttl_sweeper(60)
 
         asyncio.run(start())
-        assert store.stop_ttl_sweeper(timeout=SECONDS)
+        assert store.stop_ttl_sweeper(timeout=TIMEOUT)
         assert caplog.text == ""
 
-    def test_a_failure_does_not_end_it(self, store, sweeps, caplog):
+    def test_sweeper_continues_after_failure(self, store, sweeps, caplog):
         sweeps.errors = (sqlite3.OperationalError(),)
-        store.put(NS, "k", {}, ttl=OFTEN)
-        store.start_ttl_sweeper(OFTEN)
+        store.put(NS, "k", {}, ttl=INTERVAL_MINUTES)
+        store.start_ttl_sweeper(INTERVAL_MINUTES)
         assert sweeps.delete()
-        assert "will be tried again" in caplog.text
+        assert "will be retried" in caplog.text
 
-    def test_it_keeps_no_forgotten_store_alive(self):
+    def test_sweeper_does_not_keep_the_store_alive(self):
         store = AgentMemoryStore(":memory:")
         future, reference = store.start_ttl_sweeper(60), weakref.ref(store)
         del store
         gc.collect()
         assert reference() is None
-        assert future.result(timeout=SECONDS) is None
+        assert future.result(timeout=TIMEOUT) is None
 
-    def test_a_wrong_interval_is_refused(self, store):
+    def test_invalid_interval_is_rejected(self, store):
         for minutes in (0, -1, "1"):
             with pytest.raises(InvalidInput):
                 store.start_ttl_sweeper(minutes)

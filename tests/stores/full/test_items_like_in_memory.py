@@ -1,4 +1,4 @@
-"""Any sequence of batches gives what the store in memory gives, but for the differences that are meant.
+"""Random batches, compared with the in-memory store except for intended differences.
 
 Those are: what namespaces are left when the last item of one is gone, the order of a search, that a filter which the
 store in memory fails at matches nothing, and `created_at`. They are stated here, in `same_*`.
@@ -53,7 +53,7 @@ FORMS = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow("in every for
 
 
 class Ours:
-    """What the store in memory does not tell: when each item was made and last written."""
+    """The creation and update time of each item, which the in-memory store does not share."""
 
     def __init__(self):
         self.times = {}
@@ -81,7 +81,7 @@ def same_item(ours, theirs, times):
 
 
 def same_search(ours, op, oracle, times):
-    """The whole of what the store in memory finds, in our order, and of that the page."""
+    """Compare a page with the results of the in-memory store, in our order."""
     everything = oracle.batch([op._replace(limit=10_000, offset=0)])[0]
     everything.sort(key=lambda item: (-times.of(item)[1].timestamp(), item.key, item.namespace))
     assert [told(item) for item in ours] == [told(item) for item in everything[op.offset : op.offset + op.limit]]
@@ -89,7 +89,7 @@ def same_search(ours, op, oracle, times):
 
 
 def same_namespaces(ours, op, oracle):
-    """What the store in memory lists, if it forgets empty namespaces."""
+    """Compare with the namespaces of the in-memory store, without empty ones."""
     for namespace in [each for each, items in oracle._data.items() if not items]:
         del oracle._data[namespace]
     assert ours == oracle.batch([op])[0]
@@ -127,7 +127,7 @@ class TestAnyBatches:
     @pytest.mark.parametrize("url", FORMS, indirect=True)
     @given(batches)
     @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_they_do_what_the_store_in_memory_does(self, url, batches):
+    def test_batches_match_the_in_memory_store(self, url, batches):
         clock = SteppingClock()
         with AgentMemory(url, clock=clock) as memory:
             run(memory, batches, clock)

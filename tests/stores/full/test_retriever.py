@@ -1,10 +1,10 @@
-"""Who does not ask for a retriever loads none."""
+"""The retriever module is imported only when used."""
 
 import subprocess
 import sys
 
 
-def test_the_facade_loads_no_retriever_until_it_is_asked_for():
+def test_retriever_module_is_imported_lazily():
     code = (
         "import sys\nfrom langchain_agentmem import AgentMemory\n"
         "with AgentMemory() as memory:\n"

@@ -17,7 +17,7 @@ histories = st.lists(st.tuples(st.integers(0, 5), batches), max_size=8)
 
 
 class Point:
-    """A checkpoint, with what a store in memory would hold there."""
+    """A checkpoint with the expected state of an in-memory store."""
 
     def __init__(self, config, oracle, times):
         self.config, self.oracle, self.times = config, oracle, times
@@ -65,7 +65,7 @@ class TestAnyHistory:
     @pytest.mark.parametrize("url", FORMS, indirect=True)
     @given(histories)
     @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_each_point_holds_what_a_store_in_memory_would(self, url, history):
+    def test_every_checkpoint_matches_the_in_memory_store(self, url, history):
         clock = SteppingClock()
         with AgentMemory(url, clock=clock) as memory:
             run(memory, history, clock)

@@ -41,7 +41,7 @@ def memories(request, sqlite_databases, tmp_path_factory):
 
 
 class TestInOneTask(StoreContract):
-    """A task goes on as long as the test, and writes all of its items when it ends."""
+    """The store in one task, which runs as long as the test."""
 
     large = 300
 
@@ -58,7 +58,7 @@ class TestInOneTask(StoreContract):
 
 
 class TestFromRunToRun(StoreContract):
-    """Each call is a run, so that what it puts goes through a checkpoint."""
+    """The store with one run per call, so that writes go through a checkpoint."""
 
     @pytest.fixture
     def store(self, memories, monkeypatch):
@@ -72,7 +72,7 @@ class TestFromRunToRun(StoreContract):
 
 
 class TestWithVectors(IndexedStoreContract):
-    """In a database of its own: all vectors in one have the same size."""
+    """The store with vectors, in a separate database because of their dimensions."""
 
     @pytest.fixture
     def make_store(self, memory):
@@ -81,7 +81,7 @@ class TestWithVectors(IndexedStoreContract):
 
 
 class TestExpiry(ExpiringStoreContract):
-    """Within a task time stands still, so each call is a run."""
+    """Expiry with one run per call, since time stands still within a task."""
 
     @pytest.fixture(params=ENGINES)
     def kind(self, request):

@@ -1,4 +1,4 @@
-"""What a trace shows of stores, of searches, of care, and of the checkpointer where that is asked for."""
+"""Traces of stores, searches and maintenance."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def use(memory: AgentMemory, do: Any) -> None:
 
 
 class TestStores:
-    async def test_a_call_is_one_step_named_by_what_it_holds(self, memory, do):
+    async def test_each_store_call_is_one_traced_run(self, memory, do):
         tracer = await traced(lambda: use(memory, do))
         put, got, none, search, listed, batch, searches, deleted = told(tracer)
         value = {"text": f"Lisbon {MARK}"}
@@ -61,7 +61,7 @@ class TestStores:
         assert [each.id for each in searches[3]["documents"]] == ["home", "home"]
         assert deleted == ("store.delete", "chain", {**AT, "key": "home"}, {"result": None})
 
-    async def test_bytes_are_counted_and_not_shown(self, memory, do):
+    async def test_traces_count_bytes_without_content(self, memory, do):
         store = memory.byte_store(("ada",))
 
         async def act() -> None:
@@ -78,7 +78,7 @@ class TestStores:
             ("bytes.delete", "chain", {**at, "keys": ["k"]}, {"result": None}),
         ]
 
-    async def test_content_can_be_left_out(self, do, tmp_path):
+    async def test_trace_content_can_be_disabled(self, do, tmp_path):
         async def act() -> None:
             await use(memory, do)
             await do(memory.byte_store(), "mset", [(MARK, b"x")])
@@ -95,8 +95,8 @@ class TestStores:
             assert MARK not in repr([run.inputs, run.outputs, run.error, run.extra.get("metadata")])
 
 
-class TestSearchAndCare:
-    async def test_a_search_says_what_it_was_asked_and_what_it_found(self, memory, do):
+class TestSearchAndMaintenance:
+    async def test_search_trace_has_query_and_results(self, memory, do):
         memory.conversation("c", ("ada",)).add(role="user", content="Ana lives in Lisbon.")
 
         async def act() -> None:
@@ -112,7 +112,7 @@ class TestSearchAndCare:
         assert [each.page_content for each in right.outputs["documents"]] == ["Ana lives in Lisbon."]
         assert "limit" in wrong.error
 
-    async def test_care_is_one_step_each(self, memory, do, tmp_path):
+    async def test_each_maintenance_call_is_one_traced_run(self, memory, do, tmp_path):
         memory.conversation("c", ("ada",)).add(role="user", content="a")
 
         async def act() -> None:
@@ -133,7 +133,7 @@ class TestSearchAndCare:
         assert erase[2] == {"namespace": ["ada"], "conversation_id": "c"}
 
 
-async def test_the_checkpointers_calls_are_no_steps(memory, do):
+async def test_checkpointer_calls_are_not_traced(memory, do):
     tracer = Collector()
     inner = line(True, RunnableLambda(lambda _: {}))
     graph = line(memory.checkpointer, RunnableLambda(lambda _: {"messages": [("ai", MARK)]}), inner)

@@ -1,4 +1,4 @@
-"""The page of the audit trail: entries, junk with its reasons, todos, and the chain."""
+"""The audit page of Studio: entries, junk with its reasons, to-dos, and the chain."""
 
 import re
 from html import unescape
@@ -17,7 +17,7 @@ def prompts(text):
     return [unescape(each) for each in found]
 
 
-def test_the_newest_comes_first_and_junk_is_hidden(memory, browse):
+def test_newest_entry_is_first_and_junk_is_hidden(memory, browse):
     trail = memory.audit
     trail.add("Where do herons nest?", "In the alders.", "birds")
     trail.add("thanks", "You're welcome!", "birds")
@@ -32,7 +32,7 @@ def test_the_newest_comes_first_and_junk_is_hidden(memory, browse):
     assert browser.get("/audit?junk=yes").status_code == 400
 
 
-def test_by_kind_by_conversation_and_by_words(memory, browse):
+def test_entries_are_filtered_by_kind_conversation_and_words(memory, browse):
     trail = memory.audit
     trail.add("Where do herons nest?", "In the alders.", "birds")
     trail.add("Where do quinces grow?", "In the orchard.", "trees")
@@ -45,12 +45,12 @@ def test_by_kind_by_conversation_and_by_words(memory, browse):
     assert len(prompts(browser.text_of("/audit?q=orchard"))) == 2
     assert prompts(browser.text_of("/audit?q=orchard&conversation=trees")) == ["Where do quinces grow?"]
     assert prompts(browser.text_of("/audit?q=orchard&kind=exchange")) == ["Where do quinces grow?"]
-    assert "There are no such entries." in browser.text_of("/audit?q=pelican")
+    assert "No matching entries." in browser.text_of("/audit?q=pelican")
     assert browser.get("/audit?kind=none").status_code == 400
 
 
 @pytest.mark.sqlite_suffices
-def test_a_page_has_fifty_and_leads_to_older_ones(memory, browse):
+def test_page_has_fifty_entries_and_links_to_older(memory, browse):
     for number in range(120):
         memory.audit.add(f"Question {number}?", "An answer.", "many" if number % 2 else None)
     browser = browse(memory)
@@ -63,7 +63,7 @@ def test_a_page_has_fifty_and_leads_to_older_ones(memory, browse):
     assert browser.get("/audit?before=nothing").status_code == 400
 
 
-def test_todos_are_open_or_done(memory, browse):
+def test_todos_are_filtered_by_status(memory, browse):
     [first] = memory.audit.add_todo_from_chat("Please add a page for the quinces.")
     memory.audit.add_todo_from_chat("Please add a page for the pears.")
     memory.audit.complete(first.id)
@@ -73,7 +73,7 @@ def test_todos_are_open_or_done(memory, browse):
     assert browser.get("/audit/todos?status=never").status_code == 400
 
 
-def test_the_chain_is_verified_when_somebody_asks(memory, browse, raw):
+def test_chain_is_verified_on_request(memory, browse, raw):
     memory.audit.add("Where?", "Here.")
     head = memory.audit.head()
     browser = browse(memory)
@@ -81,21 +81,21 @@ def test_the_chain_is_verified_when_somebody_asks(memory, browse, raw):
     assert f"The chain has 1 entry. Its head is <code>{head}</code>." in text
     assert "holds" not in text
     text = browser.settled("/audit/chain?verify=1")
-    assert "The chain holds, as of" in text
+    assert "The chain is valid, as of" in text
     raw(memory, "update audit set junk = :junk, hidden = 0", junk="[]")
     text = browse(memory).settled("/audit/chain?verify=1")
-    assert "The chain does not hold: 1 problem" in text
-    assert "is marked as no entry can be: junk" in text
+    assert "The chain is broken: 1 problem" in text
+    assert "has impossible values: junk" in text
 
 
 @pytest.mark.sqlite_suffices
-def test_nobody_waits_for_the_chain(memory, browse, nothing_known):
+def test_request_does_not_wait_for_chain_verification(memory, browse, slow_values_pending):
     text = browse(memory).text_of("/audit/chain?verify=1")
     assert 'hx-select="#chain"' in text
-    assert '<a href="/audit/chain?verify=1">Look again</a>' in text
+    assert '<a href="/audit/chain?verify=1">Reload</a>' in text
 
 
-def test_each_namespace_has_a_trail_of_its_own(memory, browse):
+def test_each_namespace_has_its_own_audit_trail(memory, browse):
     memory.audit.add("Who is the root?", "Nobody.")
     AuditTrail(memory, ADA).add("Who is Ada?", "She is.")
     browser = browse(memory)
@@ -109,7 +109,7 @@ def test_each_namespace_has_a_trail_of_its_own(memory, browse):
     assert prompts(browser.text_of("/audit?namespace=users")) == []
 
 
-def test_a_long_text_is_folded(memory, browse):
+def test_long_text_is_collapsed(memory, browse):
     memory.audit.add("x" * 5_000, "y" * 100)
     text = browse(memory).text_of("/audit")
     assert f'<details><summary><span class="text">{"x" * 2_000}…</span></summary>' in text

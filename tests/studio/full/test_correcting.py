@@ -1,4 +1,4 @@
-"""The pages where a person corrects what is remembered, and takes that back."""
+"""The pages where a person corrects memories and undoes corrections."""
 
 import html
 import re
@@ -39,14 +39,14 @@ def undo_on(browser, where):
     return browser.submit(html.unescape(found), form_on=where)
 
 
-class TestCorrecting:
-    def test_adds_a_value_that_was_not_there(self, memory, browser):
+class TestCorrections:
+    def test_correction_adds_a_missing_value(self, memory, browser):
         where = address("core", "city")
-        assert "Add it" in browser.text_of(where)
+        assert "Add a value" in browser.text_of(where)
         correct(browser, where, value="Porto")
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Porto"}
 
-    def test_a_record_with_its_tags(self, memory, browser):
+    def test_record_is_corrected_with_its_tags(self, memory, browser):
         key = memory.layers(namespace=ADA).archival.write("Ada likes tea.\nAnd milk.", ["a b", "c"])
         where = address("record", key)
         correct(browser, where, content="Ada likes coffee.\r\nAnd milk.", tags="a b\r\n\r\nd \r\n")
@@ -54,11 +54,11 @@ class TestCorrecting:
         assert (record.content, record.tags) == ("Ada likes coffee.\nAnd milk.", ("a b", "d"))
         correct(browser, where, do="delete")
         assert memory.layers(namespace=ADA).archival.get(key) is None
-        assert "Correct it" not in browser.text_of(where)
+        assert "Correct the value" not in browser.text_of(where)
         undo_on(browser, where)
         assert memory.layers(namespace=ADA).archival.get(key).tags == ("a b", "d")
 
-    def test_a_fact_of_which_the_rest_stays_as_it_was(self, memory, browser):
+    def test_correcting_a_fact_keeps_its_other_fields(self, memory, browser):
         facts = memory.facts(namespace=ADA)
         key = facts.add_fact("user", "Ada", "lives in", "Lisbon", confidence=0.5)
         before = facts.get(key)
@@ -72,7 +72,7 @@ class TestCorrecting:
         undo_on(browser, where)
         assert facts.get(key).valid_from == before.valid_from
 
-    def test_what_a_thread_alone_remembers(self, memory, browser):
+    def test_values_of_a_thread_are_corrected(self, memory, browser):
         def remember(state, config):
             memory.layers(config).core.set("city", "Lisbon")
 
@@ -87,7 +87,7 @@ class TestCorrecting:
         assert memory.layers(thread).core.get("city") == {"city": "Lisbon"}
 
     @pytest.mark.parametrize("namespace", [ADA, ()])
-    def test_the_newest_checkpoint_shows_it_as_the_next_run_sees_it(self, memory, browser, namespace):
+    def test_correction_appears_in_the_newest_checkpoint_only(self, memory, browser, namespace):
         def remember(state, config):
             if state["messages"][-1].text == "Hi":
                 memory.layers(config).core.set("city", "Lisbon")
@@ -106,7 +106,7 @@ class TestCorrecting:
         assert all(text in browser.text_of(page) for text in ("Porto", "coffee"))
         assert all(text in browser.text_of(f"{page}&at={before}") for text in ("Lisbon", "tea"))
 
-    def test_who_it_was_is_told_by_the_request(self, memory):
+    def test_author_of_a_correction_comes_from_the_request(self, memory):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
         app = memory.studio(user=lambda scope: dict(scope["headers"])[b"x-user"].decode())
         with Browser(app, headers={"x-user": "Maria"}) as browser:
@@ -115,15 +115,15 @@ class TestCorrecting:
         assert made.by == "Maria"
 
 
-class TestTwoEditors:
-    def test_the_second_gets_what_it_says_now_and_keeps_what_was_written(self, memory, browser):
+class TestConcurrentEditors:
+    def test_second_editor_gets_conflict_and_keeps_its_input(self, memory, browser):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
         where = address("core", "city")
         seen = version_on(browser.text_of(where))
         browser.submit(where, form_on=where, version=seen, value="Porto")
         answer = browser.submit(where, form_on=where, version=seen, value="Faro, said the second")
         assert answer.status_code == 409
-        assert "Somebody has changed this meanwhile" in answer.text
+        assert "The value was changed meanwhile" in answer.text
         assert "Porto" in answer.text
         assert "Faro, said the second</textarea>" in answer.text
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Porto"}
@@ -134,7 +134,7 @@ class TestTwoEditors:
         browser.submit(where, form_on=where, version=version_on(answer.text), value="Faro, said the second")
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Faro, said the second"}
 
-    def test_what_changed_since_is_not_undone(self, memory, browser):
+    def test_undo_is_refused_after_a_later_change(self, memory, browser):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
         made = memory.corrections.core("city", "Porto", by="ada", namespace=ADA)
         memory.layers(namespace=ADA).core.set("city", "Rome")
@@ -143,12 +143,12 @@ class TestTwoEditors:
         form = address("core", "city")
         answer = browser.submit(where, form_on=form)
         assert answer.status_code == 400
-        assert "something else by now" in answer.text
+        assert "has changed meanwhile" in answer.text
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Rome"}
 
 
 class TestErrors:
-    def test_what_cannot_be_is_told_beside_the_form_and_nothing_is_written(self, memory, browser):
+    def test_invalid_fields_show_an_alert_and_write_nothing(self, memory, browser):
         key = memory.facts(namespace=ADA).add_fact("user", "Ada", "lives in", "Lisbon")
         where = address("fact", key)
         wrong = {"valid_from": ("yesterday", ""), "valid_to": ("1999-01-01",), "confidence": ("much", "nan", "inf")}
@@ -160,8 +160,8 @@ class TestErrors:
         assert memory.facts(namespace=ADA).get(key).object == "Lisbon"
 
 
-class TestTheList:
-    def test_shows_all_newest_first_some_at_a_time(self, memory, browser):
+class TestCorrectionList:
+    def test_lists_newest_first_in_pages(self, memory, browser):
         for number in range(60):
             memory.corrections.core("city", f"value {number};", by="ada", namespace=ADA)
         first = browser.text_of("/corrections")
@@ -173,18 +173,18 @@ class TestTheList:
         assert "Older" not in second
         assert first.count("<tr>") == 51
 
-    def test_is_that_of_a_namespace_and_all_below_it(self, memory, browser):
+    def test_lists_a_namespace_and_its_descendants(self, memory, browser):
         memory.corrections.core("city", "Porto", by="ada", namespace=ADA)
         memory.corrections.core("city", "Rome", by="ada", namespace=("others",))
         text = browser.text_of("/corrections?namespace=users")
         assert "Porto" in text
         assert "Rome" not in text
-        assert "Nobody has corrected" in browser.text_of("/corrections?namespace=nobody")
+        assert "There are no corrections" in browser.text_of("/corrections?namespace=nobody")
 
 
 class TestHostileTexts:
     @pytest.mark.parametrize("text", HOSTILE)
-    def test_stay_text_on_every_page_and_come_back_from_the_form_as_they_were(self, memory, browser, text):
+    def test_hostile_texts_are_escaped_and_survive_a_form(self, memory, browser, text):
         name = text.strip()
         memory.layers(namespace=ADA).core.set("city", text)
         key = memory.layers(namespace=ADA).archival.write(text, [name])
@@ -200,9 +200,9 @@ class TestHostileTexts:
         correct(browser, address("core", "city"), value=in_form.replace("\n", "\r\n") + "?")
         assert memory.layers(namespace=ADA).core.get("city") == {"city": f"{text}!?"}
 
-    def test_that_no_form_can_give_back_are_shown_and_left_alone(self, memory, browser):
+    def test_texts_that_forms_cannot_submit_are_read_only(self, memory, browser):
         for text in ("half \ud800", "null \0", "return \r"):
             memory.layers(namespace=ADA).core.set("city", text)
             shown = browser.text_of(address("core", "city"))
-            assert "a form cannot give back" in shown
+            assert "a form cannot submit" in shown
             assert "<textarea" not in shown

@@ -1,4 +1,4 @@
-"""Erasing from Studio: a rehearsal first, then the name, then it goes."""
+"""Erasure from Studio: preview, confirmation by name, deletion."""
 
 import html
 import re
@@ -23,7 +23,7 @@ def counts_on(text):
     return {name: int(number) for name, number in found}
 
 
-def test_a_rehearsal_shows_exactly_what_goes_then(memory, browser):
+def test_erasure_preview_equals_the_erasure(memory, browser):
     where = "?namespace=users/ada"
     memory.store.put(("ada", "facts"), "k", {"text": "a fig tree"})
     told = browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text
@@ -36,7 +36,7 @@ def test_a_rehearsal_shows_exactly_what_goes_then(memory, browser):
     assert len(memory.conversations(BEN)) == 2
 
 
-def test_a_conversation_goes_alone(memory, browser):
+def test_one_conversation_is_erased_alone(memory, browser):
     where = "?namespace=users%2Fada&conversation=chat"
     assert f'href="/erase{html.escape(where)}"' in browser.text_of("/conversation?namespace=users/ada&id=chat")
     told = counts_on(browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text)
@@ -45,7 +45,7 @@ def test_a_conversation_goes_alone(memory, browser):
     assert [each.conversation_id for each in memory.conversations(ADA)] == ["other"]
 
 
-def test_a_thread_is_named_by_its_id(memory, browser):
+def test_thread_erasure_is_confirmed_by_its_id(memory, browser):
     where = "?namespace=users/ada&thread=chat"
     text = browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text
     assert "all namespaces below it" in text
@@ -54,7 +54,7 @@ def test_a_thread_is_named_by_its_id(memory, browser):
 
 
 @pytest.mark.parametrize("asked", ["", "?namespace=/", "?thread=a&conversation=b", "?namespace=a//b"])
-def test_everything_and_what_names_nothing_is_not_erased_here(memory, browser, asked):
+def test_erasing_the_root_or_nothing_is_refused(memory, browser, asked):
     assert browser.get(f"/erase{asked}").status_code == 400
     answer = browser.submit(f"/erase{asked}", form_on="/erase?namespace=users/ada", name="/")
     assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""Experiences in Studio: what those of a library say, and for whom."""
+"""Experiences in Studio: their texts and their roles."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def listed(html: str) -> list[str]:
     return re.findall(r'<th scope="row"><bdi>(.*?)</bdi></th>\s*<td>', html)
 
 
-def test_without_a_library_it_says_how_one_is_named(memory, browse):
+def test_page_without_library_mentions_the_option(memory, browse):
     assert "--experiences" in harmless(browse(memory).text_of("/experiences")).text
 
 
-def test_with_one_it_tells_what_they_say_and_for_whom(memory, library, browse):
+def test_page_shows_texts_and_roles_of_experiences(memory, library, browse):
     page = harmless(browse(memory, experiences=library).text_of("/experiences"))
     assert "Check that the file exists." in page.text
     assert "Use when plots are drawn." in page.text
@@ -43,7 +43,7 @@ def test_with_one_it_tells_what_they_say_and_for_whom(memory, library, browse):
     assert "everybody" in page.text
 
 
-def test_by_role(memory, library, browse):
+def test_experiences_are_filtered_by_role(memory, library, browse):
     browser = browse(memory, experiences=library)
     assert listed(browser.text_of("/experiences?role=coder")) == ["files", "plots"]
     assert listed(browser.text_of("/experiences?role=Writer")) == ["plots"]
@@ -51,14 +51,14 @@ def test_by_role(memory, library, browse):
     assert roles == ["", "Coder", "Planner"]
 
 
-def test_files_that_do_not_count_are_told_with_the_reason(memory, library, folder, browse):
+def test_files_not_loaded_are_listed_with_reasons(memory, library, folder, browse):
     (folder / "handcrafted_exp_bad<b>.yaml").write_text("{", encoding="utf-8")
     page = harmless(browse(memory, experiences=library).text_of("/experiences"))
     assert "handcrafted_exp_bad<b>.yaml" in page.text
-    assert "not YAML" in page.text
+    assert "not valid YAML" in page.text
 
 
-def test_a_page_at_a_time(memory, tmp_path, browse):
+def test_experiences_are_paged(memory, tmp_path, browse):
     for number in range(PAGE + 1):
         (tmp_path / f"handcrafted_exp_{number}.yaml").write_text(f"exp_id: e{number}\nwhen: files\nwhat: b\n")
     library = memory.experiences(tmp_path)

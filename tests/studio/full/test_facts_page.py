@@ -1,4 +1,4 @@
-"""Facts in Studio: what held when, what contradicts itself, and how a fact is known."""
+"""Facts in Studio: valid time, recorded time, contradictions and sources."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def rows(html: str) -> dict[str, str]:
     return {f"{each['data-subject']} {each['data-predicate']} {each['data-object']}": each["class"] for each in found}
 
 
-class TestWhatHeld:
-    def test_now(self, facts, browser):
+class TestValidFacts:
+    def test_shows_facts_valid_now(self, facts, browser):
         assert rows(browser.text_of(f"/facts?{HERE}")) == {
             "Ada lives in Porto": "holds",
             "Ada lives in Lisbon": "ended",
             "Ben knows Ada": "holds",
         }
 
-    def test_at_any_time_at_which_something_changed(self, facts, browser):
+    def test_shows_facts_valid_at_any_change(self, facts, browser):
         times = [each["value"] for each in Page(browser.text_of(f"/facts?{HERE}")).all("option")]
         assert times == ["", day(2023).isoformat(), day(2021).isoformat(), day(2020).isoformat()]
         held = [rows(browser.text_of(f"/facts?{HERE}&valid={quote(each)}")) for each in times]
@@ -56,20 +56,20 @@ class TestWhatHeld:
         ]
         assert held[2]["Ada lives in Porto"] == "later"
 
-    def test_as_far_as_it_was_known_then(self, memory, facts, browser):
+    def test_shows_facts_as_recorded_at_a_time(self, memory, facts, browser):
         first = facts.latest()[-1]
         html = browser.text_of(f"/facts?{HERE}&recorded={quote(first.recorded_at.isoformat())}")
         assert rows(html) == {"Ada lives in Lisbon": "holds"}
-        assert "cannot both be true" not in html
+        assert "Contradictions" not in html
 
-    def test_the_field_of_a_time_has_it_as_browsers_want_it_and_not_before_it(self, facts, browser):
+    def test_time_field_is_rounded_up_to_a_second(self, facts, browser):
         html = browser.text_of(f"/facts?{HERE}&recorded=2030-01-01T00:00:59.5Z&valid=2022-05-05")
         [given] = [each for each in Page(html).all("input") if each.get("id") == "recorded"]
         assert given["value"] == "2030-01-01T00:01:00"
         [chosen] = [each for each in Page(html).all("option") if "selected" in each]
         assert chosen["value"] == "2022-05-05T00:00:00+00:00"
 
-    def test_of_one_entity_whichever_way_facts_point(self, facts, browser):
+    def test_entity_filter_matches_subject_and_object(self, facts, browser):
         assert rows(browser.text_of(f"/facts?{HERE}&entity=ADA")).keys() == {
             "Ada lives in Porto",
             "Ada lives in Lisbon",
@@ -78,7 +78,7 @@ class TestWhatHeld:
         assert list(rows(browser.text_of(f"/facts?{HERE}&entity=Ben"))) == ["Ben knows Ada"]
         assert "/search?namespace=users%2Fada&amp;kind=fact&amp;q=Zoe" in browser.text_of(f"/facts?{HERE}&entity=Zoe")
 
-    def test_a_page_at_a_time(self, memory, browser):
+    def test_facts_are_paged(self, memory, browser):
         facts = memory.facts("main", NS)
         for number in range(2 * PAGE + 1):
             facts.add_fact("user", f"Friend {number}", "likes", "tea")
@@ -91,16 +91,16 @@ class TestWhatHeld:
         assert (pages, len(seen), len(set(seen))) == (3, 2 * PAGE + 1, 2 * PAGE + 1)
         assert f"/facts?{HERE.replace('/', '%2F')}" in Page(html).links  # back to the newest
 
-    def test_what_contradicts_itself_is_told(self, facts, browser):
-        assert "cannot both be true" not in browser.text_of(f"/facts?{HERE}")
+    def test_contradictions_are_listed(self, facts, browser):
+        assert "Contradictions" not in browser.text_of(f"/facts?{HERE}")
         facts.add_fact("user", "Ada", "lives in", "Faro", valid_from=day(2023))
         html = browser.text_of(f"/facts?{HERE}")
-        assert "What cannot both be true" in html
+        assert "Contradictions" in html
         assert html.index("Ada lives in Porto") < html.index("Ada lives in Faro")
 
 
-class TestWhose:
-    def test_each_branch_and_namespace_is_a_link_away(self, memory, facts, browser):
+class TestFactScopes:
+    def test_page_links_to_branches_and_namespaces(self, memory, facts, browser):
         facts.fork("try/1").add_fact("user", "Ada", "likes", "tea")
         memory.facts("main", ("users", "ben")).add_fact("user", "Ben", "likes", "tea")
         links = Page(browser.text_of("/facts?namespace=users")).links
@@ -110,7 +110,7 @@ class TestWhose:
         assert "Ada likes tea" in rows(browser.text_of(link))
         assert "Ada likes tea" not in rows(html)
 
-    def test_what_a_thread_remembers_is_shown_of_it_and_of_its_namespace(self, memory, browser):
+    def test_facts_of_threads_are_shown_in_their_namespace(self, memory, browser):
         def node(state, config):
             memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
 
@@ -122,7 +122,7 @@ class TestWhose:
             [link] = {each for each in Page(html).links if each.startswith("/fact?")}
             assert "Ada lives in Lisbon" in browser.text_of(link)
 
-    def test_where_the_root_has_none_the_first_namespace_that_has_some_is_shown(self, memory, browser):
+    def test_empty_root_falls_back_to_namespace_with_facts(self, memory, browser):
         def node(state, config):
             memory.facts(config).add_fact("user", "Ada", "likes", "tea")
 
@@ -139,14 +139,14 @@ class TestWhose:
         memory.facts("main").add_fact("user", "Nobody", "likes", "tea")
         assert list(rows(browser.text_of("/facts"))) == ["Nobody likes tea"]
 
-    def test_in_a_memory_within_a_namespace_there_is_nothing_else(self, memory, facts, browse):
+    def test_memory_within_a_namespace_shows_no_other_facts(self, memory, facts, browse):
         inside = browse(memory.within(("users", "ben")))
         inside.text_of(f"/facts?{HERE}", 400)
-        assert "No facts are known" in inside.text_of("/facts")
+        assert "There are no facts" in inside.text_of("/facts")
 
 
-class TestOneFact:
-    def test_tells_how_it_is_known_and_what_held_before(self, facts, browser):
+class TestFactPage:
+    def test_fact_page_shows_sources_and_earlier_facts(self, facts, browser):
         [fact] = facts.as_of(obj="Porto")
         html = browser.text_of(f"/fact?{HERE}&id={fact.id}")
         assert "/thread?namespace=users%2Fada&id=chat&message=m-1" in Page(html).links
@@ -158,20 +158,20 @@ class TestOneFact:
         [link] = [each for each in Page(html).links if before.id in each]
         assert f"id={fact.id}" in browser.text_of(link)  # it tells what ended it
 
-    def test_leads_to_what_was_known_when_it_was_learned(self, facts, browser):
+    def test_fact_page_links_to_its_recording_time(self, facts, browser):
         [fact] = facts.as_of(obj="Porto")
         links = Page(browser.text_of(f"/fact?{HERE}&id={fact.id}")).links
         [then] = [each for each in links if "recorded=" in each]
         assert parse_qs(urlsplit(then).query)["recorded"] == [fact.recorded_at.isoformat()]
         assert rows(browser.text_of(then)) == {"Ada lives in Porto": "holds", "Ada lives in Lisbon": "ended"}
 
-    def test_that_contradicts_another_says_so(self, facts, browser):
+    def test_fact_page_lists_contradictions(self, facts, browser):
         other = facts.add_fact("user", "Ada", "lives in", "Faro", valid_from=day(2023))
-        assert "What cannot both be true" in browser.text_of(f"/fact?{HERE}&id={other}")
+        assert "Contradictions" in browser.text_of(f"/fact?{HERE}&id={other}")
         [fact] = facts.as_of(subject="Ben")
-        assert "What cannot both be true" not in browser.text_of(f"/fact?{HERE}&id={fact.id}")
+        assert "Contradictions" not in browser.text_of(f"/fact?{HERE}&id={fact.id}")
 
-    def test_that_is_not_there_is_not_found(self, facts, browser):
+    def test_missing_or_removed_fact_is_not_found(self, facts, browser):
         [fact] = facts.as_of(obj="Porto")
         facts.remove_by_id(fact.id)
         kept = facts.add(role="user", content="said")
@@ -179,7 +179,7 @@ class TestOneFact:
             assert "There is no fact" in browser.text_of(f"/fact?{HERE}&id={name}", 404)
 
 
-def test_what_makes_no_sense_is_refused(browser):
+def test_invalid_parameters_are_refused(browser):
     of_facts = (
         "namespace=a//b",
         "namespace=" + "x" * 300,
@@ -199,14 +199,14 @@ def test_what_makes_no_sense_is_refused(browser):
 
 
 @pytest.mark.sqlite_suffices
-def test_a_link_leads_to_the_entity_that_it_names_whatever_that_is_called(memory, browser):
+def test_entity_link_escapes_special_characters(memory, browser):
     facts = memory.facts("main")
     facts.add_fact("user", "a&b=c #1 + 100%", "likes", "\u202etea")
     [row] = [each for each in Page(browser.text_of("/facts")).links if "entity=a" in each]
     assert len(rows(browser.text_of(row))) == 1
 
 
-def test_the_graph_is_loaded_here_alone_and_from_here(browser):
+def test_graph_script_loads_on_the_facts_page_only(browser):
     scripts = [each["src"] for each in Page(browser.text_of("/facts")).all("script")]
     assert "/static/cytoscape.min.js" in scripts
     for name in scripts:

@@ -1,4 +1,4 @@
-"""Who may ask Studio, and from where."""
+"""Access control of Studio: tokens, sessions, hosts, CSRF and response headers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def studio(memory):
     return application(memory, user="ada", token="secret", hosts={HOST})
 
 
-class TestTheToken:
-    def test_it_opens_a_session_and_leaves_the_address(self, studio):
+class TestToken:
+    def test_token_opens_a_session_and_leaves_the_url(self, studio):
         client = client_of(studio)
         answer = client.get("/threads", params={"token": "secret", "q": "a b"})
         assert (answer.status_code, answer.headers["location"]) == (303, "/threads?q=a+b")
@@ -47,13 +47,13 @@ class TestTheToken:
         assert "secret" not in cookie
         assert client.get("/").status_code == 200
 
-    def test_who_has_a_wrong_one_or_looks_ahead_does_not_spend_it(self, studio):
+    def test_wrong_token_or_head_request_keeps_token_valid(self, studio):
         for wrong in ("", "secre", "secrets", "%00", "\u00e9"):
             assert client_of(studio).get("/", params={"token": wrong}).status_code == 403, wrong
         assert client_of(studio).head("/?token=secret").status_code == 403
         assert client_of(studio).get("/?token=secret").status_code == 303
 
-    def test_it_leads_to_no_other_host(self, studio):
+    def test_redirect_never_leaves_the_host(self, studio):
         async def ask(path):
             sent = []
 
@@ -69,7 +69,7 @@ class TestTheToken:
 
         assert asyncio.run(ask("//evil.example/x")) == b"/evil.example/x"
 
-    def test_a_made_up_session_is_none(self, studio):
+    def test_forged_session_cookie_is_refused(self, studio):
         client = client_of(studio)
         client.get("/?token=secret")
         [name] = [each.name for each in client.cookies.jar]
@@ -79,13 +79,13 @@ class TestTheToken:
             other.cookies.set(name, made_up)
             assert other.get("/").status_code == 403
 
-    def test_cookies_of_others_do_not_hide_it(self, studio):
+    def test_foreign_cookies_do_not_hide_the_session(self, studio):
         client = client_of(studio)
         cookie = client.get("/?token=secret").headers["set-cookie"].split(";")[0]
         client.cookies.clear()
         assert client.get("/", headers={"Cookie": f'theirs={{"a": "b, c"}}; {cookie}'}).status_code == 200
 
-    def test_two_studios_of_one_machine_keep_their_sessions_apart(self, memory, studio):
+    def test_studios_on_different_ports_have_separate_sessions(self, memory, studio):
         first = client_of(studio)
         second = client_of(application(memory, user="ada", token="other", hosts={HOST}))
         first.get("/?token=secret")
@@ -95,9 +95,9 @@ class TestTheToken:
         assert [each.get("/").status_code for each in (first, second)] == [200, 200]
 
 
-class TestTheHost:
+class TestHost:
     @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "127.0.0.1:8642.evil.example", ""])
-    def test_another_name_is_not_answered(self, studio, host):
+    def test_unknown_host_is_refused(self, studio, host):
         client = client_of(studio)
         client.get("/?token=secret")
         assert client.get("/", headers={"Host": host}).status_code == 421
@@ -106,7 +106,7 @@ class TestTheHost:
         ("host", "port", "known"),
         [("localhost", 80, "localhost"), ("::1", 8642, "[::1]:8642"), ("fd00::1", 80, "[fd00::1]")],
     )
-    def test_it_is_known_as_browsers_write_its_address(self, memory, monkeypatch, host, port, known):
+    def test_host_matches_the_address_in_browsers(self, memory, monkeypatch, host, port, known):
         served = []
         listening = MagicMock()
         listening.getsockname.return_value = (host, port)
@@ -127,7 +127,7 @@ def changeable(memory, **options):
     return guard
 
 
-class TestChanges:
+class TestWriteRequests:
     @pytest.fixture
     def client(self, memory):
         client = client_of(changeable(memory))
@@ -138,33 +138,33 @@ class TestChanges:
         [cookie] = [each.value for each in client.cookies.jar]
         return hashlib.sha256(cookie.encode()).hexdigest()
 
-    def test_come_from_a_form_of_its_own(self, client):
+    def test_form_with_csrf_token_is_accepted(self, client):
         answer = client.post("/change", data={"csrf": self.csrf(client), "to": "a b"}, headers=HERE)
         assert (answer.status_code, answer.headers["location"]) == (303, "/?done=a+b")
 
     @pytest.mark.parametrize("csrf", [None, "", "x", "0" * 64, "\u00e9"])
-    def test_without_the_value_of_its_form_nothing_changes(self, client, csrf):
+    def test_form_without_csrf_token_is_refused(self, client, csrf):
         fields = {"to": "x"} if csrf is None else {"to": "x", "csrf": csrf}
         assert client.post("/change", data=fields, headers=HERE).status_code == 403
 
-    def test_from_another_site_nothing_changes(self, client):
+    def test_cross_site_form_is_refused(self, client):
         others = [{"Origin": origin} for origin in ("null", "http://evil.example", "http://127.0.0.1:9")]
         sites = [{**HERE, "Sec-Fetch-Site": site} for site in ("cross-site", "same-site")]
         fields = {"csrf": self.csrf(client), "to": "x"}
         for headers in ({}, *others, *sites):
             assert client.post("/change", data=fields, headers=headers).status_code == 403, headers
 
-    def test_a_form_of_another_session_changes_nothing(self, memory, client):
+    def test_csrf_token_of_another_session_is_refused(self, memory, client):
         other = client_of(changeable(memory))
         other.get("/")
         assert other.post("/change", data={"csrf": self.csrf(client), "to": "x"}, headers=HERE).status_code == 403
 
-    def test_what_is_no_text_is_no_value_of_a_form(self, client):
+    def test_undecodable_form_value_is_refused(self, client):
         body = b'--x\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n+2AA-\r\n--x--\r\n'
         kind = {"Content-Type": "multipart/form-data; boundary=x; charset=utf-7"}
         assert client.post("/change", content=body, headers={**HERE, **kind}).status_code == 403
 
-    def test_nothing_changes_read_only(self, tmp_path):
+    def test_read_only_memory_refuses_changes(self, tmp_path):
         AgentMemory(tmp_path / "a.db").close()
         with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
             client = client_of(changeable(memory))
@@ -173,8 +173,8 @@ class TestChanges:
             assert (answer.status_code, "nothing can be changed" in answer.text) == (403, True)
 
 
-class TestAnswers:
-    def test_a_browser_may_do_nothing_else_with_them_and_keeps_no_page(self, memory):
+class TestResponseHeaders:
+    def test_responses_have_strict_policy_and_are_not_cached(self, memory):
         client = client_of(application(memory, user="ada"))
         for path in ("/", "/nowhere", "/static/style.css", "/static/nothing.css", "/?token=wrong"):
             headers = client.get(path).headers
@@ -185,14 +185,14 @@ class TestAnswers:
             assert headers["x-content-type-options"] == "nosniff"
         assert client.get("/").headers["cache-control"] == "no-store"
 
-    def test_no_request_leads_to_the_disk(self, memory):
+    def test_static_paths_cannot_reach_other_files(self, memory):
         client = client_of(application(memory, user="ada"))
         for name in ("..%2fapplication.py", "%2e%2e%2fguard.py", "/etc/passwd", "htmx.LICENSE.txt"):
             assert client.get(f"/static/{name}").status_code == 404, name
 
 
-class TestMounted:
-    def test_below_a_path_its_links_lead_there(self, memory):
+class TestMount:
+    def test_links_and_cookies_include_the_mount_path(self, memory):
         outer = Starlette(routes=[Mount("/memory", memory.studio(user="ada"))])
         client = client_of(outer)
         answer = client.get("/memory/")
@@ -200,13 +200,13 @@ class TestMounted:
         assert "Path=/memory" in answer.headers["set-cookie"]
         assert client.get("/memory/static/style.css").status_code == 200
 
-    def test_the_path_may_have_any_characters(self, memory):
+    def test_mount_path_may_have_any_characters(self, memory):
         client = client_of(Starlette(routes=[Mount("/{who}", memory.studio(user="ada"))]))
         answer = client.get("/%C3%A4%20b%3Fc/")
         assert 'href="/%C3%A4%20b%3Fc/threads"' in answer.text
         assert "Path=/%C3%A4%20b%3Fc;" in answer.headers["set-cookie"]
 
-    def test_it_knows_who_somebody_elses_authentication_let_in(self, memory):
+    def test_user_comes_from_the_host_application(self, memory):
         studio = memory.studio(user=lambda scope: scope["user_name"])
 
         async def known(scope, receive, send):
@@ -214,7 +214,7 @@ class TestMounted:
 
         assert "&lt;Ada&gt;" in client_of(known).get("/").text
 
-    def test_what_is_no_request_is_passed_on(self):
+    def test_non_http_scopes_are_passed_on(self):
         seen = []
 
         async def app(scope, receive, send):
@@ -225,12 +225,12 @@ class TestMounted:
         assert seen == ["lifespan", "websocket"]
 
 
-def test_a_page_that_is_not_there_says_so(memory):
+def test_unknown_page_is_not_found(memory):
     answer = client_of(application(memory, user="ada")).get("/nowhere")
     assert (answer.status_code, "<h1>" in answer.text) == (404, True)
 
 
-def test_who_runs_it_may_have_no_name(memory, monkeypatch):
+def test_user_without_name_is_shown_as_somebody(memory, monkeypatch):
     def unknown():
         raise KeyError("getpwuid(): uid not found")
 

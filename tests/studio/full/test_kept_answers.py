@@ -1,4 +1,4 @@
-"""What takes long is found beside the requests, once, and kept for a minute."""
+"""The cache of Studio: slow values are computed once in the background, and kept for a minute."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ def find():
     find.may.set()
 
 
-async def test_nobody_waits_for_it_and_it_is_found_once(find):
+async def test_value_is_computed_once_without_blocking_requests(find):
     known = AnswerCache()
-    assert await asyncio.gather(*(known.fetch("x", find, timeout=0) for _ in range(9))) == [None] * 9
+    assert await asyncio.gather(*(known.fetch("x", find, max_wait=0) for _ in range(9))) == [None] * 9
     find.may.set()
-    found = await known.fetch("x", find, timeout=LONG)
+    found = await known.fetch("x", find, max_wait=LONG)
     assert (found.value, find.asked) == (1, 1)
-    assert await known.fetch("x", find, timeout=0) == found
+    assert await known.fetch("x", find, max_wait=0) == found
 
 
-async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypatch):
+async def test_stale_value_is_served_until_refresh(find, monkeypatch):
     known = AnswerCache()
     find.may.set()
-    old = await known.fetch("x", find, timeout=LONG)
+    old = await known.fetch("x", find, max_wait=LONG)
     monkeypatch.setattr(application, "CACHE_AGE", timedelta(0))
     find.may.clear()
-    assert await known.fetch("x", find, timeout=0) == old
+    assert await known.fetch("x", find, max_wait=0) == old
     find.may.set()
-    assert (await known.fetch("x", find, timeout=LONG)).value == 2
+    assert (await known.fetch("x", find, max_wait=LONG)).value == 2
 
 
-async def test_what_fails_is_told_and_tried_again(find):
+async def test_failure_is_raised_and_retried(find):
     known, wrong = AnswerCache(), [OSError("no room")]
 
     def fail():
@@ -62,5 +62,5 @@ async def test_what_fails_is_told_and_tried_again(find):
         return 3
 
     with pytest.raises(OSError, match="no room"):
-        await known.fetch("x", fail, timeout=LONG)
-    assert (await known.fetch("x", fail, timeout=LONG)).value == 3
+        await known.fetch("x", fail, max_wait=LONG)
+    assert (await known.fetch("x", fail, max_wait=LONG)).value == 3

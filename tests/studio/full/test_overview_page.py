@@ -1,4 +1,4 @@
-"""The first page: what is stored, how it grows, and what is wrong with it."""
+"""The overview page of Studio: counts, growth and health."""
 
 import re
 
@@ -17,7 +17,7 @@ def figure(text, name):
     return re.search(rf"<dt>{name}</dt><dd>([^<]*)</dd>", text)[1]
 
 
-def test_it_counts_what_is_stored(memory, browse):
+def test_overview_counts_stored_objects(memory, browse):
     memory.conversation("t", ADA).add_messages([HumanMessage("Where?"), AIMessage("Here.")])
     memory.layers(namespace=ADA).core.set("name", "Ada")
     memory.layers(namespace=ADA).archival.write("A record.")
@@ -34,7 +34,7 @@ def summary(*namespace, size=1, **counts):
     return NamespaceSummary(namespace=namespace, bytes=size, **held)
 
 
-def test_a_namespace_counts_what_is_below_it_and_the_largest_comes_first():
+def test_usage_includes_descendants_and_is_sorted_by_size():
     found = pages.usage_by_label(
         [
             summary("users", "ada", size=3, messages=1),
@@ -50,7 +50,7 @@ def test_a_namespace_counts_what_is_below_it_and_the_largest_comes_first():
     ]
 
 
-def test_a_label_that_all_namespaces_share_is_split():
+def test_label_shared_by_all_namespaces_is_split():
     every = [summary("users", "ada", size=2), summary("users", "ben", size=5), summary(size=3), summary("users")]
     assert [(each.namespace, each.is_own) for each in pages.usage_by_label(every)] == [
         (("users", "ben"), False),
@@ -60,7 +60,7 @@ def test_a_label_that_all_namespaces_share_is_split():
     ]
 
 
-def test_read_only_nothing_leads_to_erasing(tmp_path, browse):
+def test_read_only_studio_has_no_erase_links(tmp_path, browse):
     with AgentMemory(tmp_path / "a.db") as memory:
         memory.conversation("t", ADA).add_user_message("hello")
         assert 'href="/erase?namespace=users%2Fada"' in browse(memory).settled("/")
@@ -70,53 +70,53 @@ def test_read_only_nothing_leads_to_erasing(tmp_path, browse):
             assert "/erase" not in browser.settled(url)
 
 
-def test_growth_is_a_picture_and_a_table(memory, browse, clock):
+def test_growth_has_chart_and_table(memory, browse, clock):
     memory.conversation("t").add_messages([HumanMessage("Where?"), AIMessage("Here.")])
     clock.pass_time(days=3)
     memory.conversation("t").add_messages([HumanMessage("When?")])
     text = browse(memory).settled("/")
     assert "<title>2026-01-01: 2</title>" in text
     assert "<title>2026-01-04: 1</title>" in text
-    assert "3 in 30 days, 2 at most" in text
+    assert "3 in 30 days, maximum 2" in text
     assert re.search(r'<th scope="row">2026-01-04</th><td class="number">1</td>', text)
     assert text.count('<th scope="row">2026-') + text.count('<th scope="row">2025-') == 30
 
 
 @pytest.mark.sqlite_suffices
-def test_trouble_is_told_with_its_remedy(memory, browse, monkeypatch):
+def test_health_problems_are_shown_with_remedies(memory, browse, monkeypatch):
     found = [HealthCheck("disk", "problem", "No <b>room</b>.", "Make some."), HealthCheck("python", "ok", "Python 3")]
     monkeypatch.setattr(type(memory.admin), "diagnose", lambda _: found)
     text = browse(memory).harmless("/")
     assert "<strong>disk</strong> No &lt;b&gt;room&lt;/b&gt;.<br>Make some." in text
-    assert "1 check found nothing wrong" in text
+    assert "1 check passed" in text
 
 
 @pytest.mark.sqlite_suffices
-def test_what_waits_is_told(memory, browse, monkeypatch):
+def test_pending_and_failed_extractions_are_shown(memory, browse, monkeypatch):
     stats = memory.admin.stats() | {"waiting_facts": 3, "failed_facts": 1}
     monkeypatch.setattr(type(memory.admin), "stats", lambda _: stats)
     text = browse(memory).settled("/")
-    assert "3 messages wait to have their facts extracted" in text
-    assert "1 of them a model was asked about in vain" in text
-    assert "Nothing.</li>" not in text
+    assert "3 messages waiting for fact extraction" in text
+    assert "1 messages whose fact extraction failed" in text
+    assert "None.</li>" not in text
 
 
-def test_an_empty_memory_has_a_first_page(memory, browse):
+def test_empty_memory_has_an_overview(memory, browse):
     text = browse(memory).settled("/")
     assert figure(text, "Messages") == "0"
     assert "0 in 30 days" in text
-    assert "There are none." in text
-    assert "Nothing.</li>" in text
+    assert "None." in text
+    assert "None.</li>" in text
 
 
 @pytest.mark.sqlite_suffices
-def test_nobody_waits_for_the_count(memory, browse, nothing_known):
+def test_request_does_not_wait_for_counts(memory, browse, slow_values_pending):
     text = browse(memory).text_of("/")
     assert 'hx-get="/" hx-trigger="load delay:500ms" hx-select="#figures"' in text
-    assert '<a href="/">Look again</a>' in text
+    assert '<a href="/">Reload</a>' in text
 
 
-def test_the_largest_ten_are_shown(memory, browse):
+def test_only_ten_largest_namespaces_are_shown(memory, browse):
     for number in range(12):
         memory.conversation("t", ("users", f"u{number:02}")).add_user_message("x" * (100 + number))
     text = browse(memory).settled("/")

@@ -1,4 +1,4 @@
-"""The search in Studio: what is found, where it leads, and why it was found."""
+"""The search page of Studio: results, links and reasons."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kinds(html: str) -> list[str]:
     return re.findall(r'<article.*?class="badge">(\w+)<', html, re.DOTALL)
 
 
-def test_everything_is_found_and_leads_to_its_page(memory, browser):
+def test_every_kind_is_found_and_linked(memory, browser):
     remember(memory)
     html = browser.text_of("/search?q=lighthouse")
     assert sorted(kinds(html)) == ["event", "fact", "item", "message", "record"]
@@ -44,7 +44,7 @@ def test_everything_is_found_and_leads_to_its_page(memory, browser):
     assert kinds(browser.text_of("/search?q=lighthouse&kind=record")) == ["record"]
 
 
-def test_a_threads_own_leads_to_the_thread(memory, browser):
+def test_thread_scoped_results_link_to_the_thread(memory, browser):
     def node(state, config):
         memory.facts(config).add_fact("user", "The lighthouse", "is", "old")
         memory.layers(config).archival.write("The lighthouse is white.")
@@ -57,7 +57,7 @@ def test_a_threads_own_leads_to_the_thread(memory, browser):
     assert "/thread?namespace=users%2Fada&id=t&show=memory" in links
 
 
-def test_why_is_shown_as_bars_with_their_numbers(memory, browser):
+def test_scores_are_shown_as_bars_with_numbers(memory, browser):
     remember(memory)
     found = memory.search("old lighthouse", namespace=NS, limit=20)
     page = harmless(browser.text_of("/search?q=old+lighthouse"))
@@ -71,7 +71,7 @@ def test_why_is_shown_as_bars_with_their_numbers(memory, browser):
     assert all(0 <= float(bar["value"]) <= float(bar["max"]) for bar in bars)
 
 
-def test_a_namespace_a_conversation_and_times_narrow_it(memory, browser):
+def test_results_are_filtered_by_namespace_conversation_and_time(memory, browser):
     for name, labels in (("one", NS), ("two", NS), ("three", ("users", "ben"))):
         memory.conversation(name, labels).add_user_message(f"The lighthouse is old, said {name}.")
 
@@ -88,7 +88,7 @@ def test_a_namespace_a_conversation_and_times_narrow_it(memory, browser):
     assert (len(links(f"&since={then}")), len(links(f"&until={then}"))) == (2, 1)
 
 
-def test_in_the_order_of_time_it_tells_what_was_replaced(memory, browser):
+def test_time_order_shows_replaced_results(memory, browser):
     facts = memory.facts("main")
     facts.add_fact("user", "Ada", "lives in", "Lisbon", valid_from=datetime(2021, 1, 1, tzinfo=UTC))
     later = facts.add_fact("user", "Ada", "lives in", "Porto", valid_from=datetime(2023, 1, 1, tzinfo=UTC))
@@ -98,29 +98,29 @@ def test_in_the_order_of_time_it_tells_what_was_replaced(memory, browser):
     assert "Replaced by" in browser.text_of("/search?q=Lisbon&kind=fact")
 
 
-def test_nothing_found_says_where(memory, browser):
-    assert "Nothing was found in" in browser.text_of("/search?q=lighthouse&namespace=users/ada")
-    assert "Nothing was found." in browser.text_of("/search?q=lighthouse")
+def test_empty_result_names_the_namespace(memory, browser):
+    assert "No results in" in browser.text_of("/search?q=lighthouse&namespace=users/ada")
+    assert "No results." in browser.text_of("/search?q=lighthouse")
 
 
 @pytest.mark.sqlite_suffices
 class TestVectors:
-    def test_without_embeddings_it_says_that_it_goes_by_words(self, browser):
-        assert "goes by words" in browser.text_of("/search")
+    def test_page_without_embeddings_says_keyword_search_only(self, browser):
+        assert "Keyword search only" in browser.text_of("/search")
 
-    def test_with_them_it_goes_by_both_or_by_words_alone(self, browse):
+    def test_search_uses_vectors_or_words_alone(self, browse):
         with AgentMemory(index={"embed": "static"}) as memory:
             remember(memory)
             memory.settle()
             browser = browse(memory)
             both, words = (browser.text_of(f"/search?q=old+tower&by={by}") for by in ("vectors", "words"))
-        assert "goes by words" not in both
+        assert "Keyword search only" not in both
         assert "vectors" in {bar["aria-label"] for bar in Page(both).all("progress")}
         assert "vectors" not in {bar["aria-label"] for bar in Page(words).all("progress")}
         assert Page(words).all("article")
 
 
-def test_what_makes_no_sense_is_refused(browser):
+def test_invalid_parameters_are_refused(browser):
     for asked in [
         "kind=dream",
         "order=chance",
@@ -133,6 +133,6 @@ def test_what_makes_no_sense_is_refused(browser):
         assert 'class="problem"' in browser.text_of(f"/search?q=x&{asked}", 400), asked
 
 
-def test_long_texts_are_cut(memory, browser):
+def test_long_texts_are_truncated(memory, browser):
     memory.conversation("chat").add_user_message("The lighthouse is old. " * 10_000)
     assert len(browser.text_of("/search?q=lighthouse")) < 20_000

@@ -1,4 +1,4 @@
-"""The page of a thread shows it as it was at any checkpoint, however hostile, however long."""
+"""The thread page of Studio: state, memory, changes, compaction and prompts at any checkpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from langchain_agentmem.compaction import (
 from tests.studio.markup import Page
 from tests.support.graphs import line
 
-WHOSE = ("users", "ada")
+NAMESPACE = ("users", "ada")
 
 
 class State(MessagesState, total=False):
@@ -31,10 +31,10 @@ class State(MessagesState, total=False):
 
 
 def config(thread="t", **more):
-    return {"configurable": {"thread_id": thread, "agentmem_namespace": WHOSE, **more}}
+    return {"configurable": {"thread_id": thread, "agentmem_namespace": NAMESPACE, **more}}
 
 
-def remembering(memory, text="{}"):
+def graph_that_remembers(memory, text="{}"):
     """A graph whose every turn writes to each layer; `text` is what stands around what it writes."""
 
     def answer(state, config):
@@ -94,9 +94,9 @@ def step_of(html: str) -> int:
     return int(re.search(r"Checkpoint (\d+) of", html)[1])
 
 
-class TestThroughTime:
-    def test_links_alone_lead_through_all_of_it(self, memory, pages):
-        graph = remembering(memory)
+class TestCheckpointNavigation:
+    def test_links_visit_every_checkpoint(self, memory, pages):
+        graph = graph_that_remembers(memory)
         for number in range(3):
             ask(graph, f"question {number}", f"h{number}")
         html, seen = pages(), []
@@ -109,8 +109,8 @@ class TestThroughTime:
         assert step_of(pages.follow(html, "Last")) == 9
         assert step_of(pages.follow(pages.follow(html, "Next"), "First")) == 1
 
-    def test_the_newest_checkpoint_is_shown_and_the_slider_gives_the_others_by_their_numbers(self, memory, pages):
-        graph = remembering(memory)
+    def test_newest_checkpoint_is_default_and_slider_selects_others(self, memory, pages):
+        graph = graph_that_remembers(memory)
         for each, text in enumerate(("Where is the kettle?", "And the cups?")):
             ask(graph, text, f"h{each}")
         html = pages()
@@ -123,8 +123,8 @@ class TestThroughTime:
             assert step_of(html) == shown
             assert re.search(rf'<input type="range"[^>]*min="1" max="6" value="{shown}"', html)
 
-    def test_forks_are_drawn_and_every_checkpoint_is_a_link(self, memory, pages):
-        graph = remembering(memory)
+    def test_tree_shows_forks_and_links_every_checkpoint(self, memory, pages):
+        graph = graph_that_remembers(memory)
         ask(graph, "one", "h0")
         first = newest(memory)
         for number in (1, 2):
@@ -134,12 +134,12 @@ class TestThroughTime:
         assert {each.checkpoint_id for each in memory.checkpointer.history(config()).checkpoints} == {
             link.partition("at=")[2].partition("&")[0] for link in page.links if "at=" in link
         }
-        assert html.count("an end</span>") == 2
-        assert html.count("2 follow</span>") == 1
+        assert html.count("latest</span>") == 2
+        assert html.count("2 children</span>") == 1
         assert html.count('aria-current="step"') == 1
-        assert "2 ends" in html
+        assert "2 forks" in html
 
-    def test_of_a_long_thread_the_tree_shows_what_lies_around(self, memory, pages):
+    def test_tree_of_a_long_thread_is_windowed(self, memory, pages):
         graph = compiled(memory, lambda _: {"note": "x"})
         for number in range(45):
             graph.invoke(
@@ -149,8 +149,8 @@ class TestThroughTime:
         assert (len(Page(html).all("circle")), step_of(html)) == (50, 60)
         assert "135 checkpoints" in html
 
-    def test_what_is_not_there_is_not_found_and_what_is_wrong_is_told(self, memory, pages):
-        ask(remembering(memory), "one", "h0")
+    def test_missing_objects_and_invalid_parameters_are_refused(self, memory, pages):
+        ask(graph_that_remembers(memory), "one", "h0")
         assert "no thread and no conversation" in pages(id="nobody", status=404)
         assert "no checkpoint" in pages(at="nowhere", status=404)
         pages(namespace="users", status=404)
@@ -160,7 +160,7 @@ class TestThroughTime:
 
 
 class TestMessages:
-    def test_are_paged_and_one_that_is_named_is_marked(self, memory, pages):
+    def test_messages_are_paged_and_requested_one_is_marked(self, memory, pages):
         def many(_):
             return {"messages": [HumanMessage(f"said {number}.", id=f"m{number}") for number in range(130)]}
 
@@ -178,7 +178,7 @@ class TestMessages:
         )
         assert "said 129." in pages(message="nobody")
 
-    def test_without_ids_the_newest_are_shown_first(self, memory, pages):
+    def test_newest_messages_are_first_without_ids(self, memory, pages):
         class Plain(TypedDict):
             messages: list[AnyMessage]
 
@@ -186,7 +186,7 @@ class TestMessages:
         ask(compiled(memory, lambda _: {"messages": said}, state=Plain), "one", None)
         assert "81 to 130 of 130 messages" in pages()
 
-    def test_calls_reasoning_and_media_are_told_and_nothing_is_loaded(self, memory, pages):
+    def test_tool_calls_reasoning_and_media_load_nothing(self, memory, pages):
         def answer(_):
             thought = {"type": "thinking", "thinking": "I should look", "signature": "x"}
             image = {"type": "image_url", "image_url": {"url": "https://example.com/spy.png"}}
@@ -206,20 +206,20 @@ class TestMessages:
             "calls <code>look</code>",
             "answers <span",
             "a map",
-            "which is not shown",
+            "(not shown)",
         ):
             assert text in html
         assert not {tag for tag, _ in Page(html).tags} & {"img", "iframe", "object", "embed", "video", "audio"}
         assert "example.com" not in html
 
-    def test_one_that_is_very_long_is_begun_and_shown_whole_where_it_is_named(self, memory, pages):
-        ask(remembering(memory), "x" * 50_000 + "the end", "h0")
+    def test_long_message_is_truncated_unless_requested(self, memory, pages):
+        ask(graph_that_remembers(memory), "x" * 50_000 + "the end", "h0")
         html = pages()
         assert "the end" not in html
         assert "40,007 more characters" in html
-        assert "the end" in pages.follow(html, "show it whole")
+        assert "the end" in pages.follow(html, "show all")
 
-    def test_what_a_checkpoint_waits_for_is_told(self, memory, pages):
+    def test_interrupts_and_errors_of_a_checkpoint_are_shown(self, memory, pages):
         def sure(state):
             if state["messages"][-1].content == "fail":
                 raise ValueError("no luck")
@@ -232,7 +232,7 @@ class TestMessages:
             ask(graph, "fail", "h1", thread_id="u")
         assert "no luck" in pages(id="u")
 
-    def test_a_thread_with_subgraphs_shows_its_own_line_and_leads_to_theirs(self, memory, pages):
+    def test_subgraph_has_its_own_page_linked_from_thread(self, memory, pages):
         def inside(state, config):
             memory.layers(config).core.set("checkpoint_position", "underground")
             return {"messages": [AIMessage("from inside", id="i0")], "note": "kept inside"}
@@ -248,10 +248,10 @@ class TestMessages:
         assert "kept inside" in pages(ns=subgraph, number=999)
         assert "underground" in pages(ns=subgraph, show="memory")
         assert "underground" in pages(ns=subgraph, show="diff")
-        assert "kept inside" not in pages.follow(beneath, "The thread itself")
+        assert "kept inside" not in pages.follow(beneath, "Parent thread")
         pages(ns="nowhere", status=404)
 
-    def test_a_channel_that_is_kept_by_its_changes_leads_to_the_log(self, memory, pages):
+    def test_delta_channel_links_to_the_conversation_log(self, memory, pages):
         class ByChanges(TypedDict):
             messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer)]
 
@@ -262,13 +262,13 @@ class TestMessages:
         assert "There are no messages in this state" in html
         assert ">told</div>" in pages("/conversation")
 
-    def test_with_any_options_of_the_memory(self, new_database, browse):
+    def test_pages_work_with_any_memory_options(self, new_database, browse):
         template = {"namespace": ("users", "{user_id}")}
         for options, again in (({"record": ()}, {}), ({}, {"read_only": True}), (template, template)):
             database = new_database("sqlite")
             with AgentMemory(database, **options) as memory:
                 graph = compiled(memory, lambda _: {"messages": [AIMessage("said to all", id="a0")]})
-                whose = {"user_id": "ada"} if options == template else {"agentmem_namespace": WHOSE}
+                whose = {"user_id": "ada"} if options == template else {"agentmem_namespace": NAMESPACE}
                 graph.invoke({"messages": [("user", "one")]}, {"configurable": {"thread_id": "t", **whose}})
             with AgentMemory(database, **{**options, **again}) as memory:
                 pages = Pages(browse(memory))
@@ -277,9 +277,9 @@ class TestMessages:
                 assert "said to all" in pages()
 
 
-class TestAConversation:
-    def test_without_checkpoints_is_shown_by_its_log(self, memory, pages):
-        chat = memory.conversation("t", WHOSE)
+class TestConversationPage:
+    def test_conversation_without_checkpoints_shows_its_log(self, memory, pages):
+        chat = memory.conversation("t", NAMESPACE)
         for number in range(70):
             chat.add(role="user", content=f"said {number}.")
         html = pages()
@@ -291,8 +291,8 @@ class TestAConversation:
         assert "said 69." in pages("/conversation")
         assert "said 69." in pages(show="memory"), "of which a conversation has none"
 
-    def test_a_message_is_found_in_it_or_is_not_there(self, memory, pages):
-        chat = memory.conversation("t", WHOSE)
+    def test_message_is_marked_or_not_found(self, memory, pages):
+        chat = memory.conversation("t", NAMESPACE)
         keys = [chat.add(role="user", content=f"said {number}.") for number in range(70)]
         assert 'id="marked"' in pages(message=keys[3])
         chat.remove_by_id(keys[3])
@@ -300,18 +300,18 @@ class TestAConversation:
         pages(message=keys[3], status=404)
         pages(until="nobody", status=404)
 
-    def test_the_log_of_a_thread_keeps_what_left_its_state(self, memory, pages):
-        ask(remembering(memory), "one", "h0")
+    def test_conversation_log_keeps_messages_removed_from_state(self, memory, pages):
+        ask(graph_that_remembers(memory), "one", "h0")
         ask(compiled(memory, lambda _: {"messages": [RemoveMessage(id="h0")]}), "two", "h1")
         assert ">one</div>" not in pages()
         assert ">one</div>" in (log := pages("/conversation"))
-        assert ">one</div>" not in pages.follow(log, "<bdi>its thread</bdi>")
-        assert ">one</div>" in pages.follow(pages(message="h0"), "Look for it in the log")
+        assert ">one</div>" not in pages.follow(log, "<bdi>thread</bdi>")
+        assert ">one</div>" in pages.follow(pages(message="h0"), "Find it in the conversation log")
 
 
-class TestMemory:
-    def test_is_shown_as_it_was(self, memory, pages):
-        graph = remembering(memory)
+class TestMemoryTab:
+    def test_memory_is_shown_as_of_a_checkpoint(self, memory, pages):
+        graph = graph_that_remembers(memory)
         ask(graph, "one", "h0")
         first = newest(memory)
         ask(graph, "two", "h1")
@@ -323,7 +323,7 @@ class TestMemory:
         assert "core 0" not in html
         assert "record 0" in html
 
-    def test_is_paged(self, memory, pages):
+    def test_memory_is_paged(self, memory, pages):
         def much(_, config):
             for number in range(60):
                 memory.layers(config).archival.write(f"record {number}.")
@@ -332,16 +332,16 @@ class TestMemory:
         html = pages(show="memory")
         assert "record 59." in html
         assert "record 9." not in html
-        after = pages.follow(html, "After these")
+        after = pages.follow(html, "Next")
         assert "record 9." in after
         assert "record 59." not in after
 
-    def test_a_named_branch_is_shown_with_its_forks(self, memory, pages):
-        main = memory.layers("main", WHOSE)
+    def test_branch_page_shows_values_and_parent(self, memory, pages):
+        main = memory.layers("main", NAMESPACE)
         main.core.set("name", "Ada")
         draft = main.fork("draft")
         draft.core.set("name", "Ada L.")
-        memory.facts("draft", WHOSE).add_fact("user", "Ada", "likes", "tea")
+        memory.facts("draft", NAMESPACE).add_fact("user", "Ada", "likes", "tea")
         assert ">Ada</div>" in pages("/memory")
         html = pages("/memory", branch="draft")
         assert ">Ada L.</div>" in html
@@ -351,9 +351,9 @@ class TestMemory:
         assert "Empty." in pages("/memory", namespace="nobody")
 
 
-class TestTheStep:
-    def test_shows_what_was_added_changed_and_removed(self, memory, pages):
-        graph = remembering(memory)
+class TestDiffTab:
+    def test_diff_shows_additions_changes_and_removals(self, memory, pages):
+        graph = graph_that_remembers(memory)
         ask(graph, "one", "h0")
         ask(graph, "two", "h1")
         html = pages(show="diff")
@@ -364,8 +364,8 @@ class TestTheStep:
         assert "record 0" not in html
         assert "[]" not in html, "messages are no other state where one of the two has no others"
 
-    def test_shows_what_was_forgotten(self, memory, pages):
-        ask(remembering(memory), "one", "h0")
+    def test_diff_shows_deleted_values(self, memory, pages):
+        ask(graph_that_remembers(memory), "one", "h0")
 
         def forget(_, config):
             layers = memory.layers(config)
@@ -378,14 +378,14 @@ class TestTheStep:
         for text in ("core 0", "record 0", "user: one"):
             assert re.search(rf"<del[^>]*>{text}", html), text
 
-    def test_that_changed_nothing_says_so_and_after_pruning_that_it_is_not_known(self, memory, pages):
-        graph = remembering(memory)
+    def test_diff_without_parent_says_parent_was_deleted(self, memory, pages):
+        graph = graph_that_remembers(memory)
         ask(graph, "one", "h0")
         memory.checkpointer.prune(["t"])
-        assert "was removed" in pages(show="diff")
+        assert "previous checkpoint was deleted" in pages(show="diff")
 
 
-class TestCompactions:
+class TestCompactionTab:
     @pytest.fixture
     def compacted(self, memory):
         limits = ActiveContextPolicyConfig(
@@ -401,7 +401,7 @@ class TestCompactions:
         for number in range(40):
             ask(graph, f"question {number}. " + "word " * 50, f"h{number}")
 
-    def test_stand_beside_the_messages_they_stand_for_as_far_as_they_were_made_by_then(self, compacted, pages):
+    def test_summaries_are_shown_beside_replaced_messages(self, compacted, pages):
         html = pages(show="compaction")
         assert "the gist of it all" in html
         assert "in this state" in html
@@ -417,17 +417,17 @@ def len_of_words(text):
 
 
 @pytest.mark.parametrize("asked", ["id=t", "namespace=/&id=t"])
-def test_a_thread_without_its_namespace_is_shown_as_what_it_is(memory, browse, asked):
-    ask(remembering(memory), "one", "h0")
-    assert f'of <bdi class="name">{"/".join(WHOSE)}</bdi>' in browse(memory).text_of(f"/thread?{asked}&show=memory")
+def test_thread_without_namespace_parameter_is_resolved(memory, browse, asked):
+    ask(graph_that_remembers(memory), "one", "h0")
+    assert f'of <bdi class="name">{"/".join(NAMESPACE)}</bdi>' in browse(memory).text_of(f"/thread?{asked}&show=memory")
     memory.conversation("t").add_user_message("of the root")
     assert "of the root" in browse(memory).text_of(f"/thread?{asked}")
 
 
-class TestPrompts:
-    def test_show_what_was_put_there_and_why(self, memory, pages):
-        memory.layers("main", WHOSE).archival.write("Ana's kettle is in the blue cupboard.")
-        memory.layers("main", WHOSE).core.set("mood", "sunny")
+class TestPromptsTab:
+    def test_injected_memory_is_shown_with_its_reasons(self, memory, pages):
+        memory.layers("main", NAMESPACE).archival.write("Ana's kettle is in the blue cupboard.")
+        memory.layers("main", NAMESPACE).core.set("mood", "sunny")
         inject = memory.inject()
 
         def answer(state, config):
@@ -443,8 +443,8 @@ class TestPrompts:
         ask(graph, "Nothing at all", "h1")
         assert "blue cupboard" in pages(show="prompts", message="h0")
 
-    def test_say_what_a_message_said_that_was_found(self, memory, pages):
-        ask(remembering(memory), "The kettle is in the blue cupboard.", "h0")
+    def test_injected_messages_are_shown_with_their_text(self, memory, pages):
+        ask(graph_that_remembers(memory), "The kettle is in the blue cupboard.", "h0")
         inject = memory.inject()
 
         def answer(state, config):

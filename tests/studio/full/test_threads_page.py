@@ -1,4 +1,4 @@
-"""The page of threads: what they are called, how large they are, and how they are found."""
+"""The list of threads in Studio: titles, sizes, filters and pages."""
 
 import re
 from html import unescape
@@ -34,7 +34,7 @@ def ids_on(text):
     return re.findall(r'<bdi class="id quiet">([^<]*)</bdi>', text)
 
 
-def test_each_has_its_title_and_what_it_holds(memory, browse):
+def test_rows_show_title_namespace_and_sizes(memory, browse):
     config = say(memory, "Where do herons nest?", "t", ADA)
     first = memory.checkpointer.history(config).checkpoints[0].checkpoint_id
     for text in ("And when?", "And why?"):
@@ -50,7 +50,7 @@ def test_each_has_its_title_and_what_it_holds(memory, browse):
     assert 'href="/threads?namespace=users%2Fada"' in page
 
 
-def test_they_are_found_by_words_by_role_by_time_and_by_tenant(memory, browse, clock):
+def test_threads_are_filtered_by_words_role_time_namespace(memory, browse, clock):
     memory.conversation("one", ADA).add_user_message("The heron nests here.")
     memory.conversation("two", ("users", "ben")).add_ai_message("A heron?")
     clock.pass_time(days=1)
@@ -66,11 +66,11 @@ def test_they_are_found_by_words_by_role_by_time_and_by_tenant(memory, browse, c
     assert found(since="2026-01-02T00:00") == {"three"}
     assert found(until="2026-01-02T00:00+00:00", namespace="users") == {"one", "two"}
     assert found(q="nothing like it") == set()
-    assert "No thread fits." in browser.text_of("/threads?q=nothing")
+    assert "No matching threads." in browser.text_of("/threads?q=nothing")
 
 
 @pytest.mark.sqlite_suffices
-def test_a_form_keeps_what_was_asked(memory, browse):
+def test_form_keeps_the_submitted_filters(memory, browse):
     text = browse(memory).text_of("/threads?q=a+%22b%22&role=user&since=2026-01-02T03:04:05&namespace=users/ada")
     assert 'name="q" value="a &#34;b&#34;"' in text
     assert 'name="role" value="user"' in text
@@ -79,7 +79,7 @@ def test_a_form_keeps_what_was_asked(memory, browse):
 
 
 @pytest.mark.sqlite_suffices
-def test_a_page_has_fifty_and_leads_to_the_others(memory, browse):
+def test_page_has_fifty_threads_and_links_to_others(memory, browse):
     for number in range(120):
         memory.conversation(f"c{number}").add_user_message("hello")
     browser = browse(memory)
@@ -90,11 +90,11 @@ def test_a_page_has_fifty_and_leads_to_the_others(memory, browse):
     assert "101 to 120 of 120" in text
     assert '<a href="/threads?q=hello&amp;start=50">Newer</a>' in text
     assert '<a href="/threads?q=hello">Newest</a>' in text
-    assert "No thread fits." in browser.text_of("/threads?q=hello&start=500")
+    assert "No matching threads." in browser.text_of("/threads?q=hello&start=500")
 
 
 @pytest.mark.parametrize("asked", ["namespace=a//b", "since=today", "until=1e9", "start=-1", "start=x", "since=%00"])
 @pytest.mark.sqlite_suffices
-def test_what_cannot_be_is_refused(memory, browse, asked):
+def test_invalid_parameters_are_refused(memory, browse, asked):
     text = browse(memory).text_of(f"/threads?{asked}", status=400)
     assert 'role="alert"' in text

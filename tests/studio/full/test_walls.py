@@ -1,4 +1,4 @@
-"""Whatever an address names, Studio on a part of a memory shows nothing of the rest; whatever is named, it is text."""
+"""Isolation in Studio: a part of a memory shows nothing of the rest, and hostile names are escaped."""
 
 from urllib.parse import quote
 
@@ -10,7 +10,7 @@ from langchain_agentmem.studio import sample
 from tests.studio.markup import HOSTILE, harmless
 from tests.support.graphs import line
 
-WHOSE = ('"><b>', "a/b")
+NAMESPACE = ('"><b>', "a/b")
 
 PAGES = """
 / /threads /threads?q=hives /threads?namespace=marek /thread?id=HIVES /thread?id=HIVES&namespace=marek
@@ -22,14 +22,14 @@ PAGES = """
 
 
 @pytest.fixture
-def lived(url, tmp_path):
+def sample_memory(url, tmp_path):
     with AgentMemory(url) as memory:
         sample.play_story(memory, tmp_path)
         yield memory
 
 
-def test_no_page_shows_what_is_beyond_it(lived, browse):
-    whole, part = browse(lived), browse(lived.within(sample.IRENA))
+def test_namespaced_studio_shows_no_other_namespace(sample_memory, browse):
+    whole, part = browse(sample_memory), browse(sample_memory.within(sample.IRENA))
     assert "four hives" in whole.text_of("/search?q=hives")
     for page in PAGES:
         text = part.get(page).text
@@ -37,18 +37,18 @@ def test_no_page_shows_what_is_beyond_it(lived, browse):
             assert told not in text, page
 
 
-def test_nothing_beyond_it_is_erased_or_corrected(lived, browse):
-    part = browse(lived.within(sample.IRENA))
+def test_namespaced_studio_cannot_erase_or_correct_other_namespaces(sample_memory, browse):
+    part = browse(sample_memory.within(sample.IRENA))
     part.submit("/erase?namespace=marek", "/corrections", name="marek")
     part.submit("/erase/rehearse?namespace=marek", "/corrections")
     part.submit("/correct?kind=core&key=hives&namespace=marek", "/corrections", value="0", do="save", version="")
-    assert len(lived.conversation(sample.HIVES, sample.MAREK)) == 2
-    assert lived.layers("main", sample.MAREK).core.get("hives") == {"hives": "4"}
+    assert len(sample_memory.conversation(sample.HIVES, sample.MAREK)) == 2
+    assert sample_memory.layers("main", sample.MAREK).core.get("hives") == {"hives": "4"}
 
 
 def hostile(memory):
     """Store something of every kind of which everything that can be named is named by a hostile text."""
-    config = {"configurable": {"thread_id": HOSTILE, "agentmem_namespace": WHOSE}}
+    config = {"configurable": {"thread_id": HOSTILE, "agentmem_namespace": NAMESPACE}}
     call = {"id": HOSTILE, "name": HOSTILE, "args": {HOSTILE: HOSTILE}}
 
     def answer(_, config):
@@ -58,19 +58,21 @@ def hostile(memory):
 
     said = HumanMessage(HOSTILE, id=HOSTILE, name="javascript:alert(1)")
     line(memory.checkpointer, answer).invoke({"messages": [said]}, config)
-    layers, trail = memory.layers(HOSTILE, WHOSE), memory.within(WHOSE).audit
+    layers, trail = memory.layers(HOSTILE, NAMESPACE), memory.within(NAMESPACE).audit
     layers.core.set("k", HOSTILE)
     layers.archival.write(HOSTILE, [HOSTILE[:40]])
-    memory.store.put((*WHOSE, "notes"), HOSTILE, {"text": HOSTILE})
-    memory.corrections.core("k", f"{HOSTILE}!", by=HOSTILE[:50], namespace=WHOSE)
+    memory.store.put((*NAMESPACE, "notes"), HOSTILE, {"text": HOSTILE})
+    memory.corrections.core("k", f"{HOSTILE}!", by=HOSTILE[:50], namespace=NAMESPACE)
     trail.add(HOSTILE, HOSTILE, HOSTILE)
     trail.add_reference(HOSTILE, title=HOSTILE)
     trail.add_todo_from_chat(f"Please add {HOSTILE} to the page.")
-    return memory.facts(HOSTILE, WHOSE).add_fact(HOSTILE, HOSTILE, "lives in", "<b>", source=[(HOSTILE, HOSTILE)] * 3)
+    return memory.facts(HOSTILE, NAMESPACE).add_fact(
+        HOSTILE, HOSTILE, "lives in", "<b>", source=[(HOSTILE, HOSTILE)] * 3
+    )
 
 
 @pytest.mark.sqlite_suffices
-def test_names_and_searches_stay_text_on_every_page(memory, browse, tmp_path):
+def test_hostile_names_are_escaped_on_every_page(memory, browse, tmp_path):
     fact, evil = hostile(memory), Experience(HOSTILE, [HOSTILE], HOSTILE, HOSTILE)
     (tmp_path / "handcrafted_exp_evil.yaml").write_text(evil.to_yaml(), encoding="utf-8")
     browser, text = browse(memory, experiences=memory.experiences(tmp_path)), quote(HOSTILE)

@@ -1,4 +1,4 @@
-"""Values are taken apart and made again as LangGraph's serializer gives them back, and growth costs what grew."""
+"""Stored values equal those of LangGraph's serializer, and growing values store only the difference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from langgraph.types import Send
 
 from langchain_agentmem.threads.value_codec import CHUNK_BYTES, FEW_ELEMENTS, INLINE_BYTES
 from langchain_agentmem.threads.value_store import MOST_RANGES
-from tests.threads.own_shelf import OwnShelf, aes, ranges, round_trip, strict, told
+from tests.threads.own_store import OwnStore, aes, ranges, round_trip, strict, told
 
 TEXT = st.text(max_size=12) | st.text(st.characters(codec="utf-8"), min_size=INLINE_BYTES, max_size=INLINE_BYTES + 9)
 NUMBER = st.integers(-(2**63), 2**64 - 1) | st.floats() | st.booleans()
@@ -70,7 +70,7 @@ SHARED = {
 
 
 def made(kind, **fields):
-    """Messages of a class; `st.builds` would look at the types of its signature, which say too much."""
+    """Return a strategy for a message class; `st.builds` would use its too general signature."""
     return st.fixed_dictionaries(fields).map(lambda given: kind(**given))
 
 
@@ -108,7 +108,7 @@ VALUES = (
     | nested(MESSAGES | SENDS).map(_DeltaSnapshot)
 )
 
-slowly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+slow_settings = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def told_of_round_trip(value):
@@ -118,50 +118,50 @@ def told_of_round_trip(value):
         reject()
 
 
-class TestMakingAgain:
+class TestRoundTrip:
     @pytest.mark.slow
-    @slowly
+    @slow_settings
     @given(VALUES, st.booleans(), st.sampled_from([strict, strict, aes]))
-    def test_a_value_is_what_langgraphs_serializer_makes_of_it(self, value, listing, serde):
+    def test_values_match_langgraphs_serializer(self, value, listing, serde):
         expected, before = told_of_round_trip(value), told(value)
-        shelf = OwnShelf(serde())
-        blob = shelf.put(value, listing=listing)
+        part_store = OwnStore(serde())
+        blob = part_store.put(value, listing=listing)
         assert told(value) == before  # taking it apart leaves it alone
-        assert told(shelf.get(blob)) == expected
-        assert told(shelf.get(blob, known=False)) == expected
-        assert told(OwnShelf(serde(), memory=shelf.memory).get(blob)) == expected
+        assert told(part_store.get(blob)) == expected
+        assert told(part_store.get(blob, known=False)) == expected
+        assert told(OwnStore(serde(), memory=part_store.memory).get(blob)) == expected
 
     @pytest.mark.slow
-    @settings(slowly, max_examples=60)
+    @settings(slow_settings, max_examples=60)
     @given(st.lists(VALUES, min_size=2, max_size=4), st.data())
-    def test_values_that_follow_each_other_do_not_mix(self, values, data):
-        """Each is a mixture of those before, as read or as put, so that most of its parts are known."""
-        shelf, known = OwnShelf(), []
+    def test_successive_values_do_not_mix(self, values, data):
+        """Each value mixes in earlier ones, as read or as put, so that most parts are known."""
+        part_store, known = OwnStore(), []
         for value in values:
             mixed = value
             if known and type(value) is list:
                 older = data.draw(st.sampled_from(known))
                 mixed = [*older, *value] if type(older) is list else [older, *value]
             expected = told_of_round_trip(mixed)
-            blob = shelf.put(mixed, listing=data.draw(st.booleans()))
-            assert told(shelf.get(blob)) == expected
-            known.append(data.draw(st.sampled_from([mixed, shelf.get(blob)])))
+            blob = part_store.put(mixed, listing=data.draw(st.booleans()))
+            assert told(part_store.get(blob)) == expected
+            known.append(data.draw(st.sampled_from([mixed, part_store.get(blob)])))
 
     @pytest.mark.slow
-    @slowly
+    @slow_settings
     @given(st.lists(MESSAGES, max_size=4))
-    def test_putting_what_was_read_adds_nothing(self, messages):
+    def test_putting_read_values_adds_no_parts(self, messages):
         told_of_round_trip(messages)
-        shelf = OwnShelf()
-        blob = shelf.put(messages)
-        parts = shelf.parts()
+        part_store = OwnStore()
+        blob = part_store.put(messages)
+        parts = part_store.parts()
         for _ in range(3):
-            assert shelf.put(shelf.get(blob)) == blob
-            assert OwnShelf(memory=shelf.memory).put(shelf.get(blob)) == blob
-        assert shelf.parts() == parts
+            assert part_store.put(part_store.get(blob)) == blob
+            assert OwnStore(memory=part_store.memory).put(part_store.get(blob)) == blob
+        assert part_store.parts() == parts
 
-    def test_what_is_deep_or_empty_stays_what_it_is_and_keys_keep_their_order(self):
-        shelf, deep = OwnShelf(), [HumanMessage("x", id="m")]
+    def test_nested_and_empty_values_keep_their_form(self):
+        part_store, deep = OwnStore(), [HumanMessage("x", id="m")]
         for n in range(40):
             deep = {"deeper": deep, "text": f"{n}" * INLINE_BYTES} if n % 2 else [deep, "text" * INLINE_BYTES]
         for value in (
@@ -172,7 +172,7 @@ class TestMakingAgain:
             [AIMessage("x", tool_calls=[{"name": "f", "args": {"b": 1, "a": 2}, "id": "1"}])],
             *([], {}, "", b"", bytearray(), None, 0, False, [[]], [{}], {"": {}}, [None], [b""]),
         ):
-            assert told(shelf.get(shelf.put(value), known=False)) == told(value)
+            assert told(part_store.get(part_store.put(value), known=False)) == told(value)
 
 
 MAKERS = {
@@ -184,9 +184,9 @@ MAKERS = {
     "dictionaries": lambda n: {"number": n, "text": f"text number {n}", "more": [n, n + 1]},
     "mixed": lambda n: AIMessage(f"{n}") if n % 3 else f"text number {n}",
 }
-N = 600
-SHORTEST = 16 * MOST_RANGES
-"""Bytes that the recipe of a long list has at most."""
+LIST_LENGTH = 600
+MAX_RECIPE_BYTES = 16 * MOST_RANGES
+"""Maximum size in bytes of the recipe of a long list."""
 
 
 @pytest.fixture(params=MAKERS)
@@ -199,51 +199,51 @@ def message(n):
 
 
 class Added(NamedTuple):
-    """What a new version of a value added: parts, bytes of content, and bytes of its recipe."""
+    """Difference that a new version of a value stored: parts, bytes of content and bytes of recipe."""
 
     parts: int
     size: int
     recipe: int
 
 
-class Growing:
-    """A shelf that tells what each new version of a value adds, and sees that versions of all ages come back."""
+class GrowingValue:
+    """A part store that measures what each version adds, and checks that all versions are readable."""
 
     def __init__(self, value, serde=None):
-        self.shelf = OwnShelf(serde)
+        self.part_store = OwnStore(serde)
         self.versions = []
         self.put(value)
 
     def put(self, value):
-        parts, size = self.shelf.parts(), self.shelf.bytes()
-        blob = self.shelf.put(value)
+        parts, size = self.part_store.parts(), self.part_store.bytes()
+        blob = self.part_store.put(value)
         self.versions.append((blob, deepcopy(value)))
-        return Added(self.shelf.parts() - parts, self.shelf.bytes() - size, len(blob))
+        return Added(self.part_store.parts() - parts, self.part_store.bytes() - size, len(blob))
 
     def check(self):
-        fresh = OwnShelf(self.shelf.serde, memory=self.shelf.memory)
+        fresh = OwnStore(self.part_store.serde, memory=self.part_store.memory)
         for blob, value in [*self.versions[:: len(self.versions) // 4 or 1], self.versions[-1]]:
-            assert self.shelf.get(blob) == fresh.get(blob, known=False) == round_trip(value)
+            assert self.part_store.get(blob) == fresh.get(blob, known=False) == round_trip(value)
 
 
-class TestGrowing:
+class TestGrowth:
     @pytest.mark.slow
-    def test_hundreds_of_appended_elements_cost_no_more_than_they_are(self, make):
-        """Lists of others than messages end in a chunk that is written again until it is full."""
+    def test_appending_stores_only_the_new_elements(self, make):
+        """Lists without messages end in a chunk that is rewritten until it is full."""
         value = []
-        growing = Growing(value)
+        growing = GrowingValue(value)
         added = [growing.put(value) for n in range(200) if not value.append(make(n))]
         assert sum(each.parts for each in added) <= 2.2 * len(value)
         assert max(each.size for each in added) <= 6 * CHUNK_BYTES
-        assert max(each.recipe for each in added) <= SHORTEST
+        assert max(each.recipe for each in added) <= MAX_RECIPE_BYTES
         growing.check()
 
     @pytest.mark.slow
-    def test_an_element_that_is_removed_edited_or_put_in_between_costs_little(self, make):
-        value = [make(n) for n in range(N)]
-        growing = Growing(value)
+    def test_edits_within_a_list_store_little(self, make):
+        value = [make(n) for n in range(LIST_LENGTH)]
+        growing = GrowingValue(value)
         for place, change in itertools.product(
-            (1, N // 2, N - 9),
+            (1, LIST_LENGTH // 2, LIST_LENGTH - 9),
             (
                 value.pop,
                 lambda place: value.__setitem__(place - 1, make(10_001)),
@@ -255,34 +255,38 @@ class TestGrowing:
             added = growing.put(value)
             assert added.parts <= 4
             assert added.size <= 12 * CHUNK_BYTES
-            assert added.recipe <= SHORTEST
+            assert added.recipe <= MAX_RECIPE_BYTES
         growing.check()
 
     @pytest.mark.slow("in every form")
-    def test_what_is_put_before_all_others_costs_what_is_new(self, make):
-        value = [make(n) for n in range(N)]
-        growing = Growing(value)
+    def test_prepending_stores_only_the_new_elements(self, make):
+        value = [make(n) for n in range(LIST_LENGTH)]
+        growing = GrowingValue(value)
         for n in range(80):
             value.insert(0, make(30_000 + n))
             added = growing.put(value)
             assert added.parts <= 2 * MOST_RANGES
             assert added.size <= 6 * CHUNK_BYTES
-            assert added.recipe <= SHORTEST
+            assert added.recipe <= MAX_RECIPE_BYTES
         growing.check()
 
-    def test_a_reversed_or_shuffled_list_is_the_same_messages_once_more(self):
-        value = [message(n) for n in range(N)]
-        growing = Growing(value)
-        for order in (value[::-1], random.Random(3).sample(value, N), random.Random(4).sample(value, N)):
+    def test_reordering_stores_no_new_content(self):
+        value = [message(n) for n in range(LIST_LENGTH)]
+        growing = GrowingValue(value)
+        for order in (
+            value[::-1],
+            random.Random(3).sample(value, LIST_LENGTH),
+            random.Random(4).sample(value, LIST_LENGTH),
+        ):
             added = growing.put(order)
             assert added.size == 0
-            assert added.parts <= 2 * N
-            assert added.recipe <= SHORTEST
+            assert added.parts <= 2 * LIST_LENGTH
+            assert added.recipe <= MAX_RECIPE_BYTES
             assert growing.put(order)[:2] == (0, 0)
         growing.check()
 
-    def test_an_entry_of_a_dictionary_a_list_within_a_state_and_an_encrypted_message_cost_what_changed(self):
-        entries = {f"key {n}": {"number": n, "text": f"text {n}"} for n in range(N)}
+    def test_nested_and_encrypted_changes_store_only_the_difference(self):
+        entries = {f"key {n}": {"number": n, "text": f"text {n}"} for n in range(LIST_LENGTH)}
         state = {"messages": [message(n) for n in range(200)], "steps": list(range(200)), "note": "x" * 999}
         messages = [message(n) for n in range(200)]
 
@@ -296,56 +300,56 @@ class TestGrowing:
             state["steps"].append(200 + n)
 
         for value, change, limits, serde in (
-            (entries, edit, (8, 24 * CHUNK_BYTES, SHORTEST), None),
-            (state, append, (4, 8 * CHUNK_BYTES, 2 * SHORTEST), None),
-            (messages, lambda n: messages.append(message(200 + n)), (1, 4 * CHUNK_BYTES, 2 * SHORTEST), aes()),
+            (entries, edit, (8, 24 * CHUNK_BYTES, MAX_RECIPE_BYTES), None),
+            (state, append, (4, 8 * CHUNK_BYTES, 2 * MAX_RECIPE_BYTES), None),
+            (messages, lambda n: messages.append(message(200 + n)), (1, 4 * CHUNK_BYTES, 2 * MAX_RECIPE_BYTES), aes()),
         ):
-            growing = Growing(value, serde)
+            growing = GrowingValue(value, serde)
             for n in range(15):
                 change(n)
                 added = growing.put(value)
                 assert all(each <= limit for each, limit in zip(added, limits, strict=True)), (added, limits)
             growing.check()
 
-    def test_a_large_element_is_a_chunk_of_its_own(self):
+    def test_a_large_element_is_its_own_chunk(self):
         value = ["x" * 5_000 + str(n) if n % 9 == 4 else f"text {n}" for n in range(200)]
-        growing = Growing(value)
+        growing = GrowingValue(value)
         value[4] = "small now"
         assert growing.put(value).size <= 6 * CHUNK_BYTES
         growing.check()
 
     def test_equal_values_are_stored_once(self):
-        shelf = OwnShelf()
+        part_store = OwnStore()
         for value in ("text " * 200, [HumanMessage("hello", id="m")] * 50, [f"element {n}" for n in range(200)]):
-            shelf.put(value)
-            parts, size = shelf.parts(), shelf.bytes()
-            assert shelf.get(shelf.put(round_trip(value))) == value
-            assert (shelf.parts(), shelf.bytes()) == (parts, size)
+            part_store.put(value)
+            parts, size = part_store.parts(), part_store.bytes()
+            assert part_store.get(part_store.put(round_trip(value))) == value
+            assert (part_store.parts(), part_store.bytes()) == (parts, size)
 
 
 class TestParallelWrites:
     def test_many_versions_with_parallel_writes_do_not_fragment(self):
-        """Each turn, tasks put single messages away before the list that has them all is put."""
-        shelf, messages = OwnShelf(), []
+        """Each turn, tasks write single messages before the whole list is put."""
+        part_store, messages = OwnStore(), []
         for turn in range(150):
             written = [HumanMessage(f"{turn} {task}", id=f"{turn}-{task}") for task in range(3)]
             for each in written:
-                shelf.put([each], listing=False)
+                part_store.put([each], listing=False)
             messages += written
-            blob = shelf.put(messages)
+            blob = part_store.put(messages)
             assert ranges(blob) <= 3
             if turn % 10 == 0:
-                messages = shelf.get(blob)
-        assert shelf.get(blob) == messages
-        assert shelf.parts() == 2 * len(messages)  # each as what a task wrote, and in its place in the list
-        assert shelf.memory.admin.stats()["contents"] == len(messages)
+                messages = part_store.get(blob)
+        assert part_store.get(blob) == messages
+        assert part_store.parts() == 2 * len(messages)  # each as what a task wrote, and in its place in the list
+        assert part_store.memory.admin.stats()["contents"] == len(messages)
 
-    def test_several_lists_that_grow_in_turn_stay_in_few_ranges(self):
-        shelf, lists = OwnShelf(), [[], [], []]
+    def test_alternately_growing_lists_do_not_fragment(self):
+        part_store, lists = OwnStore(), [[], [], []]
         for turn in range(150):
             for number, each in enumerate(lists):
                 each.append(HumanMessage(f"{turn} in {number}", id=f"{turn}-{number}"))
-                assert ranges(shelf.put(each)) <= MOST_RANGES
+                assert ranges(part_store.put(each)) <= MOST_RANGES
         for each in lists:
-            assert shelf.get(shelf.put(each)) == each
-        assert shelf.parts() <= 3 * 150 * 8
+            assert part_store.get(part_store.put(each)) == each
+        assert part_store.parts() <= 3 * 150 * 8

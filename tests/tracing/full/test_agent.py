@@ -1,4 +1,4 @@
-"""An agent with every part of memory is one tree per run, in LangSmith and in every other tracer."""
+"""The trace of an agent with every part of memory, in LangSmith and in other tracers."""
 
 import asyncio
 from datetime import datetime
@@ -70,9 +70,7 @@ def plainly(tree):
 
 
 class TestLangSmith:
-    def test_every_turn_is_one_tree_with_every_step_in_its_place(
-        self, memory, folder, openai, server, langsmith_on, collector
-    ):
+    def test_every_turn_is_one_trace_with_all_steps(self, memory, folder, openai, server, langsmith_on, collector):
         assert converse(agent(memory, folder, openai), callbacks=[collector]) == [*ANSWERS]
         arrive(langsmith_on)
 
@@ -105,8 +103,8 @@ class TestLangSmith:
             self.check(server, child, root)
 
 
-class TestSameTree:
-    async def test_awaited_it_is_the_same(self, memory, tmp_path, folder, collector):
+class TestTraceShape:
+    async def test_async_runs_have_the_same_trace(self, memory, tmp_path, folder, collector):
         assert converse(agent(memory, folder), callbacks=[collector]) == [*ANSWERS]
         synchronous = collector.shapes
         collector.roots.clear()
@@ -115,7 +113,7 @@ class TestSameTree:
 
         assert collector.shapes == synchronous
 
-    async def test_beneath_traceable_functions(self, memory, folder, server, langsmith_on, collector):
+    async def test_traceable_functions_are_parents_of_the_trace(self, memory, folder, server, langsmith_on, collector):
         graph = agent(memory, folder)
         mine = traceable(name="mine")(partial(converse, graph, TURNS[:1], callbacks=[collector]))
         awaited = traceable(name="awaited")(partial(aconverse, graph, TURNS[:1], callbacks=[collector]))
@@ -128,10 +126,10 @@ class TestSameTree:
         assert server.shapes == [("mine", [first]), ("awaited", [second])]
 
 
-class TestPlaces:
+class TestAgentFrameworks:
     """Everywhere else where an agent is made."""
 
-    async def test_agents_of_langchain(self, memory, folder, tmp_path, collector):
+    async def test_langchain_agents_are_traced(self, memory, folder, tmp_path, collector):
         folder.mkdir()
         (folder / "handcrafted_exp_gifts.yaml").write_text(GIFTS)
         budget = ManagedMemoryConfig(threshold_tokens=160)

@@ -1,4 +1,4 @@
-"""Whoever looks on at a whole agent may fail or hang, and changes nothing about it."""
+"""Failing or hanging tracers and hooks do not change an agent."""
 
 import asyncio
 import threading
@@ -15,13 +15,13 @@ from tests.tracing.trees import Collector
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory):
-    """What it does and remembers while all is well."""
+def unobserved(tmp_path_factory):
+    """The outcome without failures."""
     return outcome(tmp_path_factory.mktemp("usual"))
 
 
 def outcome(folder, *hooks, conversing=converse, **config):
-    """What the agent answers and remembers, and the steps that it takes."""
+    """Run the agent, and return its answers, memories and steps."""
     steps = []
     with AgentMemory(folder / "a.db", hooks=[steps.append, *hooks]) as memory:
         answers = conversing(agent(memory, folder / "experience"), **config)
@@ -46,18 +46,18 @@ def result(memory, answers, steps):
     }
 
 
-class TestAgent:
-    """Whoever looks on at a whole agent may fail or hang: it answers the same, remembers the same, does the same."""
+class TestObservedAgent:
+    """An agent has the same answers, memories and steps when its observers fail or hang."""
 
-    def test_as_it_should_be(self, usual):
-        assert usual["answers"] == [*ANSWERS]
-        assert usual["records"] == ["Ana is the sister, and lives in Lisbon."]
-        assert usual["facts"] == [("Ana", "lives in", "Lisbon")]
-        assert len(usual["steps"]) > 60
+    def test_unobserved_agent_answers_and_remembers(self, unobserved):
+        assert unobserved["answers"] == [*ANSWERS]
+        assert unobserved["records"] == ["Ana is the sister, and lives in Lisbon."]
+        assert unobserved["facts"] == [("Ana", "lives in", "Lisbon")]
+        assert len(unobserved["steps"]) > 60
 
     @pytest.mark.slow
     @pytest.mark.parametrize("conversing", [converse, awaited])
-    def test_a_tracer_or_hooks_that_raise(self, usual, tmp_path, conversing):
+    def test_failing_tracers_and_hooks_change_nothing(self, unobserved, tmp_path, conversing):
         class Raising(Broken):
             raise_error = False
 
@@ -67,9 +67,9 @@ class TestAgent:
         async def afail(event):
             raise RuntimeError("broken hook")
 
-        assert outcome(tmp_path, fail, afail, callbacks=[Raising()], conversing=conversing) == usual
+        assert outcome(tmp_path, fail, afail, callbacks=[Raising()], conversing=conversing) == unobserved
 
-    def test_a_tracer_whose_own_thread_hangs(self, usual, tmp_path):
+    def test_hanging_tracer_thread_changes_nothing(self, unobserved, tmp_path):
         free = threading.Event()
 
         class Sending(Collector):
@@ -85,7 +85,7 @@ class TestAgent:
                 self.threads.append(thread)
 
         tracer = Sending()
-        assert outcome(tmp_path, callbacks=[tracer]) == usual
+        assert outcome(tmp_path, callbacks=[tracer]) == unobserved
         assert all(thread.is_alive() for thread in tracer.threads)
         free.set()
         for thread in tracer.threads:
@@ -93,12 +93,12 @@ class TestAgent:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("illness", ["refuses", "hangs", "hangs up"])
-    def test_an_ingestion_server_that_is_ill(self, usual, tmp_path, server, client, monkeypatch, illness):
+    def test_failing_ingestion_server_changes_nothing(self, unobserved, tmp_path, server, client, monkeypatch, illness):
         """The server that hangs answers nothing until the agent is done, which therefore never waits for it."""
         monkeypatch.setenv("LANGSMITH_TRACING", "true")
         forget_environment()
         server.ill = illness
-        assert outcome(tmp_path) == usual
+        assert outcome(tmp_path) == unobserved
         assert server.asked.wait(60)
         assert server.runs == {}
         server.let_go()

@@ -1,4 +1,4 @@
-"""What arrives at LangSmith, sent by its own client."""
+"""Runs that LangSmith receives from its own client."""
 
 import langsmith
 from langchain_core.tracers.context import tracing_v2_enabled
@@ -10,7 +10,7 @@ from tests.tracing.trees import remember
 
 
 class TestLangSmith:
-    def test_plain_code_is_traced_when_the_environment_says_so(self, tracing, server, langsmith_on):
+    def test_environment_variable_enables_tracing_outside_graphs(self, tracing, server, langsmith_on):
         remember(tracing)
         arrive(langsmith_on)
 
@@ -19,7 +19,7 @@ class TestLangSmith:
         assert run["outputs"] == {"ids": ["m1", "m2"]}
         assert run["extra"]["metadata"]["agentmem_database"] == "sqlite"
 
-    def test_plain_code_is_traced_where_it_is_switched_on(self, tracing, server, client):
+    def test_context_manager_enables_tracing_outside_graphs(self, tracing, server, client):
         for switched_on in (tracing_v2_enabled(client=client), tracing_context(enabled=True, client=client)):
             with switched_on:
                 remember(tracing)
@@ -27,7 +27,7 @@ class TestLangSmith:
 
         assert server.shapes == [("memory.conversation.add", [])] * 2
 
-    def test_a_step_stands_between_the_users_functions(self, tracing, server, langsmith_on):
+    def test_step_nests_between_traceable_functions(self, tracing, server, langsmith_on):
         @traceable(name="inner")
         def inner():
             return 1
@@ -48,7 +48,7 @@ class TestLangSmith:
             ("outer", [("memory.compaction.run", [("inner", []), ("memory.conversation.add", [])]), ("inner", [])])
         ]
 
-    def test_a_server_that_is_gone_changes_nothing(self, tracing, monkeypatch, heard):
+    def test_unreachable_server_changes_nothing(self, tracing, monkeypatch, heard):
         monkeypatch.setenv("LANGSMITH_TRACING", "true")
         monkeypatch.setenv("LANGSMITH_ENDPOINT", "http://127.0.0.1:1")
         monkeypatch.setenv("LANGSMITH_API_KEY", "not-a-key")

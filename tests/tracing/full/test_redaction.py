@@ -1,4 +1,4 @@
-"""No tracer hears what memory says, however it was attached."""
+"""Redaction with every kind of tracer attached."""
 
 from contextvars import ContextVar
 from functools import partial
@@ -44,11 +44,11 @@ class TestModels:
             )
 
     @pytest.fixture
-    def database(self, withheld):
-        return withheld.database
+    def database(self, redacted_memory):
+        return redacted_memory.database
 
     @pytest.mark.parametrize("way", ["callbacks", "collect_runs", "hook", "tracing_v2_enabled", "traceable"])
-    async def test_no_tracer_hears_them_however_it_was_attached(self, database, way, client, server, monkeypatch):
+    async def test_model_calls_are_hidden_from_every_tracer(self, database, way, client, server, monkeypatch):
         monkeypatch.setattr(context, "_configure_hooks", [*context._configure_hooks])
         watchful, collector = Watchful(), Collector()
 
@@ -80,7 +80,7 @@ class TestModels:
         assert "Ana" not in dumped([server.runs, watchful.heard])
         assert {run["name"] for run in server.runs.values()} <= {"mine", "memory.compaction.summarize"}
 
-    def test_after_a_call_that_may_fail_everybody_hears_again(self, database, collector):
+    def test_tracers_hear_other_models_after_a_failure(self, database, collector):
         def fail(messages):
             raise RuntimeError("Ana")
 
@@ -100,8 +100,8 @@ class TestModels:
 
 
 class TestAgent:
-    def test_nothing_reaches_langsmith_by_the_environment(self, withheld, tmp_path, server, langsmith_on):
-        converse(agent(withheld, tmp_path / "experience"))
+    def test_environment_tracing_sends_no_content(self, redacted_memory, tmp_path, server, langsmith_on):
+        converse(agent(redacted_memory, tmp_path / "experience"))
         arrive(langsmith_on)
 
         ours = [run for run in server.runs.values() if run["name"].startswith("memory.")]
@@ -110,7 +110,7 @@ class TestAgent:
         assert {run["name"][:7] for run in beneath} <= {"memory."}
         assert [quoted(dumped(run)) for run in ours] == [[]] * len(ours)
 
-    def test_tokens_are_counted_and_calls_are_kept_all_the_same(self, tmp_path):
+    def test_token_usage_and_audited_calls_survive_redaction(self, tmp_path):
         counted, kept = [], []
         for shown in (True, False):
             usage = UsageMetadataCallbackHandler()

@@ -1,4 +1,4 @@
-"""Whoever streams the words of models hears the agent, and never the models of memory."""
+"""Message streams contain the agent, and never the models of memory."""
 
 import pytest
 from langchain_core.messages import AIMessageChunk, HumanMessage
@@ -14,7 +14,7 @@ WORDS = "".join(ANSWERS).replace(" ", "")
 class TestMessages:
     """Everybody streams the words of a model by `stream_mode="messages"` into a chat window."""
 
-    async def test_only_the_agent_is_heard(self, tmp_path, shown):
+    async def test_message_stream_contains_only_the_agent(self, tmp_path, shown):
         with AgentMemory(tmp_path / "a.db", trace_content=shown) as memory:
             graph = agent(memory, tmp_path / "experience")
             streamed = [each for said in SAID for each in graph.stream(said, CONFIG, stream_mode="messages")]
@@ -30,7 +30,7 @@ class TestMessages:
             assert not [word for word in OWN_WORDS if word in everything]
 
 
-async def test_what_memorys_own_models_say_is_left_out_by_their_tag(tmp_path):
+async def test_agentmem_tag_excludes_memory_models_from_events(tmp_path):
     options = {"version": "v2", "exclude_tags": ["agentmem"]}
     with AgentMemory(tmp_path / "a.db") as memory:
         graph = agent(memory, tmp_path / "experience")

@@ -1,4 +1,4 @@
-"""Copies of what changes meanwhile, and to PostgreSQL."""
+"""Copies of databases during writes, and to PostgreSQL."""
 
 import sqlite3
 from contextlib import closing
@@ -12,9 +12,9 @@ from tests.everything import with_vectors
 from tests.upkeep.copies import copied, rows, same
 
 
-class TestEverything:
+class TestCompleteness:
     @pytest.mark.slow("in every form")
-    def test_what_was_copied_is_used_as_if_it_had_always_been_there(self, full, target):
+    def test_copy_is_searchable_and_writable(self, full, target):
         copied(full, target)
         with with_vectors(full) as memory, with_vectors(target) as copy:
             for query in ("herons and quinces", "where does Ana live", "medlars", "answer 139"):
@@ -29,7 +29,7 @@ class TestEverything:
             assert copy.admin.verify().problems == ()
 
     @pytest.mark.slow
-    def test_pgvector_has_the_vectors_too_where_it_is_installed(self, full, new_database, tmp_path):
+    def test_copy_fills_pgvector_if_installed(self, full, new_database, tmp_path):
         url = new_database("postgres")
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("create extension vector")
@@ -48,17 +48,17 @@ class TestEverything:
                 connection.execute("drop extension vector")
 
 
-def test_no_server_is_copied_to_itself(new_database):
+def test_copying_a_server_to_itself_is_refused(new_database):
     url = new_database("postgres")
     with AgentMemory(url) as memory:
         for force in (False, True):
-            with pytest.raises(InvalidInput, match="the database itself"):
+            with pytest.raises(InvalidInput, match="is the source itself"):
                 memory.admin.copy(url, force=force)
 
 
-class TestOneMoment:
+class TestSnapshot:
     @pytest.mark.slow
-    def test_what_is_written_meanwhile_is_not_in_it(self, source, tmp_path):
+    def test_concurrent_writes_are_not_copied(self, source, tmp_path):
         before, copy = rows(source), str(tmp_path / "copy.db")
         with AgentMemory(source) as memory:
             memory.admin.copy(copy, progress=lambda at: memory.conversation("c").add(role="user", content="meanwhile"))
@@ -66,8 +66,8 @@ class TestOneMoment:
         assert rows(copy)["entry"] == before["entry"]
 
 
-class TestPlaces:
-    def test_a_schema_of_another_program_never_is(self, full, new_database):
+class TestTargets:
+    def test_foreign_schema_is_never_replaced(self, full, new_database):
         url = new_database("postgres")
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("drop schema agentmem cascade; create schema agentmem; create table agentmem.t (x int)")
@@ -78,7 +78,7 @@ class TestPlaces:
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute("drop schema agentmem cascade")
 
-    def test_what_postgresql_cannot_store_is_named(self, tmp_path, new_database):
+    def test_nul_character_is_refused_by_postgres_copy(self, tmp_path, new_database):
         with AgentMemory(tmp_path / "nul.db") as memory:
             memory.conversation("c").add(role="user", content="x")
         with closing(sqlite3.connect(tmp_path / "nul.db")) as connection:

@@ -1,4 +1,4 @@
-"""Keys of databases that are in use, or whose change is killed; and the commands."""
+"""Key changes of open databases, after crashes, and by commands."""
 
 import signal
 import subprocess
@@ -69,8 +69,8 @@ print("done")
 """
 
 
-class TestRewriting:
-    async def test_awaited_and_what_a_crash_left_in_the_log_comes_along(self, path, forks):
+class TestRekey:
+    async def test_async_rekey_keeps_commits_in_the_wal(self, path, forks):
         program = (
             "import os, signal, sys\nfrom langchain_agentmem import AgentMemory\nmemory = AgentMemory(sys.argv[1])\n"
             "memory.conversation('late').add_user_message('the last heron')\nos.kill(os.getpid(), signal.SIGKILL)"
@@ -82,8 +82,8 @@ class TestRewriting:
         assert readable(path.parent) == []
 
 
-class TestRefused:
-    def test_while_anybody_has_it_open(self, path):
+class TestRefusals:
+    def test_rekey_of_an_open_database_is_refused(self, path):
         command = [sys.executable, "-c", OPEN, str(path)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
             assert running.stdout.readline() == "open\n"
@@ -94,7 +94,7 @@ class TestRefused:
         Admin.rekey(path, new_key=KEY)
 
 
-class TestKilled:
+class TestCrashes:
     @pytest.fixture
     def path(self, tmp_path) -> Path:
         (tmp_path / "folder").mkdir()
@@ -104,7 +104,7 @@ class TestKilled:
 
     @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(("key", "new_key"), [(None, KEY), (KEY, OTHER), (KEY, None)])
-    def test_at_any_point_there_is_one_whole_database_and_the_next_attempt_succeeds(self, path, forks, key, new_key):
+    def test_killed_rekey_leaves_one_complete_database(self, path, forks, key, new_key):
         if key is not None:
             Admin.rekey(path, new_key=key)
         held, original = digest(path, key), path.read_bytes()
@@ -149,7 +149,7 @@ class TestCommands:
         return lambda *arguments, **environment: forks.run(COMMAND, *arguments, **environment)
 
     @pytest.mark.slow
-    def test_encrypt_rekey_and_decrypt(self, path, agentmem, tmp_path):
+    def test_key_commands_encrypt_change_and_decrypt(self, path, agentmem, tmp_path):
         (tmp_path / "key").write_text(f"x'{KEY.hex()}'\n")
         file, key, given = str(path), str(tmp_path / "key"), {"AGENTMEM_KEY": f"x'{KEY.hex()}'"}
         new, export = str(tmp_path / "new.db"), str(tmp_path / "export")
@@ -172,13 +172,13 @@ class TestCommands:
             assert "Traceback" not in run.stderr
         assert not Path(export).read_bytes().startswith(b"SQLite format")
 
-    def test_no_option_takes_a_key(self):
+    def test_no_option_takes_a_key_value(self):
         options = {
             option for command in build_cli().commands.values() for each in command.params for option in each.opts
         }
         assert {each for each in options if "key" in each or "pass" in each} == {"--key-file", "--key-command"}
 
-    def test_a_key_that_is_typed_in_is_not_shown(self, path, monkeypatch):
+    def test_typed_key_is_not_echoed(self, path, monkeypatch):
         monkeypatch.setattr(testing._NamedTextIOWrapper, "isatty", lambda _: True)
         run = invoked("key", str(path), "encrypt", input="hunter2\nhunter2\n")
         assert (run.exit_code, "hunter2" in run.output) == (0, False), run.output

@@ -10,12 +10,12 @@ from tests.word_embeddings import WordEmbeddings
 
 @pytest.mark.sqlite_suffices
 class TestParts:
-    def test_the_tables_of_vectors_are_too(self, new_database):
+    def test_vector_tables_belong_to_a_part(self, new_database):
         with AgentMemory(new_database("postgres"), index={"embed": WordEmbeddings(26), "dims": 26}) as memory:
             tables = memory.database.engine.sizes().tables
             assert set(tables) <= {table for part in tables_by_part().values() for table in part}
 
 
-def test_a_diagnosis_through_a_pool_finds_the_same_server(new_database):
+def test_diagnosis_through_a_pool_reports_the_schema(new_database):
     with ConnectionPool(new_database("postgres"), open=True) as pool, AgentMemory(pool) as memory:
         assert {each.name: each.level for each in memory.admin.diagnose()}["schema"] == "ok"

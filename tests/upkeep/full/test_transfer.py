@@ -1,4 +1,4 @@
-"""What can be read of a memory is the same after it went to the other engine and back, whatever it holds."""
+"""Round trips of memories through exports, backups and copies between both engines."""
 
 import random
 
@@ -13,7 +13,7 @@ from tests.upkeep.random_memory import differences, fill, readable
 ENGINES = ("sqlite", "postgres")
 
 
-def went_and_came(place: str, new_database, folder) -> None:
+def check_round_trip(place: str, new_database, folder) -> None:
     """Carry a memory by exports to the other engine and back, and import each export twice."""
     with AgentMemory(place) as memory:
         before = readable(memory)
@@ -31,31 +31,31 @@ def went_and_came(place: str, new_database, folder) -> None:
             memory.export(folder / f"{number}.db")
 
 
-def test_a_memory_with_everything_goes_to_the_other_engine_and_back(full, new_database, tmp_path):
-    went_and_came(full, new_database, tmp_path)
+def test_full_memory_round_trips_through_the_other_engine(full, new_database, tmp_path):
+    check_round_trip(full, new_database, tmp_path)
 
 
-def test_a_copy_of_a_thread_that_was_deleted_goes_to_the_other_engine_and_back(new_database, tmp_path):
+def test_copied_thread_round_trips_after_deleting_its_original(new_database, tmp_path):
     with AgentMemory(place := new_database("sqlite")) as memory:
         graph = line(memory.checkpointer, lambda state: {"messages": [AIMessage("A quince.")]})
         graph.invoke({"messages": [HumanMessage("What is it?")]}, at())
         memory.checkpointer.copy_thread("t", "copy")
         memory.checkpointer.delete_thread("t")
-    went_and_came(place, new_database, tmp_path)
+    check_round_trip(place, new_database, tmp_path)
 
 
 MANY = [pytest.param(seed, marks=[pytest.mark.deep, pytest.mark.timeout(0)]) for seed in range(2, 100)]
 
 
 @pytest.mark.parametrize("seed", [0, 1, *MANY])
-def test_random_memories_go_to_the_other_engine_and_back(new_database, tmp_path, seed):
+def test_random_memories_round_trip_through_the_other_engine(new_database, tmp_path, seed):
     with AgentMemory(place := new_database(ENGINES[seed % 2])) as memory:
         fill(memory, random.Random(seed))
-    went_and_came(place, new_database, tmp_path)
+    check_round_trip(place, new_database, tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_copies_backups_and_exports_of_a_random_memory_show_the_same(new_database, tmp_path, seed):
+def test_copies_backups_and_exports_have_equal_content(new_database, tmp_path, seed):
     with AgentMemory(new_database(ENGINES[seed % 2])) as memory:
         fill(memory, random.Random(seed))
         before = readable(memory)
@@ -69,7 +69,7 @@ def test_copies_backups_and_exports_of_a_random_memory_show_the_same(new_databas
             assert differences(before, readable(memory)) == {}
 
 
-def test_an_import_leaves_the_rest_of_a_memory_as_it_is(new_database, tmp_path):
+def test_importing_a_namespace_keeps_other_namespaces(new_database, tmp_path):
     """The export of one namespace goes into a memory that has others; what is in both is there once."""
     with AgentMemory(new_database("sqlite")) as memory:
         fill(memory, random.Random(11))

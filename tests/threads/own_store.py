@@ -1,4 +1,4 @@
-"""A shelf of a thread in a database in memory, to put single values on and to take them off again."""
+"""A part store in an in-memory database, for writing and reading single values."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from langgraph.types import Interrupt, Send
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.threads import value_store as shelves
+from langchain_agentmem.threads import value_store
 from langchain_agentmem.threads.thread_rows import find_thread, make_thread
-from langchain_agentmem.threads.value_codec import KnownMessages, ValueDraft, ValueReading
+from langchain_agentmem.threads.value_codec import KnownMessages, ValueDraft, ValueReader
 from langchain_agentmem.threads.value_store import ranges_of, recall_nothing, unpack, write_parts
 
 AT = ThreadKey("", "t")
@@ -31,13 +31,13 @@ def aes():
 
 
 def round_trip(value, serde=None):
-    """What LangGraph's serializer itself makes of a value."""
+    """Return the value after a round trip through LangGraph's serializer."""
     serde = serde or strict()
     return serde.loads_typed(serde.dumps_typed(value))
 
 
-class OwnShelf:
-    """A thread's shelf, and what a saver knows of it."""
+class OwnStore:
+    """A thread's part store, and the saver's knowledge of it."""
 
     def __init__(self, serde=None, memory=None):
         self.serde = serde or strict()
@@ -48,7 +48,7 @@ class OwnShelf:
             self.engine.write(lambda tx: make_thread(tx, *AT, 0))
 
     def put(self, value, *, listing=True):
-        """Put a value on the shelf and give its recipe, written."""
+        """Store a value and return its encoded recipe."""
 
         def steps(tx):
             thread = find_thread(tx, AT)
@@ -58,40 +58,40 @@ class OwnShelf:
 
         place, draft, recipes, writer = self.engine.write(steps)
         if writer is not None:
-            draft.stamp(place, writer.numbers, writer.moves)
+            draft.stamp_messages(place, writer.numbers, writer.moves)
         return recipes[0]
 
     def get(self, blob, *, known=True):
-        """Make the value of a recipe; what is remembered may help."""
+        """Return the value of a recipe, optionally with known parts."""
         recipe = unpack(blob)
         recall = self.known.recall if known else recall_nothing
 
         def steps(tx):
             thread = find_thread(tx, AT)
-            return thread.store, shelves.fetch_parts(tx, thread.store.store_id, [recipe], recall)
+            return thread.store, value_store.fetch_parts(tx, thread.store.store_id, [recipe], recall)
 
         place, parts = self.engine.read(steps)
-        return ValueReading(self.serde, self.known, place, parts).read_value(recipe)
+        return ValueReader(self.serde, self.known, place, parts).read_value(recipe)
 
     def place(self):
         return self.engine.read(lambda tx: find_thread(tx, AT)).store
 
     def parts(self):
-        """How many parts there are."""
+        """Return the number of parts."""
         return self.memory.admin.stats()["parts"]
 
     def bytes(self):
-        """How many bytes their contents have."""
+        """Return the size of their contents in bytes."""
         return self.memory.admin.stats()["content_bytes"]
 
 
 def ranges(blob):
-    """How many ranges of parts a written recipe needs."""
+    """Return the number of part ranges in an encoded recipe."""
     return len(list(ranges_of(unpack(blob))))
 
 
 def told(value: Any) -> Any:
-    """A value so that two of them are equal only where their types, and the order of their keys, are equal too."""
+    """Return a comparable form of a value that includes types and key order."""
     kind = type(value)
     held: Any = value
     if isinstance(value, BaseMessage):
