@@ -125,7 +125,7 @@ def test_custom_class_is_imported_only_if_allowed(imported, tmp_path):
     run = imported(path)
     assert (run.returncode, run.stderr) == (1, "")
     assert "Skipped: the thread 't': The thread 't' contains objects" in run.stdout
-    assert f"--allow {name}\nNothing came." in run.stdout
+    assert f"--allow {name}\nImported: nothing." in run.stdout
     stdout_of(imported(path, "--allow", name))
     with AgentMemory(database) as memory:
         saver = AgentMemorySaver(memory, serde=JsonPlusSerializer(allowed_msgpack_modules=[Ticket]))
