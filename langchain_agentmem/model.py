@@ -1,4 +1,4 @@
-"""The classes of role-based conversations, see `langchain_agentmem.messages.role_rounds`."""
+"""The classes of role-based conversations, from `langchain_agentmem.messages.role_rounds`."""
 
 from langchain_agentmem.messages.role_rounds import (
     Attachment,

@@ -1,4 +1,4 @@
-"""The list of all features that search and upkeep serve."""
+"""The list of all features of the package whose data search and maintenance process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langchain_agentmem.stores import item_search
 from langchain_agentmem.threads import thread_rows
 
 PARTS = (
-    audit_store.PART,  # erased first: writers of the trail also lock its head before anything else
+    audit_store.PART,  # first: writers of the trail lock its head first, and an erasure must lock in the same order
     conversation_part.PART,
     thread_rows.PART,
     item_search.PART,
@@ -21,4 +21,4 @@ PARTS = (
     layer.PART,
     search_index.PART,
 )
-"""The parts, in the order of an erasure."""
+"""The descriptions of the features, in the order in which an erasure deletes their data."""

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 _PLAIN_ID = re.compile(r"(?!.*_[0-9a-f]{32}$)[a-z0-9_]{1,56}")
-"""The pattern of ids that are used unchanged in schema names. No shortened id matches it."""
+"""The pattern of ids that are used unchanged in schema names. It excludes ids that look like shortened ones."""
 
 
 def schema_of_tenant(tenant: str) -> str:
     """Return the schema name of one tenant.
 
-    The name is "tenant_" and the id. If the id is long or has other characters than a-z, 0-9 and _, it is
-    shortened and followed by its digest.
+    The name is "tenant_" followed by the id. An id of more than 56 characters is shortened and followed by its digest.
+    So is an id with characters other than a-z, 0-9 and _, and an id that ends like a digest.
     """
     if _PLAIN_ID.fullmatch(tenant):
         return f"tenant_{tenant}"
@@ -48,25 +48,26 @@ def schema_of_tenant(tenant: str) -> str:
 
 
 class Tenants(Closable):
-    """The memories of many tenants over one psycopg pool, for many threads and tasks.
+    """The memories of many tenants over one psycopg pool.
 
-    By default, each tenant has its own schema. With `schema_of`, tenants may share schemas. Each memory is then limited
-    to the namespace `(tenant,)` of its schema, as by `AgentMemory.within`, even if the schema has only one tenant. A
-    call with another namespace raises `InvalidInput`. Tenants may use the same thread ids.
+    An object may be used by many threads and tasks. By default, each tenant has its own schema. With `schema_of`,
+    tenants may share schemas. Each memory is then limited to the namespace `(tenant,)` of its schema, as by
+    `AgentMemory.within`, even if no other tenant uses the schema. A call with a namespace outside of it raises
+    `InvalidInput`. Different tenants may use the same thread ids.
 
     Args:
-        pool: The `psycopg_pool.ConnectionPool` of all memories. Close it after the `Tenants`.
-        schema_of: Returns the schema for a tenant's id. Default: "tenant_" and the id. An id that is too long or has
-            other characters than a-z, 0-9 and _ is shortened and followed by its digest.
-        max_open: The maximum number of open memories. Memories in use may exceed it. Default: 100.
-        **options: The options of `AgentMemory` for every memory, without `schema`. With `schema_of`, also without
+        pool: The `psycopg_pool.ConnectionPool` of all memories. Close it after the `Tenants` object.
+        schema_of: A function from a tenant's id to the name of its schema. Default: a separate schema for each tenant,
+            see `schema_of_tenant`.
+        max_open: The maximum number of open memories. It may be exceeded while more memories are in use. Default: 100.
+        **options: The options of `AgentMemory` for every memory, except `schema`. With `schema_of`, also except
             `namespace`.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
     """
 
-    _lock = PerProcess(threading.Lock)  # guards the mapping and its counts; held only briefly
+    _lock = PerProcess(threading.Lock)  # guards `_memories` and their `users`, and is held only briefly
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class Tenants(Closable):
         return TenantMemory(self, DatabaseOptions(schema=self._schema_of(name)).check().schema, (name,))
 
     def close(self) -> None:
-        """Close all memories, even those in use, but not the pool. Closing twice is harmless."""
+        """Close all memories, even those in use, but not the pool. Closing again has no effect."""
         with self._lock:
             self._closed = True
             memories = list(self._memories.values())
@@ -118,14 +119,14 @@ class Tenants(Closable):
                 stack.callback(each.close)
 
     async def aclose(self) -> None:
-        """Close all memories like `close`, after waiting for the hooks that still run."""
+        """Wait a limited time for the running asynchronous hooks, then close like `close`."""
         for each in list(self._memories.values()):
             if each.memory is not None:
                 await each.memory.database.hooks.settle()
         await asyncio.to_thread(self.close)
 
     def _acquire(self, schema: str) -> _SchemaMemory:
-        """Keep the memory of a schema open until `_release`."""
+        """Return the memory of a schema and keep it open until `_release`."""
         with self._lock:
             if self._closed:
                 raise MemoryClosed("This Tenants object is closed. Create a new one with Tenants(...).")
@@ -136,13 +137,13 @@ class Tenants(Closable):
 
     def _release(self, schema: str) -> None:
         with self._lock:
-            if schema in self._memories:  # not after `close`
+            if schema in self._memories:  # `close` empties the mapping
                 self._memories[schema].users -= 1
 
     def _evict(self) -> None:
-        """Close the least recently used memories above `max_open`, and those that failed to open.
+        """Close the least recently used memories in excess of `max_open`.
 
-        Memories in use stay open.
+        Memories in use stay open. Memories that failed to open are removed, too.
         """
         with self._lock:
             surplus = len(self._memories) - self._max_open
@@ -150,19 +151,19 @@ class Tenants(Closable):
             evictable = [s for n, s in enumerate(unused) if n < surplus or self._memories[s].memory is None]
             evicted = [self._memories.pop(schema) for schema in evictable]
         for each in evicted:
-            with suppress(AgentMemoryError):  # the call of another tenant must not fail
+            with suppress(AgentMemoryError):  # a failure here must not break the call of another tenant
                 each.close()
 
 
 class TenantMemory:
-    """The memory of one tenant, open inside `with` or `async with`.
+    """A context manager for `with` and `async with` that opens the memory of one tenant.
 
     It may be entered repeatedly and concurrently.
 
     Args:
         tenants: The `Tenants` object.
         schema: The tenant's schema.
-        namespace: The namespace of the memory; None if the tenant has its own schema.
+        namespace: The namespace to which the memory is limited. None for no limit.
     """
 
     def __init__(self, tenants: Tenants, schema: str, namespace: Namespace | None) -> None:
@@ -202,11 +203,11 @@ class _SchemaMemory:
     """The memory of one schema, opened at the first use.
 
     Args:
-        open_memory: Opens the memory.
+        open_memory: A function that opens the memory.
 
     Attributes:
-        memory: The memory; None before it is opened.
-        users: The number of current users; guarded by the lock of `Tenants`.
+        memory: The memory. None before it is opened.
+        users: The number of current users. The lock of `Tenants` guards it.
     """
 
     _open_lock = PerProcess(threading.Lock)
@@ -218,7 +219,7 @@ class _SchemaMemory:
         self.users = 0
 
     def get(self) -> AgentMemory:
-        """Return the memory. If its user closed it, open it again."""
+        """Return the memory. Open it if it is not open, for example because a user closed it."""
         with self._open_lock:
             if self._closed:
                 raise MemoryClosed
@@ -227,7 +228,7 @@ class _SchemaMemory:
             return self.memory
 
     def close(self) -> None:
-        """Close the memory. It cannot be opened again."""
+        """Close the memory. A later `get` raises `MemoryClosed`."""
         with self._open_lock:
             self._closed = True
             if self.memory is not None:

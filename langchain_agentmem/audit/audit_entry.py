@@ -1,13 +1,13 @@
 """`AuditEntry`, and the chain over entries that reveals changed, removed or moved entries.
 
-An entry has a digest of a random salt and of every field that never changes. It also has a *link*: the digest of the
-previous link and of this digest. So a link covers every entry up to its own. A copy of a link outside of the database
-proves later that no entry before it was changed. An erased entry leaves its digest and its link. Its salt is erased
-too, so that nobody can verify a guess of the content. The chain stays valid.
+The digest of an entry covers every field that never changes, and its key is a random salt. The *link* of an entry is
+the digest of the previous link and of the entry's own digest. So a link depends on every entry up to its own. A copy of
+a link outside of the database proves later that these entries are unchanged. An erased entry keeps only its digest and
+its link, so the chain stays valid. Its salt is erased too, so that nobody can verify a guess of the content.
 
-A chain by itself proves nothing against an attacker who can write to the database and recompute every later link. A
-head stored elsewhere reveals this. Such an attacker can also empty an entry as `erase` does, which no head reveals:
-monitor the number of `erased` entries.
+The chain alone does not protect against an attacker who can write to the database and recompute every later link. A
+comparison with a head stored elsewhere reveals such a change. The attacker can also empty an entry as `erase` does. No
+head reveals this: monitor the number of `erased` entries.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage.queries import LINK_BYTES
 
 Kind: TypeAlias = Literal["exchange", "call", "todo", "reflection", "reference"]
-"""The kind of an entry: a prompt with its reply, a captured model call, a todo, an agent's reflection on its work, or a
-reference text."""
+"""The kind of an entry.
+
+"exchange" is a prompt with its reply. "call" is a captured model call. "todo" is a todo. "reflection" is an agent's
+reflection on its own work. "reference" is a reference text.
+"""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Status: TypeAlias = Literal["open", "done"]
@@ -41,31 +44,30 @@ class AuditEntry:
 
     Attributes:
         id: The id, unique in its namespace.
-        kind: "exchange" for a prompt and its reply, "call" for a captured model call, "todo", "reflection" or
-            "reference".
-        prompt: The prompt. For a call, the newest user message.
+        kind: The kind, see `Kind`.
+        prompt: The prompt. For a call: the text of the newest user message, or of the newest message if there is none.
         reply: The reply.
-        created_at: The time of creation. Without a time zone: UTC.
-        conversation_id: The conversation. Default: None.
+        created_at: The time of creation. A time without a time zone is in UTC.
+        conversation_id: The id of the conversation. Default: None.
         namespace: The namespace. Default: the root.
-        junk: The names of the rules that classify it as junk and hide it. Default: (), a visible entry.
+        junk: The names of the rules that classify the entry as junk and hide it. Default: (), not junk.
         status: "open" or "done" for a todo. Default: None.
         title: The title of a reference. Default: None.
         model: The name of the model. Default: None.
         error: The error of a failed call. Default: None.
         input_tokens: The number of tokens of the prompt. Default: None, unknown.
         output_tokens: The number of tokens of the reply. Default: None, unknown.
-        duration: The seconds that a call took. Default: None, unknown.
-        run_id: The LangChain run of the call. Default: None.
-        parent_run_id: The parent of that run. Default: None.
-        thread_id: The LangGraph thread of the call. Default: None.
-        messages: For a call, the messages that the model received, followed by its answers, each with its `role` and
-            `content`. `to_langchain(message)` converts one. Default: ().
-        extra: Further data: anything that `encoding.to_plain` can write. Default: {}.
-        archived: True if it is stored compressed. Default: False.
+        duration: The duration of a call in seconds. Default: None, unknown.
+        run_id: The id of the LangChain run of the call. Default: None.
+        parent_run_id: The id of the parent run. Default: None.
+        thread_id: The id of the LangGraph thread of the call. Default: None.
+        messages: For a call, the messages that the model received, followed by its answers. `to_langchain(message)`
+            converts one to a LangChain message. Default: ().
+        extra: Further data, of any types that `encoding.to_plain` can convert. Default: {}.
+        archived: True if the entry is archived, which means compressed. Default: False.
 
     Raises:
-        InvalidInput: The kind or the status is unknown.
+        InvalidInput: The kind is unknown, the status does not fit the kind, or the time is invalid.
     """
 
     id: str
@@ -108,22 +110,22 @@ class AuditEntry:
 
 
 SALT_BYTES = 16
-"""Bytes of the salt of an entry, the key of its digest."""
+"""The length of an entry's salt in bytes. The salt is the key of the entry's digest."""
 
 
 class ChainHead(NamedTuple):
     """The end of the chain at some time.
 
     Attributes:
-        sequence: The number of its last entry, counted from 1; 0 for an empty chain.
-        link: The link of that entry, which covers every entry up to it, 32 bytes.
+        sequence: The number of the last entry, counted from 1. 0 for an empty chain.
+        link: The link of the last entry, 32 bytes. It depends on every entry of the chain.
     """
 
     sequence: int
     link: bytes
 
     def __str__(self) -> str:
-        """Return the head as text to keep elsewhere; `ChainHead.parse` reads it."""
+        """Return the head as a text to store elsewhere. `ChainHead.parse` reads it."""
         return f"{self.sequence}:{self.link.hex()}"
 
     @classmethod
@@ -157,9 +159,9 @@ class ChainReport:
     """The result of a check of the chain.
 
     Attributes:
-        entries: The number of checked entries, erased ones included.
-        erased: The number of erased entries among them.
-        problems: The problems, as sentences; empty if the chain is valid.
+        entries: The number of checked entries, including erased entries.
+        erased: The number of erased entries.
+        problems: Descriptions of the problems. Empty if the chain is valid.
         head: The end of the chain.
     """
 
@@ -179,13 +181,13 @@ def entry_digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequ
 
     Args:
         salt: The salt.
-        fields: The columns that never change: path, key, kind, conversation, thread, time and mark.
-        body: The stored body with texts and metadata, uncompressed.
-        messages: The digest of the body of each message, in order.
+        fields: The columns that never change: path, key, kind, conversation, thread, creation time and mark.
+        body: The uncompressed body of the entry, with its texts and metadata.
+        messages: The digests of the bodies of the messages, in order.
     """
     message_bytes = b"".join(messages)
     path, key, kind, conversation, thread, created_at, mark = fields
-    # The same text as from `write_plain` for a list of the fields, in half the time.
+    # This builds the same text as `write_plain` would for a list of the fields, in half the time.
     header = (
         f"[{quote_json(path)},{quote_json(key)},{quote_json(kind)},"
         f"{'null' if conversation is None else quote_json(conversation)},"

@@ -1,13 +1,14 @@
 """Conversion of audit entries to rows, and of rows to entries.
 
-Each model call receives the whole history again. So each message of a conversation's calls is one part of a part store
-(`threads/value_store.py`), and a call names ranges of parts, usually one. Conversations and checkpoints share the
-bodies of messages, so that a known message is not stored again. Messages are identified by their content and not by
-their ids, since a graph without a checkpointer makes new ids for each call. The id of a loaded message consists of the
-digest of its content and its number.
+Each model call receives the whole history again. To store each message only once, the calls of a conversation share a
+part store (`threads/value_store.py`). Each message is one part of it, and a call names ranges of parts, usually one.
+Conversations and checkpoints share the bodies of messages, so a known body is not stored again.
 
-An entry stores its prompt and its reply as separate texts, even if a message contains them: lists, the search and the
-junk rules read no messages.
+Messages are identified by their content and not by their ids, because a graph without a checkpointer makes new ids for
+each call. The id of a loaded message consists of the digest of its body and the number of its part.
+
+An entry stores its prompt and its reply as separate texts, even if a message contains them. So the lists, the search
+and the junk rules need no messages.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads.value_store import Range, delete_unneeded, ranges_of, to_ranges, unpack
 
 VISIBLE, JUNK, REPLACED = range(3)
-"""The values of `hidden`: visible, hidden as junk, or replaced by a newer version."""
+"""The values of the column `hidden`: visible, hidden as junk, or replaced by a newer version."""
 MARK_BYTES = 16
 MOST_MESSAGES = 1_000_000
-"""The maximum number of messages of a call; a row that names more is damaged."""
+"""The maximum number of messages of a call. A row that names more is treated as damaged."""
 PAGE = 500
 
 _JSON_PREFIX = b"{"
@@ -46,9 +47,9 @@ class EntryDraft(NamedTuple):
 
     Attributes:
         entry: The entry.
-        mark: The mark shared by equivalent todos (`todo_key(text)`) or by versions of a reference (the title). Default:
-            None.
-        replaced: True if a newer version of it exists. Default: False.
+        mark: For a todo `todo_key(text)`, which equivalent todos share. For a reference its title, which its versions
+            share. For a call `call_mark(entry)`. Default: None.
+        replaced: True if a newer version of the entry exists. Default: False.
     """
 
     entry: AuditEntry
@@ -61,8 +62,8 @@ class StoredCall(NamedTuple):
 
     Attributes:
         store_id: The id of the part store with the messages.
-        recipe: The ranges of the parts, see `value_store`.
-        digests: The digests of the bodies, in order.
+        recipe: The packed recipe with the ranges of parts, see `value_store`.
+        digests: The digests of the message bodies, in order.
     """
 
     store_id: int
@@ -71,7 +72,7 @@ class StoredCall(NamedTuple):
 
 
 def call_mark(entry: AuditEntry) -> bytes:
-    """Return the mark of the calls of one conversation or thread, which share a part store."""
+    """Return the mark of a call, which calls of one conversation or thread share."""
     return _hash_mark(entry.conversation_id or entry.thread_id or "")
 
 
@@ -88,7 +89,7 @@ def numbers_of(recipe: bytes) -> list[int]:
 
 
 def load_digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, bytes]]:
-    """Return the digests of the message bodies of rows, by part store and number."""
+    """Return the digests of the message bodies of rows, by part store and part number."""
     found: dict[int, dict[int, bytes]] = {}
     for store_id, numbers in _numbers_by_store(rows).items():
         found[store_id] = {}
@@ -99,7 +100,7 @@ def load_digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, by
 
 
 def _numbers_by_store(rows: Iterable[Row]) -> dict[int, set[int]]:
-    """Return the message numbers of rows, by part store. Damaged rows are left out."""
+    """Return the part numbers of the messages of rows, by part store. Omit damaged rows."""
     found: dict[int, set[int]] = {}
     for row in rows:
         if row["store_id"] is not None:
@@ -109,12 +110,14 @@ def _numbers_by_store(rows: Iterable[Row]) -> dict[int, set[int]]:
 
 
 def free_parts(tx: Transaction, path: str, mark: bytes, store_id: int) -> None:
-    """Delete the parts of a store that no call needs, and the store if no part is left.
+    """Delete the parts of a store that no call needs, and the store if no call needs any.
+
+    Nothing is deleted if the recipe of a call is damaged.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        mark: The mark of its calls.
+        mark: The mark of the calls that use the store.
         store_id: The id of the part store.
     """
     needed: set[Range] = set()
@@ -123,7 +126,7 @@ def free_parts(tx: Transaction, path: str, mark: bytes, store_id: int) -> None:
         try:
             needed.update(each for row in rows for each in ranges_of(unpack(row["messages"])))
         except ValueError:
-            return  # the parts that a damaged entry needs are unknown
+            return  # the parts that a damaged recipe names are unknown
         after = rows[-1]["sequence"]
     delete_unneeded(tx, store_id, needed)
     if not needed:
@@ -140,15 +143,15 @@ def _hash_mark(mark: str) -> bytes:
 
 
 def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, Any]:
-    """Make the row of an entry with its digest, without its place in the chain.
+    """Make the row of an entry, with its digest but without its sequence number and link.
 
     Args:
-        path: The path of its namespace.
+        path: The path of the entry's namespace.
         draft: The entry.
-        call: The stored messages, or None.
+        call: The stored messages of the call. None for an entry without messages.
 
     Raises:
-        InvalidInput: Its `extra` has a value that cannot be stored.
+        InvalidInput: A field of the entry, such as `extra`, has a value that cannot be stored.
     """
     entry = draft.entry
     body = _encode_body(entry)
@@ -178,11 +181,11 @@ def digest_of(row: Row, messages: Mapping[int, bytes]) -> bytes:
 
     Args:
         row: The row.
-        messages: The digests of the parts of its store, by number.
+        messages: The digests of the parts in the row's part store, by part number.
 
     Raises:
         ValueError: The row is damaged.
-        KeyError: One of its messages is missing.
+        KeyError: A message of the row is missing.
     """
     digests = [] if row["messages"] is None else [messages[number] for number in numbers_of(row["messages"])]
     body = decompress_body(row["body"])
@@ -190,22 +193,22 @@ def digest_of(row: Row, messages: Mapping[int, bytes]) -> bytes:
 
 
 def load_entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> list[AuditEntry]:
-    """Convert rows to entries, in their order.
+    """Convert rows to entries, in the same order.
 
     Args:
         tx: The transaction.
         rows: The rows from the queries.
-        messages: True loads the messages of calls. False avoids reading a long history. Default: True.
+        messages: True to load the messages of calls. False is faster for long histories. Default: True.
 
     Raises:
-        DatabaseUnreadable: A row is damaged.
+        DatabaseUnreadable: A row or one of its messages is damaged.
     """
     parts = _load_messages(tx, rows) if messages else {}
     return [_entry_from_row(row, parts, messages=messages) for row in rows]
 
 
 def prompts_and_replies(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
-    """Return prompt and reply of rows, by number in the chain. Damaged rows are left out."""
+    """Return the prompts and replies of rows, by sequence number. Omit damaged rows."""
     found: dict[int, tuple[str, str]] = {}
     for row in rows:
         with suppress(KeyError, TypeError, ValueError, AgentMemoryError):
@@ -215,19 +218,19 @@ def prompts_and_replies(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
 
 
 def search_texts(rows: Sequence[Row]) -> dict[int, str]:
-    """Return the searchable texts of rows, by number in the chain; empty for damaged rows."""
+    """Return the searchable texts of rows, by sequence number. Damaged rows have empty texts."""
     pairs = prompts_and_replies(rows)
     return {row["sequence"]: "\n".join(pairs.get(row["sequence"], ())) for row in rows}
 
 
 def compress_body(body: bytes) -> bytes:
-    """Compress a body for the archive, unless that would make it larger."""
+    """Compress a body for the archive. Return it unchanged if compression does not shorten it."""
     packed = zlib.compress(body, 9)
     return packed if len(packed) < len(body) else body
 
 
 def decompress_body(body: Any) -> bytes:
-    """Return a body uncompressed.
+    """Return the uncompressed form of a body.
 
     Raises:
         ValueError: The body is damaged.
@@ -242,7 +245,7 @@ def decompress_body(body: Any) -> bytes:
 
 
 def _fixed_columns(path: str, row: Row) -> list[Any]:
-    """Return the columns that never change."""
+    """Return the values of the columns that never change, as `entry_digest` expects them."""
     mark = None if row["mark"] is None else bytes(row["mark"]).hex()
     return [path, *(row[name] for name in ("key", "kind", "conversation", "thread", "created_at")), mark]
 
@@ -262,7 +265,7 @@ def _encode_body(entry: AuditEntry) -> bytes:
 
 
 def _load_messages(tx: Transaction, rows: Iterable[Row]) -> dict[tuple[int, int], Message]:
-    """Load the messages of rows, by part store and number. Damaged ones are left out."""
+    """Load the messages of rows, by part store and part number. Omit damaged ones."""
     found: dict[tuple[int, int], Message] = {}
     for store_id, numbers in _numbers_by_store(rows).items():
         for row in query.parts_in_ranges(tx, store=store_id, ranges=json.dumps(to_ranges(sorted(numbers)))):

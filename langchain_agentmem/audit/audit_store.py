@@ -1,15 +1,15 @@
-"""Statements that write, read, search, verify, archive and erase the entries of the audit trail.
+"""Functions that write, read, search, verify, archive and erase the entries of the audit trail in a transaction.
 
-Every entry gets the next number in one chain (`audit_entry`), in the order of the commits: a transaction that adds
-entries locks the end of the chain until it ends. Adding an entry inserts a row and moves the head. Indexing is slower,
-but faster per entry for many entries together, so new entries wait. They are indexed when `INDEX_THRESHOLD` entries
-wait, or before a search that could find them.
+All entries of a database form one chain (`audit_entry`). Their sequence numbers follow the order of the commits: a
+transaction that adds entries locks the head of the chain until it ends. Adding an entry inserts a row and moves the
+head. Indexing takes longer, but many entries together take less time for each. So new entries wait. They are indexed
+when `INDEX_THRESHOLD` entries wait, or before a search that could find them.
 
-Only columns outside of the digest ever change: the junk rules of an entry, the status of a todo, and whether the entry
-is archived. Every function here takes a transaction.
+The digest of an entry covers no data that can change: its visibility and junk rules, the status of a todo, its place in
+the search index, and whether it is archived. The digest covers the uncompressed body, so archiving does not change it.
 
-**Reading.** The cost of reading the last entries of a conversation does not depend on the size of the trail. Each list
-of entries consists of a few ranges of an index, one for each kind and visibility. This module merges them.
+**Reading.** The cost of reading the last entries of a conversation does not depend on the size of the trail. Each kind
+and visibility is a range of an index. This module merges the ranges.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from langchain_agentmem.threads.value_store import LOOSE_START, StorePosition, w
 
 LIST_PAGE = 200
 WithJunk: TypeAlias = bool | Literal["only"]
-"""True includes entries hidden as junk; "only" excludes the others."""
+"""True includes entries hidden as junk, "only" returns no others, and False excludes them."""
 ONLY_JUNK: Final = "only"
 _MAX_NUMBER = 2**62
 
 
 class EntryFilter(TypedDict, total=False):
-    """A filter of entries.
+    """A filter of entries. No filter finds replaced versions of references.
 
     Attributes:
-        conversation: Only entries of this conversation. Default: entries with any or no conversation.
-        kinds: Only these kinds. Default: all.
-        include_junk: True includes entries hidden as junk; "only" excludes the others. Default: False.
+        conversation: The conversation of the entries. Default: None, entries with any or no conversation.
+        kinds: The kinds of the entries. Default: None, all kinds.
+        include_junk: True to include entries hidden as junk, "only" to exclude all others. Default: False.
     """
 
     conversation: str | None
@@ -67,9 +67,9 @@ def load_last(
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        n: The number of entries; 0 or less returns none.
-        before: The id of an entry: only entries before it. Default: all.
-        messages: True loads the messages of model calls. Default: True.
+        n: The maximum number of entries. 0 or less returns none.
+        before: The id of the entry before which to end. Default: None, the end of the trail.
+        messages: True to load the messages of model calls. Default: True.
         **filters: The filter.
 
     Raises:
@@ -90,13 +90,15 @@ def load_last(
 def load_page(
     tx: Transaction, path: str, after: int = 0, *, limit: int = LIST_PAGE, **filters: Unpack[EntryFilter]
 ) -> tuple[list[AuditEntry], int | None]:
-    """Return a page of entries, the oldest first, and `after` for the next page, if any.
+    """Return a page of entries, the oldest first, and the value of `after` for the next page.
+
+    The value is None if there is no next page.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        after: The number after which to begin, as returned with the previous page. Default: 0, the beginning.
-        limit: The maximum number of entries of a page.
+        after: The sequence number after which to begin, as returned with the previous page. Default: 0, the beginning.
+        limit: The maximum number of entries of a page. Default: `LIST_PAGE`.
         **filters: The filter.
     """
     numbers = numbers_after(tx, path, after, limit, filters)
@@ -104,13 +106,13 @@ def load_page(
 
 
 def numbers_after(tx: Transaction, path: str, after: int, limit: int, filters: EntryFilter) -> list[int]:
-    """Return the numbers of the first entries after a number."""
+    """Return the sequence numbers of the first `limit` entries after a sequence number."""
     bounds = {"after": after, "limit": limit}
     return _find_numbers(tx, path, filters, query.audit_next, query.audit_conversation_next, **bounds)[:limit]
 
 
 def load_by_number(tx: Transaction, numbers: Sequence[int], *, messages: bool = True) -> list[AuditEntry]:
-    """Return the entries with these numbers, in the order of the chain, without erased ones."""
+    """Return the entries with these sequence numbers, in their order. Omit erased ones."""
     if not numbers:
         return []
     found = query.audit_entries(tx, sequences=json.dumps(list(numbers)))
@@ -118,14 +120,14 @@ def load_by_number(tx: Transaction, numbers: Sequence[int], *, messages: bool = 
 
 
 def get(tx: Transaction, path: str, entry_id: str) -> AuditEntry | None:
-    """Return the entry with an id, hidden or not; None if it does not exist."""
+    """Return the entry with an id, even a hidden one. Return None if it does not exist."""
     rows = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([entry_id]))
     found = load_by_number(tx, [row["sequence"] for row in rows])
     return found[0] if found else None
 
 
 def load_todos(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
-    """Return the todos that are open, or done, the oldest first.
+    """Return the visible todos with a status, the oldest first.
 
     Args:
         tx: The transaction.
@@ -136,7 +138,7 @@ def load_todos(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
 
 
 def load_head(tx: Transaction) -> ChainHead:
-    """Return the end of the chain."""
+    """Return the head of the chain."""
     [row] = query.audit_head(tx)
     return ChainHead(int(row["sequence"]), bytes(row["link"]))
 
@@ -144,7 +146,7 @@ def load_head(tx: Transaction) -> ChainHead:
 def _find_numbers(
     tx: Transaction, path: str, filters: EntryFilter, all_query: Query, conversation_query: Query, **bounds: int
 ) -> list[int]:
-    """Return the numbers of filtered entries, in order: one query per kind and visibility."""
+    """Return the sorted numbers of filtered entries: one query per kind and visibility."""
     find, params = all_query, {"path": path, **bounds}
     if (conversation := filters.get("conversation")) is not None:
         find, params = conversation_query, {**params, "conversation": conversation}
@@ -156,9 +158,9 @@ def _find_numbers(
 
 
 KIND = "audit"
-"""The kind of the entries' documents in the search index."""
+"""The kind of the documents of entries in the search index."""
 INDEX_THRESHOLD = 128
-"""The number of waiting entries at which they enter the search index."""
+"""The number of waiting entries that causes them to be indexed."""
 PAGE = 500
 
 
@@ -167,7 +169,7 @@ class EntryPage(NamedTuple):
 
     Attributes:
         entries: The number of changed entries.
-        after: The number after which the next page begins; None for the last page.
+        after: The sequence number after which the next page begins. None for the last page.
     """
 
     entries: int
@@ -175,7 +177,7 @@ class EntryPage(NamedTuple):
 
 
 def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
-    """Add entries at the end of the chain, all of them or none.
+    """Append entries to the chain, all of them or none.
 
     Args:
         tx: The transaction.
@@ -183,7 +185,7 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
         drafts: The entries, with new ids and the namespace of `path`.
 
     Returns:
-        The numbers of the entries in the chain.
+        The sequence numbers of the entries.
 
     Raises:
         InvalidInput: An entry has a value that cannot be stored.
@@ -216,7 +218,7 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
 
 
 def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
-    """Add the entries with new ids, and show only the newest version of each reference.
+    """Add the entries whose ids are new, and show only the newest version of each reference.
 
     Args:
         tx: The transaction.
@@ -240,7 +242,7 @@ def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
 
 
 def add_todos(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[AuditEntry]:
-    """Add todos, except those with the mark of an open todo.
+    """Add todos, except those that have the same mark as an open todo.
 
     Args:
         tx: The transaction.
@@ -262,7 +264,9 @@ def add_todos(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[
 
 
 def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> AuditEntry:
-    """Add a reference and hide the version with the same mark, which stays in the chain.
+    """Add a reference and hide its previous version, which has the same mark.
+
+    The previous version stays in the chain.
 
     Args:
         tx: The transaction.
@@ -270,7 +274,7 @@ def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> A
         drafts: A list with one reference and its mark.
 
     Returns:
-        The current reference: the existing one if its content is the same.
+        The existing reference if its title, prompt and text are the same, else the new one.
     """
     [(new, mark, _)] = drafts
     query.lock_audit_head(tx)
@@ -288,14 +292,14 @@ def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> A
 def apply_rules(
     tx: Transaction, path: str, reasons: Callable[[str, str, str], Sequence[str]], *, after: int = 0, limit: int = PAGE
 ) -> EntryPage:
-    """Apply the junk rules to one page of entries.
+    """Apply the junk rules to one page of entries. Skip replaced versions of references.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        reasons: Returns the names of the matching rules for a kind, a prompt and a reply.
-        after: The number after which to begin.
-        limit: The maximum number of entries of a page.
+        reasons: A function from a kind, a prompt and a reply to the names of the matching rules.
+        after: The sequence number after which to begin. Default: 0.
+        limit: The maximum number of entries of a page. Default: `PAGE`.
     """
     query.lock_audit_head(tx)
     numbers = numbers_after(tx, path, after, limit, {"include_junk": True})
@@ -341,7 +345,7 @@ def has_unindexed(tx: Transaction) -> bool:
 
 
 def settle(tx: Transaction) -> None:
-    """Add the waiting entries to the search index. Locks the end of the chain."""
+    """Add the waiting entries to the search index. This locks the head of the chain."""
     [head] = query.lock_audit_head(tx)
     _index_range(tx, head["indexed"], head["sequence"])
 
@@ -356,7 +360,7 @@ def remove_from_index(tx: Transaction, found: Sequence[Row]) -> None:
 
 
 def series_of(row: Row) -> search_index.DocumentSeries:
-    """Return the series of an entry in the search index, by its conversation or thread."""
+    """Return the document series of an entry: that of its conversation, else of its thread."""
     return search_index.DocumentSeries(row["path"], KIND, row["conversation"] or row["thread"] or "")
 
 
@@ -364,13 +368,13 @@ def series_of(row: Row) -> search_index.DocumentSeries:
 
 
 def _open_store(tx: Transaction, namespace: int, mark: bytes) -> StorePosition:
-    """Return the part store of the calls with a mark; create it for the first call."""
+    """Return the part store of the calls with a mark. Create it for the first call."""
     [row] = query.audit_find_store(tx, namespace=namespace, mark=mark) or query.create_store(tx, next_part=LOOSE_START)
     return StorePosition(row["id"], row["sweep_count"])
 
 
 def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
-    """Keep only the newest of several references with one mark visible."""
+    """Hide all references with the same mark except the newest, for each mark."""
     for mark in sorted(mark for mark in marks if mark is not None):
         found = query.audit_entries_of_mark(tx, path=path, kind="reference", mark=mark)
         numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
@@ -399,7 +403,7 @@ def _index_range(tx: Transaction, indexed: int, upto: int) -> None:
 
 
 def _index_missing(tx: Transaction, found: Sequence[Row]) -> None:
-    """Add the entries that the search index lacks."""
+    """Add those of the given entries that are not indexed yet to the search index."""
     missing = [row for row in found if row["document_id"] is None]
     texts = audit_rows.search_texts(missing)
     series: dict[search_index.DocumentSeries, list[Row]] = {}
@@ -423,11 +427,11 @@ def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0
 
     Args:
         tx: The transaction.
-        low: The first path of the namespaces.
-        high: The path after the last.
-        before: Entries created before this time, in microseconds since 1970.
-        after: The number after which to begin.
-        limit: The maximum number of entries of a page.
+        low: The start of the path range of the namespaces.
+        high: The end of the range, excluded.
+        before: The time before which the entries were created, in microseconds since 1970.
+        after: The sequence number after which to begin. Default: 0.
+        limit: The maximum number of entries of a page. Default: `PAGE`.
     """
     query.lock_audit_head(tx)
     found = query.audit_to_archive(tx, low=low, high=high, before=before, after=after, limit=limit)
@@ -442,9 +446,9 @@ def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
 
     Args:
         tx: The transaction.
-        low: The first path of the namespaces.
-        high: The path after the last.
-        name: The conversation or thread of the entries. Default: all entries.
+        low: The start of the path range of the namespaces.
+        high: The end of the range, excluded.
+        name: The id of the conversation or thread of the entries. Default: None, all entries.
 
     Returns:
         The number of erased entries.
@@ -474,11 +478,11 @@ def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
 
 
 def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Return the searchable texts of entries, by their numbers.
+    """Return the searchable texts of entries, by sequence number.
 
     Args:
         tx: The transaction.
-        owners: The numbers of the entries in the chain.
+        owners: The sequence numbers of the entries.
     """
     found = query.audit_entries(tx, sequences=json.dumps(list(owners)))
     texts_by_number = audit_rows.search_texts(found)
@@ -486,13 +490,13 @@ def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, .
 
 
 def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, view: object) -> Mapping[int, Recollection]:
-    """Convert hits to results for the user, by the numbers of their documents.
+    """Convert hits to results for the user, by document number.
 
     Args:
         tx: The transaction.
-        hits: The hits of a search. Entries hidden or erased meanwhile are left out.
-        now: Unused, since entries do not expire.
-        view: Unused, since every thread sees the entries.
+        hits: The hits of a search. Entries that were hidden or erased since then are omitted.
+        now: Unused, because entries do not expire.
+        view: Unused, because entries are visible to every thread.
     """
     del now, view
     found = query.audit_entries(tx, sequences=json.dumps([hit.owner for hit in hits]))
@@ -503,11 +507,11 @@ def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, view: ob
 
 
 CHAIN_PAGE, MESSAGE_PAGE = 100, 200
-"""The numbers of entries and of messages that one query reads for the check."""
+"""The maximum numbers of entries and of messages that one query of a check reads."""
 MOST_PROBLEMS = 100
-"""The maximum number of problems that a check lists; further ones are only counted."""
+"""The maximum number of problems that a check lists. Further problems are only counted."""
 _CHAIN_COLUMNS = ("sequence", "link", "digest", "path")
-"""The columns that an erased entry keeps; the path comes from its namespace."""
+"""The columns that the check of an erased entry ignores. It checks `namespace_id` instead of `path`."""
 
 
 def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
@@ -515,8 +519,8 @@ def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
 
     Args:
         tx: The transaction.
-        since: A head stored elsewhere. It proves that nothing up to this head changed except by erasure, even if an
-            attacker recomputed the chain. Default: None.
+        since: A head that was stored elsewhere. The check then detects changed entries up to this head, except erased
+            ones, even if an attacker recomputed the chain. Default: None.
     """
     head_rows = query.audit_head(tx)
     end = ChainHead(int(head_rows[0]["sequence"]), bytes(head_rows[0]["link"])) if head_rows else None
@@ -525,7 +529,7 @@ def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
     found: list[str] = []
     position, entries, erased, stores = EMPTY_CHAIN, 0, 0, set[int]()
     while rows := query.audit_chain(tx, after=position.sequence, limit=CHAIN_PAGE):
-        if rows[-1]["sequence"] <= position.sequence:  # in a damaged index
+        if rows[-1]["sequence"] <= position.sequence:  # a damaged index can return the same rows again
             found.append(f"the audit trail cannot be read beyond number {position.sequence}")
             break
         digests = audit_rows.load_digests(tx, rows)
@@ -549,7 +553,7 @@ def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
 
 
 def find_problems(tx: Transaction) -> list[str]:
-    """Return the problems of the audit trail, as sentences."""
+    """Return descriptions of the problems of the chain and of its entries in the search index."""
     report = verify(tx)
     found = list(report.problems)
     misindexed = query.audit_wrong_documents(tx)
@@ -562,7 +566,7 @@ def find_problems(tx: Transaction) -> list[str]:
 
 
 def _entry_problems(row: Row, before: ChainHead, messages: Mapping[int, bytes]) -> Iterator[str]:
-    """Yield the problems of an entry of the chain, given the link before it."""
+    """Yield the problems of an entry, given the head of the chain before it."""
     label = f"number {row['sequence']} of the audit trail"
     if row["kind"] is not None and row["key"] is not None:
         label = f"the entry {safe_repr(row['key'])} (number {row['sequence']})"
@@ -586,7 +590,10 @@ def _entry_problems(row: Row, before: ChainHead, messages: Mapping[int, bytes]) 
 
 
 def _invalid_columns(row: Row) -> list[str]:
-    """Return the changeable columns whose values are impossible and would hide the entry."""
+    """Return the columns outside the digest that have impossible values.
+
+    Such a value could hide the entry.
+    """
     hidden, junk = row["hidden"], row["junk"]
     is_valid = {
         "hidden": hidden in (VISIBLE, JUNK, REPLACED),
@@ -608,7 +615,7 @@ def _message_problems(tx: Transaction, store_id: int) -> list[str]:
             for row in page
             if row["body"] is None or queries.digest(bytes(row["body"])) != bytes(row["hash"])
         ]
-        if page[-1]["number"] <= after:  # in a damaged index
+        if page[-1]["number"] <= after:  # a damaged index can return the same rows again
             return [*found, f"the messages of part store {store_id} cannot be read beyond number {after}"]
         after = page[-1]["number"]
     return found

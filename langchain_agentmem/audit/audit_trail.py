@@ -1,13 +1,13 @@
-"""`AuditTrail`: the record of every prompt and reply of a namespace.
+"""`AuditTrail`: the prompts, replies and model calls of a namespace, in a chain that reveals changes.
 
     trail = memory.audit
     trail.add("How many trees are there?", "42", conversation_id="monday")
     graph.invoke(state, {"callbacks": [trail.handler()]})      # every model call of a run
     print(trail.last(5, conversation_id="monday"), trail.todos(), trail.verify().ok)
 
-Junk is never deleted: rules hide junk entries, and an entry lists the names of the rules that match. Every entry is a
-link of a chain, so that verification finds changed or missing entries. `erase` removes the content of entries, and the
-chain stays valid.
+Rules hide junk entries but never delete them. The `junk` of an entry lists the names of the rules that match. Each
+entry is linked to the previous one, so that `verify` finds changed or missing entries. The `erase` of an `AgentMemory`
+removes the content of entries, and the chain stays valid.
 
 A complete example:
 
@@ -30,9 +30,11 @@ A complete example:
         print(trail.search("orchard")[0].value.reply)
         assert trail.verify().ok
 
-`verify(since=head)` proves that nothing changed, except by erasure, up to a head that you store elsewhere. Junk rules
-are data: `trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^ping$", field="prompt")]`, from
-`langchain_agentmem.audit.junk_rules`.
+`verify(since=head)` compares the chain with a head that you stored elsewhere. It then detects changes up to this head
+even if an attacker recomputed the chain, but no erasures. To add a junk rule, import `JunkRule` from
+`langchain_agentmem.audit.junk_rules`:
+
+    trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^ping$", field="prompt")]
 """
 
 from __future__ import annotations
@@ -84,21 +86,23 @@ GUIDELINES, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices C
 
 _ARCHIVE_AFTER = timedelta(days=30) // timedelta(microseconds=1)
 _RANGE_END = "\x01"
-"""The suffix of a path that ends the range of paths with this namespace only."""
+"""The suffix that turns a namespace's path into the end of a range with this path only."""
 _NO_LIMIT = 2**31
-"""A limit that has the same effect as no limit."""
+"""A limit that no trail reaches."""
 
 
 class AuditTrail:
-    """The record of every prompt and reply of a namespace.
+    """The audit trail of a namespace.
 
-    Methods that wait have async versions, whose names begin with `a`. Texts of any length are stored whole. None is
-    stored as an empty text. Bytes are decoded as UTF-8, with U+FFFD for invalid bytes. Other types are an error. The
-    content of an entry never changes, but a reference can have a newer version, and a todo can be done.
+    Its entries are prompts with replies, model calls, todos, reflections and references.
+
+    Methods that access the database have async versions, whose names begin with `a`. Texts of any length are stored in
+    full. None is stored as an empty text. Bytes are decoded as UTF-8, with U+FFFD for invalid bytes. Other types raise
+    `InvalidInput`. The content of an entry never changes. A changed reference is a new entry that replaces the old one.
 
     Args:
-        memory: An `AgentMemory`, or the path or URL of a database.
-        namespace: The namespace of the trail. Default: the running config's, else the root.
+        memory: An `AgentMemory`, or the path or URL of a database. Default: ":memory:".
+        namespace: The namespace of the trail. Default: the namespace of the running config, else the root.
         rules: The junk rules. Default: `RULES`.
 
     Raises:
@@ -121,7 +125,10 @@ class AuditTrail:
 
     @property
     def rules(self) -> tuple[JunkRule, ...]:
-        """The junk rules. New rules apply to new entries, and after `filter_junk` to all."""
+        """The junk rules.
+
+        New rules apply to new entries. `filter_junk` applies them to the existing entries.
+        """
         return self._rules
 
     @rules.setter
@@ -135,10 +142,10 @@ class AuditTrail:
         Args:
             prompt: The prompt.
             reply: The reply.
-            conversation_id: The conversation. Default: None.
+            conversation_id: The id of the conversation. Default: None.
 
         Returns:
-            The entry. It is hidden if its `junk` names a rule.
+            The entry. It is hidden if its `junk` is not empty.
 
         Raises:
             InvalidInput: An argument is invalid.
@@ -150,10 +157,11 @@ class AuditTrail:
     def add_self_reflection(self, summary: str | None) -> AuditEntry:
         """Add an agent's reflection on its own work.
 
-        A reflection of at most 20 characters is junk.
+        By the default rules, a reflection of at most 20 characters is junk. If it has Chinese, Japanese or Korean
+        characters, the limit is 6.
 
         Args:
-            summary: The completed work of the agent, and its lessons.
+            summary: A description of the completed work and the lessons learned.
         """
         return self._add("reflection", f"{REFLECTION_MARK} Agent status report", summary, SELF_REFLECTION)
 
@@ -163,10 +171,10 @@ class AuditTrail:
         """Add a todo for each sentence of a text that asks for something.
 
         Args:
-            text: The text of a user.
+            text: The text, such as a user's message.
 
         Returns:
-            The new todos. A todo that is already open is not added again.
+            The new todos. A sentence that repeats an open todo adds none.
         """
         content = entry_text(text, "A request")
 
@@ -183,23 +191,25 @@ class AuditTrail:
     aadd_todo_from_chat = awaited(add_todo_from_chat, writes=True)
 
     def add_reference(self, source: str | os.PathLike[str], title: str | None = None) -> AuditEntry:
-        """Add a reference text. Only the newest version of a title is shown.
+        """Add a reference text. It replaces the previous version with the same title.
 
-        An unchanged text is not added again.
+        Adding the same text again has no effect. Replaced versions are hidden.
 
         Args:
-            source: A path, or the text itself. A string that is the path of a file is used as a path.
-            title: The title. Default: the name of the file.
+            source: A path, or the text itself. A string that is the path of an existing file is used as a path.
+            title: The title. Default: the name of the file. Required for a text.
 
         Raises:
-            InvalidInput: The file cannot be read, or a text has no title.
+            InvalidInput: The file cannot be read, or the title is missing or invalid.
         """
         return self._put_reference(source, title, None)
 
     aadd_reference = awaited(add_reference, writes=True)
 
     def add_best_practices_reference(self, path: str | os.PathLike[str] = GUIDELINES) -> AuditEntry:
-        """Add the guidelines of a project. Call it at each start: an unchanged file is not added.
+        """Add the guidelines of a project as a reference.
+
+        Call it at each start of the application: an unchanged file adds nothing.
 
         Args:
             path: The file. Default: "AI_GUI_BEST_PRACTICES.md" in the working directory.
@@ -217,8 +227,9 @@ class AuditTrail:
         `graph.invoke(state, {"callbacks": [memory.audit.handler()]})`
 
         Args:
-            redact: True to remove secrets before writing, see `memory.secrets`; or a function from a text to one
-                without secrets. If the removal fails, the entry contains no texts. Default: False.
+            redact: True to remove secrets before writing, see `base.redaction`. A function removes them itself: it
+                receives each text and returns it without secrets. If the removal fails, the entry contains no texts.
+                Default: False.
 
         Raises:
             InvalidInput: `redact` is neither a bool nor a function.
@@ -252,12 +263,12 @@ class AuditTrail:
         """Return the last entries, from the oldest to the newest.
 
         Args:
-            n: The number of entries. 0 returns none. Default: 5.
-            conversation_id: Only entries of this conversation. Default: entries with any or no conversation.
-            kinds: Only these kinds: "exchange", "call", "todo", "reflection", "reference". Default: all.
-            include_junk: True to include hidden entries; "only" to exclude all others. Default: False.
-            before: The id of an entry: only entries before it. Default: all.
-            messages: True to load the messages of model calls; False for only prompt and reply. Default: True.
+            n: The maximum number of entries. 0 returns none. Default: 5.
+            conversation_id: The conversation of the entries. Default: None, entries with any or no conversation.
+            kinds: The kinds of the entries: "exchange", "call", "todo", "reflection", "reference". Default: None, all.
+            include_junk: True to include entries hidden as junk, "only" to exclude all others. Default: False.
+            before: The id of the entry before which to end. Default: None, the end of the trail.
+            messages: True to load the messages of model calls. False loads only prompt and reply. Default: True.
 
         Raises:
             InvalidInput: An argument is invalid.
@@ -274,7 +285,7 @@ class AuditTrail:
     alast = awaited(last)
 
     def get(self, entry_id: str) -> AuditEntry | None:
-        """Return the entry with an id, hidden or not; None if it does not exist."""
+        """Return the entry with an id, even a hidden one. Return None if it does not exist."""
         checked_id = check_id(entry_id, "trail entry")
         find = partial(audit_store.get, path=self._path(), entry_id=checked_id)
         return self._database.read("audit.get", find, self._step_inputs(entry_id=checked_id))
@@ -284,9 +295,9 @@ class AuditTrail:
     def entries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> Iterator[AuditEntry]:
-        """Iterate over all entries, the oldest first, page by page.
+        """Iterate over the entries, the oldest first, page by page. Omit replaced references.
 
-        The arguments are those of `last`.
+        The arguments are those of `last`, but `include_junk` is True by default.
         """
         return chain.from_iterable(self._pages(self._path(), _parse_filter(conversation_id, kinds, include_junk)))
 
@@ -298,12 +309,12 @@ class AuditTrail:
         return (entry async for page in iterate_in_worker(pages) for entry in page)
 
     def search(self, query: str, limit: int = 10, conversation_id: str | None = None) -> list[Recollection]:
-        """Search entries by keywords, without a model; archived ones included, hidden ones not.
+        """Search the visible entries by keywords, without a model. Include archived entries.
 
         Args:
             query: Any text.
             limit: The maximum number of results. Default: 10.
-            conversation_id: Only entries of this conversation. Default: all.
+            conversation_id: The conversation of the entries. Default: None, entries with any or no conversation.
         """
         conversations = None if conversation_id is None else (check_id(conversation_id, "conversation"),)
         search_filter = SearchFilter(*self._exact_range(), kinds=(audit_store.KIND,), conversations=conversations)
@@ -319,7 +330,7 @@ class AuditTrail:
     # -- todos --------------------------------------------------------------------------------------------------
 
     def todos(self, status: Status = "open") -> list[AuditEntry]:
-        """Return the todos that are "open", or "done", the oldest first."""
+        """Return the visible todos with a status, "open" or "done", the oldest first."""
         check_value(Status, status, "status")
         find = partial(audit_store.load_todos, path=self._path(), status=status)
         return self._database.read("audit.todos", find, self._step_inputs(status=status))
@@ -349,10 +360,12 @@ class AuditTrail:
     # -- maintenance --------------------------------------------------------------------------------------------
 
     def filter_junk(self) -> int:
-        """Apply the current rules to every entry. New entries are checked when they are added.
+        """Apply the current rules to the existing entries. Skip replaced references.
+
+        New entries are checked when they are added.
 
         Returns:
-            The number of entries whose rules changed.
+            The number of entries whose `junk` changed.
         """
         apply = partial(audit_store.apply_rules, path=self._path(), reasons=partial(junk_reasons, rules=self._rules))
         return self._run_step("filter_junk", partial(self._change_pages, apply))
@@ -363,7 +376,7 @@ class AuditTrail:
         """Compress old entries in place. Reading and search work as before.
 
         Args:
-            before: Entries created before this time. Default: 30 days ago.
+            before: The time before which the entries were created. Default: None, 30 days ago.
 
         Returns:
             The number of compressed entries.
@@ -376,7 +389,7 @@ class AuditTrail:
     aarchive = awaited(archive, writes=True)
 
     def head(self) -> ChainHead:
-        """Return the end of the database's chain. Store it elsewhere, for `verify(since=…)`."""
+        """Return the head of the database's chain. Store it elsewhere, for `verify(since=…)`."""
         return self._database.read("audit.head", audit_store.load_head)
 
     ahead = awaited(head)
@@ -385,9 +398,9 @@ class AuditTrail:
         """Check the chain of the whole database for changed or removed entries.
 
         Args:
-            since: A head stored elsewhere, or its text. It proves that nothing up to this head changed except by
-                erasure, even if an attacker recomputed the chain. Compare `erased` of the report with the expected
-                number. Default: None.
+            since: A head that was stored elsewhere, or its text. The check then detects changed entries up to this head
+                even if an attacker recomputed the chain. It does not detect erasures: compare `erased` of the report
+                with the expected number. Default: None.
         """
         since_head = since if since is None or isinstance(since, ChainHead) else ChainHead.parse(since)
         check = partial(audit_store.verify, since=since_head)
@@ -398,9 +411,9 @@ class AuditTrail:
     # -- reports ------------------------------------------------------------------------------------------------
 
     def report(self) -> AuditHealth:
-        """Return a health report of the trail of this namespace and the namespaces below.
+        """Return a health report on the trails of this namespace and of the namespaces below it.
 
-        `print(memory.audit.report())` prints a page of text.
+        `print(memory.audit.report())` prints it as text.
         """
         paths, now = path_range(self._database.scopes.resolve(self._namespace)), self._database.clock()
 
@@ -418,14 +431,14 @@ class AuditTrail:
     def import_document(self, path: str | os.PathLike[str]) -> LegacyImport:
         """Import an `agent_memory.json` of the original audit memory, in one transaction.
 
-        If the file is damaged, its readable entries are imported, and a copy of the file is stored next to it.
-        Existing entries stay; importing the same file twice adds nothing.
+        If the file is damaged, its readable entries are imported, and the file is copied to a new file next to it.
+        Existing entries stay. Importing the same file twice adds nothing.
 
         Args:
             path: The file.
 
         Raises:
-            InvalidInput: The file does not exist, or is not such a document.
+            InvalidInput: The file does not exist, cannot be read or is a database, or a damaged file cannot be copied.
         """
 
         def add() -> LegacyImport:
@@ -441,16 +454,16 @@ class AuditTrail:
     aimport_document = awaited(import_document, writes=True)
 
     def export_document(self, path: str | os.PathLike[str]) -> int:
-        """Export all entries, hidden ones included, as an `agent_memory.json`.
+        """Export the entries as an `agent_memory.json`: junk too, but no replaced references.
 
-        Model calls are exported with prompt and reply only. The format has no ids: an import into the same trail adds
-        new entries. `memory.export` exports everything.
+        Each entry is exported with its prompt, reply, time and conversation only. The format has no ids, so an import
+        into the same trail adds new entries. `memory.export` exports everything.
 
         Args:
             path: The file to write. An existing file is replaced when the new one is complete.
 
         Returns:
-            The number of entries.
+            The number of exported entries.
         """
         pages = self._pages(self._path(), {"include_junk": True}, None)
         return self._run_step("export_document", lambda: write_document(path, chain.from_iterable(pages)))
@@ -472,7 +485,7 @@ class AuditTrail:
         self._database.write(f"audit.{verb}", change, self._step_inputs(todo_id=checked_id))
 
     def _change_pages(self, change: Callable[..., audit_store.EntryPage]) -> int:
-        """Change entries page by page, each page in its own transaction."""
+        """Change entries page by page, each page in its own transaction, and count the changes."""
         changed = 0
         after: int | None = 0
         while after is not None:
@@ -515,7 +528,10 @@ class AuditTrail:
         return replace(entry, junk=junk) if junk != entry.junk else entry
 
     def _add_call(self, entry: AuditEntry) -> None:
-        """Add a model call, in the trail's namespace if it has one, else in the run's."""
+        """Add a model call.
+
+        The namespace is that of the trail or of the memory if it has one, else that of the run.
+        """
         if self._namespace is not None or self._database.scopes.boundary is not None:
             entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
         self._write("add", audit_store.add, [EntryDraft(self._mark_junk(entry))])
@@ -548,7 +564,7 @@ class AuditTrail:
 
 
 def entry_text(value: Any, label: str) -> str:
-    """Convert a value to the text to store, see `AuditTrail`."""
+    """Convert a value to the text to store, by the rules that `AuditTrail` describes."""
     if type(value) is str:
         return value
     if value is None:
@@ -561,7 +577,7 @@ def entry_text(value: Any, label: str) -> str:
 
 
 def _read_reference(source: Any) -> tuple[str, str | None]:
-    """Return the text of a reference and the name of its file; None for a plain text."""
+    """Return the text of a reference and the name of its file. A plain text has no name."""
     is_file = type(source) is str and os.path.isfile(source)  # noqa: PTH113 - False for a name that is too long
     if not isinstance(source, os.PathLike) and not is_file:
         return entry_text(source, "A reference"), None
@@ -573,7 +589,7 @@ def _read_reference(source: Any) -> tuple[str, str | None]:
 
 
 def _entry_inputs(entry: AuditEntry) -> dict[str, Any]:
-    """Return the traced inputs of an added entry."""
+    """Return the inputs to trace for adding an entry."""
     names = ("namespace", "conversation_id", "thread_id", "kind", "model", "prompt", "reply", "error", "junk")
     values = {name: summarize_value(getattr(entry, name)) for name in names}
     return {"entry_id": entry.id, "of_run_id": entry.run_id, **values}

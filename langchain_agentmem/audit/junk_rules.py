@@ -1,14 +1,15 @@
 r"""Rules that classify audit entries as junk, and the detection of todos in a text.
 
-Junk is hidden with the names of its rules, and never deleted. A short text can be junk or not, depending on the other
-side of the entry: "ok" is an answer to a question, and noise after "I see". So a rule may have a second pattern for the
-other side; an entry with a match stays visible. A todo never has a reply, which does not make it junk.
+A junk entry is hidden and never deleted. It stores the names of the rules that match. Whether a short text is junk can
+depend on the other side of the entry: "ok" is an answer to a question, but noise after "I see". So a rule may have a
+second pattern, `unless`, for the other side. If it matches, the rule does not apply. A todo never has a reply, so the
+default rules do not treat a missing reply of a todo as junk.
 
     JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")
 
-Each sentence that asks for something is a todo. Keywords match as whole words, and only in requests: "Fix the build",
-"we should add a test", "the page needs a title". A report ("I added a test") or a question ("What should I eat?") is
-not a todo. A request in the form of a question ("Can you fix it?") is one. The words are in `words.yaml`.
+Each sentence that requests something is a todo: "Fix the build", "we should add a test", "the page needs a title". A
+request in the form of a question is a todo, too: "Can you fix it?". A report ("I added a test") or another question
+("What should I eat?") is not. The keywords are in `words.yaml`. They match whole words only.
 """
 
 from __future__ import annotations
@@ -33,15 +34,14 @@ class JunkRule(Options):
     """A rule that classifies entries as junk by their texts.
 
     Attributes:
-        name: The name of the rule, which `junk` lists as the reason.
-        pattern: A regular expression, case-insensitive. In a text of more than 4,000 characters it is applied only to
-            the first and the last 2,000, joined by a line "(more)".
-        field: The text to search: "prompt", "reply", "both" or "either". Default: "reply".
+        name: The name of the rule. The `junk` of a matching entry lists it.
+        pattern: A case-insensitive regular expression. In a text of more than 4,000 characters, `junk_reasons` applies
+            it only to the first and the last 2,000, joined by a line "(more)".
+        field: The text to search: "prompt", "reply", "both" if both must match, or "either". Default: "reply".
         kinds: The kinds of entries that the rule applies to. Default: exchanges and calls, so that a rule about empty
             replies does not hide every todo.
-        unless: A regular expression, or None. An entry with a match is not junk. The expression is applied to the other
-            side: the prompt for a rule about replies, and vice versa; both sides for "both" and "either". Default:
-            None.
+        unless: A case-insensitive regular expression. If it matches, the rule does not apply. It is searched in the
+            prompt if `field` is "reply", in the reply if `field` is "prompt", else in both. Default: None.
 
     Raises:
         InvalidInput: A pattern is not a regular expression, or another value is invalid.
@@ -63,7 +63,7 @@ class JunkRule(Options):
         return value
 
     def hides(self, kind: Kind, prompt: str, reply: str) -> bool:
-        """Return whether an entry is junk by this rule.
+        """Return whether this rule classifies an entry as junk.
 
         Args:
             kind: The kind of the entry.
@@ -95,7 +95,7 @@ def junk_reasons(
         rules: The rules. Default: `RULES`.
 
     Returns:
-        The names of the matching rules, each once, in the order of the rules; () if the entry is not junk.
+        The names of the matching rules, without repetition, in the order of the rules. () if the entry is not junk.
     """
     sides = _shorten(prompt or ""), _shorten(reply or "")
     names = (rule.name for rule in (RULES if rules is None else rules) if rule.hides(kind, *sides))
@@ -103,14 +103,14 @@ def junk_reasons(
 
 
 def _shorten(text: str) -> str:
-    """Shorten a long text for fast matching; a long blank text becomes a space."""
+    """Shorten a long text for fast matching. A long blank text becomes a space."""
     if len(text) <= 2 * _EDGE_CHARS:
         return text
     return " " if _ALL_BLANK.match(text) else f"{text[:_EDGE_CHARS]}\n(more)\n{text[-_EDGE_CHARS:]}"
 
 
 def _phrases(*names: str) -> str:
-    """Build a pattern that matches any phrase of these groups, up to a word boundary."""
+    """Build a pattern for any phrase of these groups. No letter or digit may follow it."""
     found = "|".join("".join(WORDS["phrases"][name].splitlines()) for name in names)
     return "(?:" + found.replace("'", "['\u2019]?").replace(" ?", r"\s?").replace(" ", r"[\s,]+") + r")(?![^\W_])"
 
@@ -121,7 +121,7 @@ def load_pattern(name: str) -> str:
 
 
 def _only(text: str, most: int = 8) -> str:
-    """Build a pattern for texts of 1 to `most` matches, with only marks and emoji around them."""
+    """Build a pattern for a text of 1 to `most` matches and otherwise no letters or digits."""
     return rf"\A[\W_]*+(?:{text}[\W_]*+){{1,{most}}}\Z"
 
 
@@ -161,7 +161,11 @@ RULES: tuple[JunkRule, ...] = (
     JunkRule(name="no words", pattern=r"\A\s*[.!?…-][\s.!?…-]*\Z", kinds=("exchange",)),
     JunkRule(name="no words", pattern=r"\A[\W_]+\Z", kinds=("exchange",), unless=_REQUEST),
 )
-"""The default rules: empty prompts and replies, small talk, reflections of at most 20 characters, and tests."""
+"""The default rules.
+
+They hide entries with empty texts, small talk, test entries, filler replies, and replies without words. They also hide
+reflections of at most 20 characters, or 6 if they have Chinese, Japanese or Korean characters.
+"""
 
 
 # -- todos -----------------------------------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ _LINE = re.compile(r"[\r\n\v\f\u0085\u2028\u2029]+")
 _LIST_MARK = re.compile(r"[\s>]{0,40}(?:[-*+\u2022#]{1,6}|\(?\d{1,3}[.):])?\s+(?:\[ ?\]\s+)?(?:\[?TODO\b[\]:]*\s*)?")
 _CHECKED_BOX = re.compile(r"\[[xX\u2713\u2714]\]")
 _BREAK = re.compile(r"(?<=[.!?\u2026])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)\s+|(?<=[\u3002\uff01\uff1f])")
-"""The end of a sentence."""
+"""The pattern of the boundary after a sentence."""
 _QUOTATION = re.compile(r"`[^`]{0,300}+`|(?<!\w)\"[^\"]{0,300}+\"|\u201c[^\u201d]{0,300}+\u201d")
 
 
@@ -187,13 +191,13 @@ _QUESTION = _compile(load_pattern("question"))
 
 
 def find_todos(text: str) -> list[str]:
-    """Find the sentences of a text that ask for something.
+    """Find the sentences of a text that request something.
 
     Args:
         text: The text. Code blocks and ticked list items are ignored.
 
     Returns:
-        The sentences in their order, each once, with at most 500 characters each.
+        The sentences in their order, without equivalent ones. Each is cut to `MAX_TODO_CHARS` characters.
     """
     found: dict[str, str] = {}
     for sentence in _split_sentences(text):
@@ -203,13 +207,13 @@ def find_todos(text: str) -> list[str]:
 
 
 def todo_key(text: str) -> str:
-    """Return the key of a todo, which is equal for equivalent todos.
+    """Return the key of a todo. Equivalent todos have the same key.
 
     Args:
-        text: A todo.
+        text: The text of the todo.
 
     Returns:
-        The text with letter case and spaces normalized, without punctuation at its end.
+        The text with normalized letter case and spaces, and without punctuation at its end.
     """
     plain = " ".join(unicodedata.normalize("NFC", text).casefold().split())
     return plain.rstrip(" .!?\u2026,;:\u3002\uff01\uff1f")

@@ -1,7 +1,7 @@
-"""Reading and writing of `agent_memory.json`, the format of the original audit memory.
+"""Functions that read and write `agent_memory.json`, the format of the original audit memory.
 
 A damaged file is read entry by entry. Unreadable parts are reported with their positions. An incomplete entry at the
-end of the file is left out.
+end of the file is omitted.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MARKS: Mapping[Kind, tuple[str, str]] = {
     "reflection": ("[SELF-REFLECTION]", "self-reflection"),
     "reference": ("[REFERENCE]", "best-practices"),
 }
-"""The marks of each kind of entry in the document: the prefix of the prompt, and the conversation."""
+"""The prefix of the prompt and the conversation id that mark each kind of entry in the document."""
 
 _OBJECT = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')
 _HISTORY = re.compile(r'"history"\s*:\s*\[')
 _MAX_LOST = 1_000
-"""The number of unreadable parts after which reading ends."""
+"""The number of unreadable parts after which the rest of a file is not read."""
 _DECODER = json.JSONDecoder(strict=False)
 _MAX_TIMESTAMP = 253_402_300_799
 """Seconds from 1970 to the end of the year 9999."""
@@ -47,9 +47,9 @@ class DocumentEntry(NamedTuple):
     Attributes:
         prompt: The unchanged prompt, with its mark.
         reply: The unchanged reply.
-        timestamp: The time of writing, in UTC; None if it is unreadable.
-        conversation_id: The conversation, or None.
-        extra: All other fields, and an invalid timestamp.
+        timestamp: The time of the entry in UTC. None if it is missing or invalid.
+        conversation_id: The id of the conversation. None if it is missing or empty.
+        extra: All other fields, and the timestamp if it is invalid.
     """
 
     prompt: str
@@ -60,7 +60,7 @@ class DocumentEntry(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """The kind of the entry, from the mark of its prompt, else from its conversation."""
+        """The kind of the entry, from the mark of its prompt, else from its conversation id."""
         start = self.prompt[:200].lstrip()
         kinds: list[Kind] = [kind for kind, (mark, _) in MARKS.items() if start.startswith(mark)]
         kinds += [kind for kind, (_, name) in MARKS.items() if self.conversation_id == name]
@@ -72,7 +72,7 @@ class ParsedDocument(NamedTuple):
 
     Attributes:
         entries: The entries, in the order of the document.
-        lost: The unreadable parts with their positions, one sentence each.
+        lost: Descriptions of the parts that were not read, with positions where they are known.
         damaged: True if a part is unreadable, or the file is not valid JSON.
     """
 
@@ -84,14 +84,14 @@ class ParsedDocument(NamedTuple):
 def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
     """Read a document, even a damaged one.
 
-    The file may also contain a list of entries, one entry per line, or several documents in a row. The encoding may be
-    UTF-8, UTF-16 or UTF-32.
+    Instead of a document, the file may contain a list of entries, one entry per line, or several consecutive documents.
+    The encoding may be UTF-8, UTF-16 or UTF-32.
 
     Args:
         path: The file. It is not modified.
 
     Raises:
-        InvalidInput: The file does not exist or cannot be read, or is a database.
+        InvalidInput: The file does not exist, cannot be read, or is a database.
     """
     source = check_path(path)
     try:
@@ -107,7 +107,7 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
         damaged = "\ufffd" in text and text.encode(encoding) != data
     except (ValueError, RecursionError) as error:
         values, damaged = _scan_objects(text, lost), True
-        # Several documents in a row are not valid JSON, but complete.
+        # Consecutive documents are not valid JSON, but nothing is lost.
         if not lost and not str(error).startswith("Extra data"):
             lost.append("The file is not valid JSON. It was read entry by entry.")
     entries: list[DocumentEntry] = []
@@ -128,7 +128,7 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
 
 
 def _scan_objects(text: str, lost: list[str]) -> list[Any]:
-    """Return the objects of a text that is not valid JSON; add unreadable parts to `lost`."""
+    """Return the readable objects of an invalid JSON text. Add unreadable parts to `lost`."""
     found: list[Any] = []
     position = 0
     while (match := _OBJECT.search(text, position)) and len(lost) < _MAX_LOST:
@@ -155,11 +155,11 @@ def _entry_of(value: dict[str, Any]) -> DocumentEntry:
 
 
 def copy_damaged_file(path: str | os.PathLike[str], now: datetime) -> Path:
-    """Copy a damaged file to a new file next to it. No existing file is overwritten.
+    """Copy a damaged file to a new file next to it. Never overwrite an existing file.
 
     Args:
         path: The file.
-        now: The current time, for the name of the copy.
+        now: The current time. The name of the copy contains it.
 
     Returns:
         The path of the copy: ``<name>.corrupt-<YYYYMMDD-HHMMSS-microseconds>``, in UTC.
@@ -178,14 +178,16 @@ def copy_damaged_file(path: str | os.PathLike[str], now: datetime) -> Path:
 
 
 def write_document(path: str | os.PathLike[str], entries: Iterable[AuditEntry]) -> int:
-    """Write entries as a document, in ASCII, which any ASCII-compatible encoding reads.
+    """Write entries as a document in ASCII.
+
+    So a reader with any ASCII-compatible encoding decodes it correctly.
 
     Args:
         path: The file to write. An existing file is replaced when the new one is complete.
-        entries: The entries. The document does not contain their `extra`.
+        entries: The entries. The document contains their prompt, reply, time in whole seconds, and conversation id.
 
     Returns:
-        The number of entries.
+        The number of written entries.
 
     Raises:
         InvalidInput: The file cannot be written.
@@ -211,7 +213,7 @@ def time_of(value: Any) -> datetime | None:
         value: Seconds since 1970.
 
     Returns:
-        The time in UTC, or None if the value is not a time.
+        The time in UTC. None if the value is not a number from 0 to the end of the year 9999.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_TIMESTAMP:
         return None
@@ -233,8 +235,8 @@ class LegacyImport(NamedTuple):
     Attributes:
         added: The number of added entries.
         known: The number of entries that existed already.
-        lost: The unreadable parts of the file, as sentences.
-        copy_path: The path of the copy of a damaged file; None for an undamaged one.
+        lost: Descriptions of the parts of the file that were not read.
+        copy_path: The path of the copy of a damaged file. None if the file is not damaged.
     """
 
     added: int
@@ -246,17 +248,17 @@ class LegacyImport(NamedTuple):
 def drafts_of(
     entries: Iterable[DocumentEntry], namespace: Namespace, at: datetime, mark_junk: Callable[[AuditEntry], AuditEntry]
 ) -> list[EntryDraft]:
-    """Convert the entries of a document to drafts, with ids that are the same for each import.
+    """Convert the entries of a document to drafts. Each import of an entry makes the same id.
 
     Args:
         entries: The entries, in their order.
         namespace: The namespace of the drafts.
-        at: The time of entries that have none and follow no entry with a time.
-        mark_junk: A function that returns an entry with the names of its junk rules.
+        at: The time of the entries before the first entry with a time.
+        mark_junk: A function that returns the entry with its `junk` set.
     """
     drafts, counts = [], Counter[bytes]()
     for each in entries:
-        at = each.timestamp or at  # an entry without a time gets the time of the one before it
+        at = each.timestamp or at  # an entry without a time gets the time of the previous one
         content = [each.kind, each.prompt, each.reply, str(each.timestamp), each.conversation_id or ""]
         key = digest("\x1f".join(content).encode("utf-8", "surrogatepass"))
         counts[key] += 1
@@ -264,7 +266,7 @@ def drafts_of(
         if conversation is not None:
             try:
                 conversation = check_id(conversation, "conversation")
-            except InvalidInput:  # the original system accepts any name
+            except InvalidInput:  # the original system accepts any conversation id
                 conversation, extra = None, {**extra, "conversation_id": conversation}
         title = each.prompt.strip().removeprefix(MARKS[each.kind][0]).strip() if each.kind in MARKS else ""
         entry = AuditEntry(

@@ -2,32 +2,33 @@
 
     graph.invoke(question, {"callbacks": [memory.audit.handler()]})
 
-A run may pass anything to a model: a table as a tool's artifact, a parsed reply of the user's own class, or an invalid
-message. Storage refuses such values, but the trail must record them. So a value that cannot be stored unchanged is
-stored as its fields or as a short description.
+The messages of a run may contain anything: a table as a tool's artifact, or a parsed reply of the user's own class. A
+message may even be invalid. Such values cannot be stored unchanged, but the trail must record them. So it stores their
+fields or a short description.
 
-An audit trail is complete unless redaction is configured. If the redaction fails, no text of the call is written, and
-the entry reports the failure.
+By default, entries contain the complete texts. With `redact`, secrets are removed first. If the removal fails, no text
+of the call is written, and `extra["withheld"]` has the type of the error.
 
-`start_entry` and `finish_entry` make entries of the arguments of the callbacks:
+`start_entry` and `finish_entry` make entries from the arguments of the callbacks:
 
     call = start_entry([HumanMessage("Hi")], entry_id="e", run_id="1", created_at=now, metadata={"thread_id": "t"})
     entry = finish_entry(call, LLMResult(generations=[[generation]]), duration=0.8)
 
-No function here raises because of its input: each provider has its own keys for tokens, names and stop reasons, and a
+Both accept unexpected values without an error: each provider has its own keys for tokens, names and stop reasons, and a
 user's metadata may contain anything.
 
-The handler only observes a run. It is not a streaming handler, so that it does not make a model stream. It raises
-nothing. In async runs, LangChain calls it in a thread of the loop's executor, so that writing never blocks the
-loop. A call is written before the callback returns.
+The handler never changes a run. It is not a streaming handler, so it does not cause a model to stream. It logs and
+suppresses its exceptions. In async runs, LangChain calls it in a thread of the loop's executor, so writing never blocks
+the loop. An ended call is written before the callback returns.
 
 The handler records only what LangChain reports. Plain models (`BaseLLM`) do not report cached answers. A model that is
-called outside of any chain or graph does not report its `configurable`: pass its thread in `metadata`, as LangGraph
-does.
+called outside of any chain or graph does not report its `configurable`. In this case, pass the thread id in `metadata`,
+as LangGraph does.
 
-A run may begin and never end: a cancelled task that awaits a model sends no callback, nor does a run that a process
-leaves unfinished. Such a call is also written, when its end is certain: LangChain passes the id of a run as an object
-that the run itself refers to. When the object is garbage-collected, the run is gone.
+A run may begin without ever reporting its end. For example, LangChain sends no callback if a task is cancelled while it
+awaits a model. The handler also writes such a call. LangChain passes the run's id to the handler as an object to which
+the run holds a reference. When this object is garbage-collected, the run is gone, and the next callback writes the
+call. Closing the handler writes all calls that are still open.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ from langchain_agentmem.messages.message import Message, stored_fields
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
 from langchain_agentmem.tracing import drop_none
 
-_MAX_DEPTH = MAX_DEPTH - 16  # values are nested in messages and entries
+_MAX_DEPTH = MAX_DEPTH - 16  # messages and entries add levels around a value
 _MAX_REPR = 500
 _UNTYPED_FIELDS = ("content", "structured_data", "reasoning_details", "langchain")
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
@@ -71,10 +72,11 @@ def message_of(value: Any) -> Message:
     """Convert any input or answer of a model to a message that can be stored.
 
     Args:
-        value: A LangChain message; any other value becomes a user message.
+        value: A LangChain message. Any other value becomes a user message.
 
     Returns:
-        The result of `from_langchain`, changed if it cannot be stored. A chunk of a reply becomes a whole message.
+        The result of `from_langchain`, with values that cannot be stored replaced by `to_storable`. An invalid message
+        keeps only its role and content. A chunk of a reply becomes a whole message.
     """
     if not isinstance(value, BaseMessage):
         return Message(role="user", content=value if isinstance(value, str) else safe_repr(value))
@@ -99,8 +101,9 @@ def to_storable(value: Any) -> Any:
         value: Anything.
 
     Returns:
-        The value itself if it has only JSON types. Otherwise a copy of JSON types, in which objects are their fields or
-        a short description; for a value that is nested too deeply or refers to itself, a short description.
+        The value itself if it has only JSON types. Otherwise a copy of JSON types, with objects replaced by their
+        fields or a short description. If no copy is possible, as for a value that is nested too deeply or refers to
+        itself, a short description of the whole value.
     """
     if is_plain(value, _MAX_DEPTH):
         return value
@@ -119,10 +122,11 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Cleaner | None:  # noqa: 
     """Return the function that removes secrets from entries.
 
     Args:
-        redact: True to remove secrets that `memory.secrets` finds; or a function from text to text; or False.
+        redact: True to remove the secrets that `base.redaction` finds, False to remove nothing, or a function that
+            receives a text and returns it without secrets.
 
     Returns:
-        The function; None for False.
+        The function, which also changes texts in dictionaries and lists. None for False.
     """
     if isinstance(redact, bool):
         return redact_value if redact else None
@@ -144,11 +148,11 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Cleaner | None:  # noqa: 
 
 
 def redact_entry(entry: AuditEntry, clean: Cleaner) -> AuditEntry:
-    """Return an entry with secrets removed from its texts, messages, extra and error.
+    """Return an entry without the secrets in its prompt, reply, error, messages and `extra`.
 
     Args:
-        entry: A call.
-        clean: A function that removes secrets from texts, and from dictionaries and lists of texts.
+        entry: The entry of a call.
+        clean: The function that removes secrets.
     """
     changed: dict[str, Any] = {name: clean(getattr(entry, name)) for name in ("prompt", "reply", "error")}
     messages = tuple(_clean_message(message, clean) for message in entry.messages)
@@ -156,7 +160,10 @@ def redact_entry(entry: AuditEntry, clean: Cleaner) -> AuditEntry:
 
 
 def strip_texts(entry: AuditEntry, reason: BaseException) -> AuditEntry:
-    """Return an entry without any texts, for a call whose redaction failed."""
+    """Return an entry without its texts, messages and `extra`, for a failed redaction.
+
+    The new `extra["withheld"]` is the type of `reason`. An error of the call keeps only its type.
+    """
     error = None if entry.error is None else entry.error.partition(":")[0]
     extra = {"answers": 0, "withheld": type(reason).__name__}
     return replace(entry, prompt="", reply="", error=error, messages=(), extra=extra)
@@ -174,7 +181,7 @@ def _clean_message(message: Message, clean: Cleaner) -> Message:
 
 
 LONGEST_ERROR = 10_000
-"""The maximum number of characters of a stored error."""
+"""The maximum number of characters of a stored error text."""
 
 _INPUT_KEYS = ("input_tokens", "prompt_tokens", "prompt_token_count", "inputTokens", "prompt_eval_count")
 _OUTPUT_KEYS = ("output_tokens", "completion_tokens", "candidates_token_count", "outputTokens", "eval_count")
@@ -203,13 +210,14 @@ def start_entry(
     Args:
         inputs: The messages or texts that the model receives.
         entry_id: The id of the entry.
-        run_id: The run of the call.
+        run_id: The id of the call's run.
         created_at: The start time.
-        configurable: The `configurable` of the surrounding config, for keys missing in the metadata. Default: None.
-        scopes: The rules that resolve the namespace. Default: only an explicitly named namespace.
-        **callback_args: The keyword arguments of the callback: `parent_run_id`, `name` (default: the purpose of a call
-            that the memory made), `tags`, `metadata` (in which LangGraph names thread and node), and
-            `invocation_params`.
+        configurable: The `configurable` of the surrounding config. It supplies keys that the metadata lacks. Default:
+            None.
+        scopes: The rules that resolve the namespace. Default: `Scopes()`, which uses only an explicit namespace.
+        **callback_args: The keyword arguments of the callback. Used are `parent_run_id`, `name`, `tags`, `metadata` and
+            `invocation_params`. In `metadata`, LangGraph passes the thread and the node. Without a `name`, a call that
+            the memory itself made is named after its purpose.
     """
     metadata, params = _as_mapping(callback_args.get("metadata")), _as_mapping(callback_args.get("invocation_params"))
     tags, name = _as_sequence(callback_args.get("tags")), callback_args.get("name")
@@ -260,9 +268,9 @@ def finish_entry(
 
     Args:
         call: The entry from `start_entry`.
-        response: LangChain's `LLMResult`; for a failed call, the part streamed before the failure, or None.
-        duration: The seconds that the call took; None if unknown.
-        error: The error of a failed call. Default: None, for an answered call.
+        response: LangChain's `LLMResult`. For a failed call, the part that was streamed before the failure, or None.
+        duration: The duration of the call in seconds. None if it is unknown.
+        error: The error of a failed call. Default: None, an answered call.
     """
     messages, provider_data, extra = _read_answer(response)
     extra = {**call.extra, **extra, "answers": len(messages)}
@@ -282,7 +290,7 @@ def finish_entry(
 
 
 def _read_answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]], dict[str, Any]]:
-    """Return the messages of an `LLMResult`, the provider's metadata, and the extra to store."""
+    """Return the messages of an `LLMResult`, the provider's metadata, and `extra` to store."""
     lists = getattr(response, "generations", None)
     messages: list[Message] = []
     provider_data: list[Mapping[str, Any]] = []
@@ -291,7 +299,8 @@ def _read_answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]],
         message = getattr(generation, "message", None)
         metadata = _as_mapping(getattr(message, "response_metadata", None))
         if metadata and metadata.keys() <= _REFUSAL_KEYS and not getattr(message, "content", None):
-            # LangChain's message for a provider's refusal is no answer; headers and body are not stored.
+            # This is LangChain's message for a request that the provider refused. It is not an answer. Headers and body
+            # are not stored.
             refusal = {key: metadata.get(key) for key in ("status_code", "request_id")}
             extra |= {key: to_storable(value) for key, value in refusal.items() if value is not None}
             continue
@@ -321,7 +330,7 @@ def _error_text(error: BaseException | str) -> str:
 
 
 def _usable_id(config_values: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
-    """Return a valid id; for an invalid one return None and put its value into `extra`."""
+    """Return the id if it is valid. Put an invalid id into `extra` and return None."""
     value = config_values[key]
     if value is None or (isinstance(value, str) and not value):
         return None
@@ -332,7 +341,10 @@ def _usable_id(config_values: Mapping[str, Any], key: str, extra: dict[str, Any]
 
 
 def _usable_namespace(config_values: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
-    """Return the namespace, or for an invalid one the root, which no other namespace can read."""
+    """Return the namespace. For an invalid one, return the root.
+
+    Other namespaces cannot read the root.
+    """
     try:
         return scopes.resolve(None, {"configurable": drop_none(config_values)})
     except Exception:  # noqa: BLE001 - values of a user's config may raise anything
@@ -384,8 +396,9 @@ class _OpenCall(NamedTuple):
 
     Attributes:
         call: The incomplete entry.
-        started: The start by `time.perf_counter`.
-        watch: A weak reference to the run's id, whose callback reports the end of the run; None if not possible.
+        started: The start time by `time.perf_counter`.
+        watch: A weak reference to the run's id. Its callback adds the call to the dead runs. None if the id does not
+            support weak references.
     """
 
     call: AuditEntry
@@ -399,25 +412,27 @@ class AuditHandler(BaseCallbackHandler):
     One handler serves any number of concurrent runs, graphs and threads.
 
     Args:
-        record: A function that writes an entry. It is called once for each call, when the call has ended, in the thread
-            in which LangChain calls the handler. Its exceptions are logged once and suppressed.
-        new_id: A function that makes ids for entries. Default: UUIDs.
-        clock: A function that returns the current time. Default: the system's, in UTC.
-        redact: True to remove secrets before writing, see `memory.secrets`; or a function from a text to one without
-            secrets. If the removal fails, the entry contains no texts. Default: False, a complete trail.
-        scopes: The rules that resolve the namespace of a run's config. Default: only an explicitly named namespace.
-        find_conversation: A function from the config of a nested graph's run to its conversation. Default: None for
-            every run.
+        record: A function that writes an entry. It is called once for each ended call, in the thread that calls the
+            handler. Its exceptions are suppressed. Repeated ones are logged once.
+        new_id: A function that makes the ids of entries. Default: `new_uuid`.
+        clock: A function that returns the current time. Default: the system time in UTC.
+        redact: True to remove secrets before writing, see `base.redaction`. A function removes them itself: it receives
+            each text and returns it without secrets. If the removal fails, the entry contains no texts. Default: False.
+        scopes: The rules that resolve the namespace of a run's config. Default: `Scopes()`, which uses only an explicit
+            namespace.
+        find_conversation: A function that returns the id of the conversation for the config of a nested graph's run.
+            Default: a function that returns None.
     """
 
-    # The handler needs no callbacks for the steps of this memory, which are not model calls.
+    # The handler records model calls only. It needs no callbacks for the traced steps of this memory.
     ignore_steps = True
     ignore_agent = ignore_chain = ignore_retriever = ignore_retry = ignore_custom_event = True
 
-    # Per process, since the open calls of a parent process end in the parent.
+    # These are per process, because the open calls of a parent process end in the parent.
     _lock = PerProcess(threading.Lock)
     _open_calls: PerProcess[dict[str, _OpenCall]] = PerProcess(dict)
-    # Filled during garbage collection, which may run anywhere and so must not write or take a lock.
+    # A weak reference's callback adds the keys. Garbage collection may run it anywhere, so it must not write to the
+    # database or take a lock.
     _dead_runs: PerProcess[deque[str]] = PerProcess(deque)
 
     def __init__(
@@ -475,7 +490,7 @@ class AuditHandler(BaseCallbackHandler):
     def _begin_call(self, inputs: Sequence[Any], run_id: Any, callback_args: Mapping[str, Any]) -> None:
         with self._suppress_errors("the start of a call"):
             if (key := str(run_id)) in self._open_calls:
-                return  # a handler that is passed twice receives each callback twice
+                return  # a handler that was passed to a run twice receives each callback twice
             config = running_config() or {}
             call = start_entry(
                 inputs,
@@ -491,20 +506,23 @@ class AuditHandler(BaseCallbackHandler):
                 with self._suppress_errors("the conversation of a nested graph"):
                     call = replace(call, conversation_id=self._find_conversation(config))
             dead_runs, watch = self._dead_runs, None
-            with suppress(TypeError):  # strings have no weak references, so such a run is not watched
+            with suppress(TypeError):  # strings do not support weak references, so such a run is not watched
                 watch = weakref.ref(run_id, lambda _: dead_runs.append(key))
             with self._lock:
                 self._open_calls.setdefault(key, _OpenCall(call, time.perf_counter(), watch))
         self._write_abandoned()
 
     def _write_abandoned(self) -> None:
-        """Write the calls whose runs are gone."""
+        """Write the calls whose runs were garbage-collected."""
         while self._dead_runs:
             with suppress(IndexError):  # another thread took it first
                 self._end_call(self._dead_runs.popleft(), "an abandoned call", error=ABANDONED)
 
     def _end_call(self, key: Any, label: str, response: Any = None, error: BaseException | str | None = None) -> None:
-        """Write an ended call, if it is open. A text as error means that its end was not reported."""
+        """Write a call that has ended, if it is open.
+
+        An `error` that is a text means that LangChain did not report the end. The duration is then unknown.
+        """
         with self._suppress_errors(label):
             with self._lock:
                 found = self._open_calls.pop(str(key), None)

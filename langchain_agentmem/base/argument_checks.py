@@ -1,4 +1,4 @@
-"""Checks of users' options and arguments, and upper limits for values.
+"""Checks of the options and arguments that callers pass, and upper limits for values.
 
     class CompactorConfig(Options):
         threshold: int = Field(default=10, ge=1)
@@ -6,11 +6,11 @@
     CompactorConfig(threshold=0)        # InvalidInput: threshold must be greater than or equal to 1, got 0.
 
 Checks are strict: "3" is not a number, and 1 is not a boolean. Declare a list as `Sequence[str]`, because a strict
-tuple refuses lists. Numbers are finite, unless a field says `allow_inf_nan=True`. A validator that raises `ValueError`
-or `InvalidInput` provides the whole error message.
+`tuple` refuses lists. Numbers must be finite, unless the field sets `allow_inf_nan=True`. If a validator raises
+`ValueError` or `InvalidInput`, its text becomes the whole error message.
 
-The sizes of stored values are checked just before they are written (`storage/engine.py`), so a refused call stores
-nothing. Other arguments are checked by the called method.
+`storage/engine.py` checks the sizes of values immediately before it writes them, so a refused call stores nothing. The
+called method checks all other arguments.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ STRICT_CONFIG = ConfigDict(
 )
 _UNKNOWN_OPTION = "Unknown option {}. Valid options: {}."
 _EXPECTED_TEXTS = {"sequence_str": "be a list"}
-"""The expectations for pydantic's errors whose messages do not begin with "Input should"."""
+"""The expected value for each type of pydantic's errors whose message does not contain "should"."""
 
 
 class Options(BaseModel):
     """A base class of immutable options.
 
     Raises:
-        InvalidInput: A value is wrong, or an option is unknown.
+        InvalidInput: A value is invalid, or an option is unknown.
     """
 
     model_config = STRICT_CONFIG
 
-    if not TYPE_CHECKING:  # a type checker takes the signature from the fields
+    if not TYPE_CHECKING:  # type checkers derive the signature from the fields
 
         def __init__(self, /, **values: Any) -> None:
             try:
@@ -55,7 +55,7 @@ class Options(BaseModel):
                 raise InvalidInput(describe_fault(error, known=type(self).model_fields)) from None
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with changed values, after checking them."""
+        """Return a copy with some values changed. All values are checked again."""
         return type(self)(**{**dict(self), **changes})
 
 
@@ -64,10 +64,10 @@ def check_options(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         kind: The `TypedDict` of the options. Its annotations must be importable at run time.
-        options: The options.
+        options: The name and value of each option.
 
     Raises:
-        InvalidInput: A value is wrong, or an option is unknown.
+        InvalidInput: A value is invalid, or an option is unknown.
     """
     types = _type_hints(kind)
     for name in options:
@@ -85,7 +85,7 @@ def check_value(kind: Any, value: Any, name: str) -> Any:
         name: The argument's name, for the error.
 
     Raises:
-        InvalidInput: The value is wrong.
+        InvalidInput: The value is invalid.
     """
     try:
         return _type_adapter(kind).validate_python(value)
@@ -96,7 +96,7 @@ def check_value(kind: Any, value: Any, name: str) -> Any:
 def check_instance(kind: type[T], value: T | None, name: str) -> T | None:
     """Return an argument after checking that it is None or an instance of a class.
 
-    Pydantic would accept a dict for a model.
+    `check_value` is not used, because pydantic would accept a dict in place of a model.
 
     Args:
         kind: The class.
@@ -112,12 +112,12 @@ def check_instance(kind: type[T], value: T | None, name: str) -> T | None:
 
 
 def describe_fault(error: ValidationError, *, name: str = "", known: Iterable[str] = ()) -> str:
-    """Return the first fault that pydantic found, as a sentence.
+    """Return a sentence that describes the first fault that pydantic found.
 
     Args:
-        error: The error of pydantic.
+        error: The error that pydantic raised.
         name: The name of the argument that was checked. Default: the name of the field.
-        known: The valid options.
+        known: The names of the valid options.
     """
     first, *others = error.errors(include_url=False, include_context=False)
     if first["type"] in ("value_error", "assertion_error"):
@@ -128,7 +128,7 @@ def describe_fault(error: ValidationError, *, name: str = "", known: Iterable[st
         return _UNKNOWN_OPTION.format(safe_repr(place), ", ".join(known))
     if first["type"] in ("missing", "missing_argument"):
         return f"{place} is missing."
-    faults = [first, *(each for each in others if each["input"] is first["input"])]  # a union has one for each type
+    faults = [first, *(each for each in others if each["input"] is first["input"])]  # a union has one per type
     texts = (each["msg"].partition(" should ")[2] or _EXPECTED_TEXTS.get(each["type"], each["msg"]) for each in faults)
     return f"{place} must {' or '.join(dict.fromkeys(texts))}, got {safe_repr(first['input'])}."
 
@@ -168,14 +168,14 @@ def check_text(value: Any, label: str) -> str:
 
 
 def check_name(value: Any, label: str) -> str:
-    """Return a caller's name of a key, event type or tag, after checking it.
+    """Return the name of a key, event type or tag, after checking it.
 
     Args:
         value: The argument.
         label: The argument's description, for the error.
 
     Raises:
-        InvalidInput: The name is not text, empty, too long, or has control characters.
+        InvalidInput: The name is not text, is blank or too long, or contains control characters or surrogates.
     """
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS or CONTROL_CHARS.search(value):
         raise InvalidInput(
@@ -186,7 +186,7 @@ def check_name(value: Any, label: str) -> str:
 
 
 def parse_limit(value: Any) -> int:
-    """Return the maximum number of results that a caller wants; None means all.
+    """Return a caller's maximum number of results, or `NO_LIMIT` for None.
 
     Raises:
         InvalidInput: The limit is not a whole number of 0 or more.
@@ -202,7 +202,7 @@ def parse_texts(values: Any, label: str) -> list[str]:
     """Return a caller's texts as a list; a single text becomes a list of one.
 
     Raises:
-        InvalidInput: The argument is of another type.
+        InvalidInput: The argument is neither a text nor a sequence or set of texts.
     """
     if isinstance(values, str):
         return [values]
@@ -217,16 +217,18 @@ def check_integer(name: str, value: Any, minimum: int = 0) -> None:
     """Check an option that is a whole number.
 
     Raises:
-        InvalidInput: The value is not a whole number, or less than `minimum`.
+        InvalidInput: The value is not a whole number, or is less than `minimum`.
     """
     check_value(Annotated[int, Ge(minimum)], value, name)
 
 
 def check_timeout(value: Any) -> float | None:
-    """Check a timeout in seconds, and return it: 0 does not wait, None waits without a limit.
+    """Check a timeout in seconds, and return it.
+
+    0 means no waiting, None means no limit.
 
     Raises:
-        InvalidInput: The value is not a number of seconds, or more than the system can wait.
+        InvalidInput: The value is neither None nor a number from 0 to `threading.TIMEOUT_MAX`.
     """
     kind = Annotated[float, Ge(0), Le(threading.TIMEOUT_MAX)] | None
     return check_value(kind, value, "timeout")  # type: ignore[no-any-return]  # the checked type
@@ -288,27 +290,29 @@ class MemoryLimits(Options):
             )
 
     def check_file(self, path: str | os.PathLike[str]) -> None:
-        """Refuse a file that is too large to be read as a whole; ignore a missing file.
+        """Refuse a file that is too large to be read as a whole.
+
+        A file whose size cannot be read, such as a missing one, is not refused.
 
         Raises:
             LimitExceeded: The file is larger than `import_bytes`.
         """
         try:
-            size = os.stat(os.fspath(path)).st_size  # noqa: PTH116 - a path may be text, but no file descriptor
+            size = os.stat(os.fspath(path)).st_size  # noqa: PTH116 - fspath refuses a file descriptor
         except (OSError, ValueError, TypeError):
             return
         self.check("import_bytes", size, f"The file {safe_repr(str(path))}")
 
     def check_rows(self, query: str, names: Sequence[str], rows: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """Refuse values that are about to be written.
+        """Refuse rows or values above a limit before a query writes them.
 
         Args:
             query: The name of the query that writes the values.
-            names: The parameters that hold values.
-            rows: The parameters of the query.
+            names: The names of the parameters to check.
+            rows: The parameters of the query: a dictionary for one row, or a list of them.
 
         Raises:
-            LimitExceeded: A value is larger than `value_bytes`, or there are more rows than `batch`.
+            LimitExceeded: A value is larger than `value_bytes`, or the number of rows exceeds `batch`.
         """
         if not isinstance(rows, list):
             rows = [rows]
@@ -324,4 +328,4 @@ class MemoryLimits(Options):
 
 DEFAULT_LIMITS = MemoryLimits()
 UNLIMITED = MemoryLimits(**dict.fromkeys(MemoryLimits.model_fields, 2**62))
-"""The limits for data that was checked when it was written, such as a backup: it can always be restored."""
+"""Limits that no real value reaches. They apply to copies of stored data, so a backup can always be restored."""

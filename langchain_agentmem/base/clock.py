@@ -18,17 +18,17 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def utc_now() -> datetime:
-    """Return the current time in UTC, with the time zone set."""
+    """Return the current time as a `datetime` with the time zone UTC."""
     return datetime.now(UTC)
 
 
 def new_uuid() -> str:
-    """Return a new message id: a UUID that begins with the time, so ids sort by time."""
+    """Return a new id: a UUID of version 7. Such ids sort by their creation time."""
     return str(uuid7())
 
 
 def to_micros(moment: datetime) -> int:
-    """Convert a time to the stored form: microseconds since 1970 in UTC."""
+    """Convert a time to its stored form: the microseconds since 1970-01-01 in UTC."""
     return (moment - EPOCH) // _MICROSECOND
 
 
@@ -44,7 +44,7 @@ def from_micros(micros: int) -> datetime:
 def check_time(value: Any, label: str) -> int:
     """Convert a caller's time to microseconds since 1970.
 
-    A time without a time zone is taken as UTC.
+    A time without a time zone is interpreted as UTC.
 
     Raises:
         InvalidInput: The value is not a datetime, or lies outside the years 1 to 9999 in UTC.
@@ -53,15 +53,17 @@ def check_time(value: Any, label: str) -> int:
         raise InvalidInput(f"{label} must be a datetime, not {type(value).__name__}.")
     try:
         return to_micros(value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC))
-    except OverflowError as error:  # such a value could not be read again
+    except OverflowError as error:  # `from_micros` could not convert such a value back
         raise InvalidInput(f"{label} must be in the years 1 to 9999 in UTC, not {value!s}.") from error
 
 
 def parse_time(text: str) -> datetime:
-    """Parse an ISO 8601 time; without a time zone, it is taken as UTC.
+    """Parse an ISO 8601 time, and convert it to UTC.
+
+    A time without a time zone is interpreted as UTC.
 
     Raises:
-        InvalidInput: The text is not an ISO 8601 time.
+        InvalidInput: The text is not an ISO 8601 time, or lies outside the years 1 to 9999 in UTC.
     """
     try:
         time = datetime.fromisoformat(text)

@@ -1,4 +1,7 @@
-"""Word lists and tables in YAML, TOML and JSON files next to the code that uses them, and untrusted YAML."""
+"""Functions that load the package's own data files, and a parser for untrusted YAML.
+
+The data files are word lists and tables in YAML, TOML and JSON. They are stored next to the code that uses them.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from typing import Any
 from langchain_agentmem.errors import InvalidInput
 
 MAX_YAML_VALUES = 5_000_000
-"""The maximum number of values that a YAML text may expand to, since aliases can repeat its parts."""
+"""The maximum number of values in an untrusted YAML text. Each alias counts as all the values that it repeats."""
 
 
 def read_data_text(name: str) -> str:
-    """Return the text of a data file of the package, through the loader of its modules.
+    """Return the text of a data file of the package.
+
+    The loader of the package's modules reads the file.
 
     Args:
         name: The file's path within the package, such as `search/dates.yaml`.
@@ -22,7 +27,7 @@ def read_data_text(name: str) -> str:
 
 
 def load_data_table(name: str) -> Any:
-    """Load a YAML or TOML file of the package; TOML loads many times faster.
+    """Load a YAML or TOML file of the package. TOML loads many times faster.
 
     Args:
         name: The file's path within the package.
@@ -40,7 +45,7 @@ def parse_yaml(text: str) -> Any:
     Raises:
         InvalidInput: The text is not valid YAML, or expands to more than `MAX_YAML_VALUES` values.
     """
-    import yaml  # noqa: PLC0415 - as above
+    import yaml  # noqa: PLC0415 - imported only when a text is parsed
 
     try:
         value = yaml.safe_load(text)
@@ -53,16 +58,19 @@ def parse_yaml(text: str) -> Any:
 
 
 def _count_values(value: Any, known: dict[int, int]) -> int:
-    """Count a value and the values inside it. Count an alias each time that it occurs."""
+    """Count a value and all values in it, except the keys of mappings.
+
+    The values of an alias count each time that the alias occurs. `known` holds the counts by object id.
+    """
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:
-        known[id(value)] = MAX_YAML_VALUES + 1  # a value that contains itself exceeds the maximum
+        known[id(value)] = MAX_YAML_VALUES + 1  # so a value that contains itself exceeds the maximum
         inner = value.values() if isinstance(value, dict) else value
         known[id(value)] = 1 + sum(_count_values(each, known) for each in inner)
     return known[id(value)]
 
 
 def word_set(table: dict[str, str], name: str) -> frozenset[str]:
-    """Return the words of one list of a table."""
+    """Return the words of a table's entry, a text of words separated by whitespace."""
     return frozenset(table[name].split())

@@ -1,17 +1,17 @@
 """A lossless JSON encoding of Python values.
 
-Plain JSON turns tuples into lists and integer keys into text, and refuses bytes and dates. Here a value without
-a JSON type is written as a small tagged object, ``{"$agentmem": "bytes", "value": "aGk="}``, and read back
-as the original value. A user's dictionary that contains ``"$agentmem"`` is written as tagged pairs, so that
-no stored value can be mistaken for a tag. Reading never imports or calls anything
-that the data names: the set of tags is closed.
+Plain JSON turns tuples into lists and integer keys into text, and refuses bytes and dates. This module writes a value
+without a JSON type as a tagged object: ``{"$agentmem": "bytes", "value": "aGk="}``. It decodes the object to the
+original value. A dictionary with the key ``"$agentmem"``, or with a key that is not text, is written as tagged pairs.
+No stored value can therefore be mistaken for a tag. The set of tags is fixed, so decoding never imports or calls
+anything that the data names.
 
-The bytes of `encode` are canonical. Equal values of equal types result in equal bytes, whatever the order of their
-keys, so a hash of them can stand for the value. `write_plain` keeps the order of keys instead. Text survives
-exactly, NUL characters and lone surrogates included.
+The bytes of `encode` are canonical: the order of dictionary keys and set members does not change them. A hash of the
+bytes can identify a value. `write_plain` keeps the order of keys instead. Text is preserved exactly, including NUL
+characters and lone surrogates.
 
-A subclass of a type that is supported (an ``IntEnum``, a named tuple, an ``OrderedDict``) is stored as that type.
-Any other object is refused, because it could not be read back without importing its class.
+A subclass of a supported type (an ``IntEnum``, a named tuple, an ``OrderedDict``) is stored as the supported type. Any
+other object is refused, because it could not be decoded without importing its class.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ TAG = "$agentmem"
 """The key that marks a tagged value."""
 
 MAX_DEPTH = 128
-"""The maximum nesting of containers. A value within it can be read at any depth of the call stack."""
+"""The maximum nesting of containers. It is far below Python's recursion limit."""
 
-_INTEGER_BOUND = 1 << 4096  # beyond this many bits Python may refuse to write an integer in decimal
+_INTEGER_BOUND = 1 << 4096  # Python limits the digits of decimal integers, so larger ones are in hex
 
 
 T = TypeVar("T")
@@ -52,9 +52,9 @@ _JSON: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "check
 _dump_sorted = json.JSONEncoder(sort_keys=True, **_JSON).encode
 _dump_ordered = json.JSONEncoder(**_JSON).encode
 as_json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
-"""Write a value of JSON's own types without spaces, the form in which queries take lists."""
+"""Write a value of JSON types as JSON without spaces. Queries take lists in this form."""
 parse_json: Callable[[str], Any] = json.JSONDecoder(parse_constant=_refuse_constant).decode
-"""Parse JSON without NaN and infinity."""
+"""Parse JSON, and refuse the constants NaN and Infinity."""
 
 
 def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one line for each type
@@ -62,11 +62,11 @@ def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one
 
     Args:
         value: Anything.
-        depth: The number of allowed levels of containers. Default: `MAX_DEPTH`.
+        depth: The maximum number of levels of containers. Default: `MAX_DEPTH`.
 
     Returns:
-        True when the value is made of text, finite numbers, booleans, None, lists, and dictionaries whose
-        keys are text other than `TAG`, all of exactly these types.
+        True if the value consists of text, booleans, None, finite floats, integers of at most 4,096 bits, lists and
+        dictionaries. Subclasses do not count, and all keys must be text other than `TAG`.
     """
     kind = type(value)
     if kind is str or kind is bool or value is None:
@@ -86,17 +86,17 @@ def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one
 
 
 def to_plain(value: Any) -> Any:
-    """Return the JSON form of a value: a new value of JSON types, with tags where needed.
+    """Convert a value to JSON types, with tags for the values that JSON lacks.
 
     Args:
         value: Text, numbers, booleans, None, bytes, dates, times, durations, UUIDs, decimals, and
             dictionaries, lists, tuples and sets of them.
 
     Returns:
-        The form that `from_plain` converts back into an equal value of the same types.
+        A value of JSON types. `from_plain` converts it back to an equal value of the same supported types.
 
     Raises:
-        InvalidInput: An inner value cannot be stored. The message names the place, the type and the remedy.
+        InvalidInput: The value, or a value inside it, cannot be stored. The message contains its path and the reason.
     """
     return _encode_value(value, (), MAX_DEPTH)
 
@@ -105,10 +105,10 @@ def from_plain(value: Any) -> Any:
     """Undo `to_plain`.
 
     Args:
-        value: The result of `to_plain`, possibly after a passage through JSON.
+        value: The result of `to_plain`, or the same value parsed from JSON.
 
     Returns:
-        A new value, equal to the original.
+        A value equal to the original, with new containers.
 
     Raises:
         InvalidInput: A tag is unknown or damaged, or the value is nested too deeply.
@@ -126,7 +126,7 @@ def encode(value: Any) -> bytes:
         value: See `to_plain`.
 
     Returns:
-        Compact JSON with sorted keys. Lone surrogates are kept, with the error handler ``surrogatepass``.
+        Compact JSON with sorted keys. The error handler ``surrogatepass`` keeps lone surrogates.
 
     Raises:
         InvalidInput: See `to_plain`.
@@ -135,33 +135,39 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Read what `encode` wrote.
+    """Decode the bytes that `encode` returned.
 
     Args:
         data: JSON in UTF-8.
 
     Returns:
-        A value equal to the one that was written, of the same types.
+        A value equal to the encoded one, of the same supported types.
 
     Raises:
-        InvalidInput: The bytes are damaged, or hold a tag that this version does not know.
+        InvalidInput: The bytes are damaged, nested too deeply, or contain a tag that this version does not know.
     """
     value = read_plain(data)
     return from_plain(value) if _TAG_BYTES in data else value
 
 
 def write_plain(value: Any) -> bytes:
-    """Write a result of `to_plain` without checking it, keys in their order."""
+    """Write a result of `to_plain` as JSON in UTF-8, with its keys in their order.
+
+    The value is not checked.
+    """
     return _dump_ordered(value).encode("utf-8", "surrogatepass")
 
 
 def json_value(value: Any, timespec: str = "auto") -> Any:  # noqa: PLR0911 - one line for each type
-    """Return a value as untagged JSON for other readers; it cannot be converted back.
+    """Convert a value to JSON types without tags, for other programs.
+
+    The result cannot be converted back.
 
     Args:
-        value: Anything. Dataclasses and named tuples become objects, times ISO 8601, durations seconds, bytes None, and
-            other values that JSON does not know their text.
-        timespec: The precision of times, as for `datetime.isoformat`. Default: "auto", up to the microsecond.
+        value: Anything. Dataclasses and named tuples become dictionaries, without the private fields of dataclasses.
+            Sets become sorted lists, and datetimes ISO 8601 text. Durations become seconds, and bytes become None.
+            Any other value without a JSON type becomes its `str`.
+        timespec: The precision of datetimes, as for `datetime.isoformat`. Default: "auto", up to the microsecond.
     """
     if value is None or isinstance(value, str | int | float):
         return value
@@ -183,14 +189,14 @@ def json_value(value: Any, timespec: str = "auto") -> Any:  # noqa: PLR0911 - on
 
 
 quote_json: Callable[[str], str] = encode_basestring
-"""Return a text as JSON, in the form of `write_plain` before encoding to bytes."""
+"""Return a text as a JSON string, in the form that `write_plain` encodes to bytes."""
 
 
 def read_plain(data: bytes) -> Any:
-    """Read JSON without decoding tags.
+    """Parse JSON in UTF-8 without decoding tags.
 
     Raises:
-        InvalidInput: The bytes are damaged.
+        InvalidInput: The bytes are damaged, or nested too deeply.
     """
     try:
         return parse_json(data.decode("utf-8", "surrogatepass"))
@@ -201,14 +207,14 @@ def read_plain(data: bytes) -> Any:
 
 
 def read_column(text: str | None, kind: type[T]) -> T:
-    """Read the plain JSON of a column.
+    """Parse the JSON text of a database column, without tags.
 
     Args:
-        text: The content of the column; None or "" for an empty value.
+        text: The content of the column. None or "" results in an empty value of `kind`.
         kind: The expected type: `dict` or `list`.
 
     Raises:
-        DatabaseUnreadable: The column holds something else.
+        DatabaseUnreadable: The text is not JSON, or is of another type.
     """
     try:
         value = json.loads(text) if text else kind()
@@ -230,7 +236,8 @@ def _tag(name: str, value: Any) -> dict[str, Any]:
 def _encode_value(value: Any, place: tuple[Any, ...], depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
     """Return the JSON form of a value with at most `depth` levels of containers.
 
-    `place` is the place of the container and the key or index in it, nested to the root. Only errors format it.
+    `place` is the value's path: a pair of the container's path and the key or index in the container. The path of the
+    root is (). Paths are formatted only for errors.
     """
     if value is None or type(value) is str or type(value) is bool:
         return value
@@ -307,7 +314,7 @@ def _decode_time(kind: type[datetime | time], value: Any) -> datetime | time:
     parsed = kind.fromisoformat(value["iso"]).replace(fold=value["fold"])
     try:
         return parsed if value["zone"] is None else parsed.replace(tzinfo=ZoneInfo(value["zone"]))
-    except (KeyError, ValueError, OSError):  # this machine lacks the zone: the offset still gives the instant
+    except (KeyError, ValueError, OSError):  # unknown zone on this machine: a datetime keeps its offset
         if isinstance(parsed, time):
             raise
         return parsed
@@ -328,7 +335,7 @@ _TAGGED_TYPES: tuple[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]
     (Decimal, "decimal", str, Decimal),
     (complex, "complex", lambda value: [repr(value.real), repr(value.imag)], lambda pair: complex(*map(float, pair))),
 )
-"""Each type that has a tag: the type, the tag, the function that writes a value, and the one that reads it."""
+"""The types that have a tag, each with its tag, the function that encodes a value, and the function that decodes it."""
 _READERS: dict[str, Callable[[Any], Any]] = {name: read for _, name, _, read in _TAGGED_TYPES} | {
     "int": partial(int, base=16),
     "float": float,
@@ -358,7 +365,11 @@ def _decode_value(value: Any) -> Any:
 
 
 def value_at(value: Any, key: Any) -> Any:
-    """Return a mapping's value at a key or a dotted path; None if it has none."""
+    """Return the value of a mapping at a key or a dotted path.
+
+    Returns:
+        The value. None if the key is missing, or `value` is not a mapping.
+    """
     if not isinstance(value, Mapping):
         return None
     if key in value:
@@ -371,14 +382,16 @@ def value_at(value: Any, key: Any) -> Any:
 
 
 def replace_surrogates(value: T) -> T:
-    """Return a value whose texts can be written as UTF-8, which clients of providers require.
+    """Replace the surrogates in texts, so that all texts can be written as UTF-8.
+
+    The clients of model providers require UTF-8.
 
     Args:
-        value: A text, or lists and dictionaries of texts and other values, which stay as they are.
+        value: A text, or nested lists and dictionaries. Values of other types are returned unchanged.
 
     Returns:
-        The value with surrogate pairs as one character, and other surrogates as U+FFFD. The same object if it contains
-        no surrogates, or is nested too deeply to be searched.
+        The value. A surrogate pair becomes one character, and any other surrogate becomes U+FFFD. The same object is
+        returned if it contains no surrogates, or if it is nested too deeply to be searched.
     """
     try:
         return _clean_surrogates(value)
@@ -408,21 +421,24 @@ REASONING_TYPES = frozenset({"reasoning", "reasoning_content", "redacted_thinkin
 CALL_TYPES = frozenset(
     {"function_call", "input_json_delta", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use"}
 )
-"""The types of blocks, by their content. A tool that the provider runs itself is not a call."""
+"""The "type" values of content blocks, grouped by content. `CALL_TYPES` omits tools that the provider runs itself."""
 
 
 def block_type(block: Any) -> str | None:
     """Return the "type" of a content block; None if it is missing or not text.
 
     Args:
-        block: A block of a message's content, or any other value in its place.
+        block: A block of a message's content. Any other value has no type.
     """
     kind = block.get("type") if isinstance(block, Mapping) else None
     return kind if isinstance(kind, str) else None
 
 
 def inline_image(block: Any) -> dict[str, Any] | None:
-    """Return an image in Gemini's form as a block of LangChain's; None for any other block."""
+    """Return the base64 data and the MIME type of an image in Gemini's form, else None.
+
+    The keys are those of an image block of LangChain.
+    """
     if not isinstance(block, Mapping) or block_type(block) not in (None, "media"):
         return None
     inline = block.get("inline_data", block.get("inlineData", block))
@@ -431,7 +447,7 @@ def inline_image(block: Any) -> dict[str, Any] | None:
 
 
 def is_image(block: Any) -> bool:
-    """Return whether a block is an image, in any provider's form."""
+    """Return whether a block is an image in the form of any supported provider."""
     return block_type(block) in IMAGE_TYPES or inline_image(block) is not None
 
 
@@ -440,9 +456,9 @@ _REASONING_KEYS = ("reasoning", "reasoning_content", "thinking", "text", "summar
 
 
 def parse_call(call: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return the name and arguments of a call in any provider's form.
+    """Return the name and the arguments of a tool call in any supported provider's form.
 
-    A missing name becomes "", missing arguments become None.
+    A missing name becomes "". Missing arguments become None.
     """
     function = call.get("function")
     fields = function if isinstance(function, Mapping) else call
@@ -452,9 +468,9 @@ def parse_call(call: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def reasoning_text(content: Any) -> str:
-    """Return the text of reasoning blocks of any form, one block a line.
+    """Return the text of reasoning blocks of any form, joined by line breaks.
 
-    Signatures and encrypted reasoning are left out.
+    Signatures and encrypted reasoning are omitted.
 
     Args:
         content: Text, a block, or a list of these.

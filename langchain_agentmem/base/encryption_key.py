@@ -1,9 +1,12 @@
-"""Keys that encrypt data on disk, and their sources. The keys are never shown.
+"""Keys that encrypt data on disk, and their sources. Keys are never shown.
 
-A key is a passphrase (a text) or 32 random bytes. The bytes may be written in SQLCipher's form: "x'", 64 hexadecimal
-digits, "'". Bytes are used unchanged; from a passphrase, a key is derived slowly, once for each opened file.
-The package holds a function that returns the key, so that the key appears in no `repr` and, once handed over, in no
-local variable of a traceback. A user's function is called each time that a database or file is opened.
+A key is a passphrase (a text) or 32 random bytes. The bytes may also be a text in SQLCipher's form: "x'", 64
+hexadecimal digits, "'". Bytes are used unchanged. A passphrase passes through a slow key derivation, once for each
+opened file.
+
+The package does not keep the key itself, but a function that returns it. No `repr` therefore shows the key. After
+`EncryptionKey` has wrapped it, no local variable in a traceback shows it either. A function that the caller passes is
+called each time that a database or file is opened.
 """
 
 from __future__ import annotations
@@ -20,20 +23,23 @@ from typing import NoReturn, TypeAlias
 from langchain_agentmem.errors import InvalidInput
 
 KeyLike: TypeAlias = str | bytes | Callable[[], str | bytes]
-"""A passphrase, 32 bytes, or a function that returns one of these."""
+"""A passphrase, 32 bytes, or a function that returns either."""
 
 KEY_BYTES = 32
-"""The length of a binary key."""
+"""The length of a binary key, in bytes."""
 KEY_VARIABLE, NEW_KEY_VARIABLE, EXPORT_KEY_VARIABLE = "AGENTMEM_KEY", "AGENTMEM_NEW_KEY", "AGENTMEM_EXPORT_KEY"
-"""The environment variables with the current key of a database, its new key, and the key of an export. With the suffix
-_FILE, the variable holds the path of a file with the key; with _COMMAND, a command that prints the key."""
+"""The environment variables for a database's current key, its new key, and the key of an export.
+
+A variable with the suffix _FILE contains the path of a file with the key. One with the suffix _COMMAND contains a
+command that prints the key.
+"""
 _COMMAND_TIMEOUT = 60.0
-"""The maximum seconds that a command may take."""
+"""The timeout of a command that prints a key, in seconds."""
 _RAW_KEY = re.compile(r"[xX]'([0-9a-fA-F]{64})'")
 
 
 class EncryptionKey:
-    """A key that is never shown. Calling it returns a passphrase or 32 bytes.
+    """An encryption key that is never shown. A call of it returns a passphrase or 32 bytes.
 
     Args:
         key: The key, or a function that returns it.
@@ -47,11 +53,14 @@ class EncryptionKey:
 
     @classmethod
     def of(cls, key: KeyLike | None) -> EncryptionKey | None:
-        """Wrap a given key, or return None. `check` and `resolve` validate the key."""
+        """Wrap a key; return None and an `EncryptionKey` unchanged.
+
+        `check` and `resolve` validate the key.
+        """
         return key if key is None or isinstance(key, cls) else cls(key)
 
     def check(self) -> None:
-        """Check a constant key; a function that provides a key is not called.
+        """Check a constant key. A function that returns the key is not called.
 
         Raises:
             InvalidInput: The value cannot be a key.
@@ -60,10 +69,12 @@ class EncryptionKey:
             raise InvalidInput(problem)
 
     def resolve(self) -> EncryptionKey:
-        """Return the current key as a constant, calling the function that provides it once.
+        """Return the current key as a constant.
+
+        A function that returns the key is called once.
 
         Raises:
-            InvalidInput: The value cannot be a key, or the function that provides it failed.
+            InvalidInput: The value cannot be a key, or the function failed.
         """
         try:
             key = self._get_key()
@@ -90,7 +101,10 @@ class EncryptionKey:
 
 
 def _find_key_problem(key: object) -> str:
-    """Return why a value cannot be a key, without any part of the value; "" if it can."""
+    """Return the reason why a value cannot be a key, or "" if it can.
+
+    The reason contains no part of the value.
+    """
     if isinstance(key, str):
         has_surrogates = any("\ud800" <= each <= "\udfff" for each in key)
         problem = "a text with half of a surrogate pair" if has_surrogates else "" if key else "an empty text"
@@ -104,10 +118,11 @@ def _find_key_problem(key: object) -> str:
 def key_from_env(variable: str = KEY_VARIABLE) -> EncryptionKey | None:
     """Return the key that the environment specifies, or None.
 
-    The file is read, or the command run, when the key is needed.
+    The variable, its file or its command is read each time that the key is needed.
 
     Args:
-        variable: The variable with the key itself.
+        variable: The variable that contains the key. The suffixes _FILE and _COMMAND are also tried. Default:
+            `KEY_VARIABLE`.
 
     Raises:
         InvalidInput: More than one variable specifies a key.
@@ -128,7 +143,7 @@ def _read_variable(name: str) -> str:
             completed = subprocess.run(shlex.split(key), stdout=subprocess.PIPE, check=True, timeout=_COMMAND_TIMEOUT)  # noqa: S603
             key = completed.stdout.decode("utf-8").rstrip("\r\n")
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        # Neither shows any part of the key.
+        # `completed` would show the key in a traceback. The system's error text and the error's type do not.
         completed, reason = None, getattr(error, "strerror", None) or type(error).__name__
     else:
         return key

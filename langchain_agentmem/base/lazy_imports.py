@@ -1,4 +1,4 @@
-"""Lazy imports: the names of a package are imported at their first use, so importing the package is fast."""
+"""Lazy imports: a package imports each exported name when it is first used, so importing the package is fast."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ _IMPORT = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
 def modules_in_stub(package: str) -> dict[str, str]:
-    """Return the module of each name that the stub `__init__.pyi` of a package imports."""
+    """Return the names that a package's stub `__init__.pyi` imports, each with its module.
+
+    Only lines of the form `from module import Name as Name` count.
+    """
     stub = (get_data(package, "__init__.pyi") or b"").decode()
     return {name: module for module, name in _IMPORT.findall(stub)}
 
 
 def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package.
+    """Return a lazy `__getattr__` and a matching `__dir__` for a package.
 
     Args:
         package: The name of the package.
-        modules: The module of each name.
+        modules: The exported names, each with the module that defines it.
     """
 
     def get(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The source and the actor of a memory, and the trust in sources."""
+"""The source and the actor of a memory, and the levels of trust in sources."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from langchain_agentmem.base.argument_checks import parse_texts
 from langchain_agentmem.errors import InvalidInput, safe_repr
 
 SourceName: TypeAlias = Literal["user", "person", "model", "tool", "import"]
-"""The source of a memory: the user of the agent, a person who maintains the memory, a model, a tool, or the memory of
-another program."""
+"""The source of a memory.
+
+"user" is the user of the agent, and "person" is a person who maintains the memory. "import" is the memory of another
+program.
+"""
 TrustLevel: TypeAlias = Literal["user", "person", "model", "tool", "import", "unknown"]
-"""The levels of trust, the most trusted first. Each source is a level; a memory without a source is "unknown"."""
+"""The levels of trust, the highest first. Each source is a level. A memory without a source has the level "unknown"."""
 Trust: TypeAlias = "TrustLevel | Collection[str]"
-"""The lowest trusted level, or the set of trusted sources."""
+"""The lowest trusted level, or a collection of the trusted levels."""
 
 SOURCES: tuple[SourceName, ...] = ("user", "person", "model", "tool", "import")
 TRUST_LEVELS: tuple[TrustLevel, ...] = (*SOURCES, "unknown")
@@ -23,13 +26,13 @@ UNKNOWN_SOURCE = "unknown"
 
 
 def parse_trust(trust: Any) -> frozenset[str] | None:
-    """Return the trusted sources; None for all.
+    """Return the set of trusted levels, or None if `trust` is None.
 
     Args:
-        trust: A level, which includes all levels above it; or the trusted sources; or None.
+        trust: The lowest trusted level, a collection of the trusted levels, or None to trust all.
 
     Raises:
-        InvalidInput: A level or source is unknown.
+        InvalidInput: A level does not exist, or the collection is empty.
     """
     if trust is None:
         return None
@@ -42,10 +45,16 @@ def parse_trust(trust: Any) -> frozenset[str] | None:
 
 
 def trust_rank(source: str | None) -> int:
-    """Return the rank of a source in the order of trust, 0 for the most trusted."""
+    """Return the rank of a source in the order of trust, 0 for the most trusted.
+
+    An unknown source has the last rank.
+    """
     return SOURCES.index(source) if source in SOURCES else len(SOURCES)
 
 
 def describe_origin(source: str | None, actor: str | None) -> str:
-    """Return a source and its actor as shown to readers; "" if the source is unknown."""
+    """Return a source and its actor as text, such as "tool web_search".
+
+    The text is "" if the source is unknown.
+    """
     return f"{source} {actor or ''}".strip() if source in SOURCES else ""

@@ -1,12 +1,12 @@
-r"""Redaction: secrets are replaced by `***` before they enter layered memory, which every prompt shows.
+r"""Redaction: secrets are replaced with `***` before they enter layered memory, which is part of every prompt.
 
 A secret is recognized by its form (`sk-…`, a private key, the password in a URL) or by its name, as in
-`db_password: …` or `"apiKey": "…"`. Numbers, types, placeholders and code after such a name stay: `max_token: 4096`,
-`token: str`, `password = get_password()`.
+`db_password: …` or `"apiKey": "…"`. Some values after such a name are not secrets, and remain: numbers, types,
+placeholders and code, as in `max_token: 4096`, `token: str` and `password = get_password()`.
 
     redact("OPENAI_API_KEY=abc123")     # 'OPENAI_API_KEY=***'
 
-Every pattern takes time in proportion to the length of the text: no pattern rescans text, and none backtracks.
+The time of every pattern is proportional to the length of the text. Use bounded or possessive repetitions in new ones.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PLACEHOLDER = re.compile(
     r"|missing|wrong|invalid|incorrect|expired|changed|unknown|default|must|should|is|are|was|can|may|has|the|an?|this"
     r"|that|my|our|to|of|for|from|with|and|or|not)[.:!]*"
 )
-"""Placeholders, and words that are not secrets, whatever the name before them."""
+"""Placeholders, and words that are never secrets, even after the name of a secret."""
 _CODE_OR_PATH = re.compile(r"[A-Za-z_][\w.]*[(\[]|(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*$|[~./]{0,2}/|[A-Za-z]:\\")
-"""Code or a path. In quotes, the same text may be a secret."""
+"""Code or a path at the start of an unquoted value. In quotes, the same text may be a secret."""
 _NUMBER = re.compile(r"[-+]?[\d.,_/]+%?")
 _MORE_WORDS = re.compile(r"[ \t]+[A-Za-z]")
 _MIN_DIGITS = {"password": 4, "key": 8}
@@ -38,12 +38,12 @@ _MIN_TOKEN_CHARS, _LONG_TOKEN_CHARS = 6, 20
 
 
 def is_secret_value(value: str, kind: str, *, bare: bool = False, prose: bool = False) -> bool:
-    """Return whether a value is a secret, given the kind of its name.
+    """Return whether a value whose name is that of a secret is really a secret.
 
     Args:
-        value: The text.
+        value: The value as text.
         kind: The group of `SECRET_NAME_REGEX` that matches the name: "password", "key" or "vague".
-        bare: True if the value is in a text without quotes. Default: False.
+        bare: True if the value comes from a text and has no quotes there. Default: False.
         prose: True if the value may be a word of a sentence. Default: False.
     """
     value, words = value.strip(), value.split()
@@ -58,11 +58,11 @@ def is_secret_value(value: str, kind: str, *, bare: bool = False, prose: bool = 
 
 
 def _redact_pattern(text: str, regex: re.Pattern[str]) -> str:
-    """Return a text without the secrets of one kind.
+    """Replace the secrets that one pattern matches.
 
-    The group whose name begins with "secret" is replaced, or the whole match if there is no such group. If the match
-    has a group of `SECRET_NAME`, `is_secret_value` decides. Otherwise, any text except a placeholder such as
-    `<your key>` is a secret.
+    The group whose name begins with "secret" is replaced, or else the whole match. If a group of `SECRET_NAME` matches,
+    `is_secret_value` decides whether the text is a secret. Otherwise any text is a secret, except a placeholder such as
+    `<your key>`.
     """
     parts: list[str] = []
     end = 0
@@ -71,7 +71,7 @@ def _redact_pattern(text: str, regex: re.Pattern[str]) -> str:
         group = next((name for name in groups if name.startswith("secret")), 0)
         start, stop = match.span(group)
         if end <= start < stop and _is_secret(match, group):
-            # A masked number in JSON becomes a text, so the whole stays valid JSON.
+            # The mask of a JSON number is in quotes, so that the JSON stays valid.
             parts += (text[end:start], f'"{MASK}"' if group == "secret_number" else MASK)
             end = stop
     return "".join((*parts, text[end:]))
@@ -88,7 +88,7 @@ def _is_secret(match: re.Match[str], group: str | int) -> bool:
 
 
 _WORD_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
-"""The start of a word. In JSON, a line break before it is a backslash and a letter."""
+"""The start of a word. In JSON, a line break before the word is written as a backslash and a letter."""
 _PRIVATE_KEY = re.compile(
     r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN ).)*?"
     r"(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?>(?:(?>(?:\\[nr]|\s)*)[A-Za-z0-9+/=]{20,}+)+))"
@@ -112,7 +112,7 @@ _NAMED_VALUE = re.compile(rf"""(?ix) {SECRET_NAME} (?:\\*["'`]\]?)? (?:[ \t]{{0,
         | '(?P<secret_single>(?>(?:[^'"\\\n]|"(?![ \t]{{0,8}}[,:}}\]])|\\.)*))'
         | `(?P<secret_back>[^`"\n]*)` )
         | (?![$%][{{(]|\{{)(?P<secret_bare>(?>(?:[^\s"'`,;&)\]}}<>|\\]|\\++(?!["'`]))+)) )""")
-"""Quoted text is matched by a lookahead only, as it may contain other names."""
+"""The name of a secret and its value. A lookahead matches quoted text, since the text may contain further names."""
 _PROVIDER_KEY = re.compile(rf"""(?x){_WORD_START}(?:
         eyJ[\w-]{{5,}}+\.[\w-]{{5,}}+(?:\.[\w-]*+)?
         | sk-(?:[A-Za-z0-9]{{16}} | (?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{{10}})
@@ -141,7 +141,7 @@ _PATTERNS = {
     _NAMED_VALUE: _NAME_HINTS,
     _PROVIDER_KEY: _KEY_PREFIXES,
 }
-"""The patterns of secrets, each with texts in lower case of which every match contains one; they save searches."""
+"""The patterns of secrets, each with hints: lower-case texts. A text without any of a pattern's hints has no match."""
 
 
 def redact(text: str) -> str:
@@ -151,7 +151,7 @@ def redact(text: str) -> str:
         text: Any text.
 
     Returns:
-        The text with `***` in place of each secret; the text itself if there is none.
+        The text with `***` in place of each secret. A text without secrets is returned unchanged.
     """
     lowered = text.lower()
     for regex, hints in _PATTERNS.items():
@@ -163,14 +163,16 @@ def redact(text: str) -> str:
 def redact_value(value: object) -> Any:
     """Replace the secrets in a JSON-like value.
 
-    Secrets are replaced in texts and keys, and in values whose name is that of a secret. The name is the key, as in
-    `{"password": 1234}`, or another field, as in `{"name": "DB_PASSWORD", "value": "x"}`.
+    Secrets in texts and keys are replaced, and so are secret values with the name of a secret. The name is the key, as
+    in `{"password": 1234}`. The name of a "value" is the field "name" or "key" next to it, as in
+    `{"name": "DB_PASSWORD", "value": "x"}`.
 
     Args:
-        value: Nested dictionaries, lists, tuples, sets and texts; other values stay as they are.
+        value: Nested dictionaries, lists, tuples, sets, texts and integers. Values of other types are not changed.
 
     Returns:
-        A new value; the given one is unchanged. If two keys become equal, the later key is numbered.
+        The value with `***` in place of each secret. Containers are copied, not changed. If two keys become equal, a
+        number is appended to the later key.
 
     Raises:
         InvalidInput: The value is nested more than 128 levels deep, or contains itself.

@@ -1,8 +1,8 @@
 """Representations of values for errors, logs and reports: short, safe, and without passwords.
 
-`safe_repr` replaces `repr` for values from a user, a file or a server. It works in bounded time however large or deep a
-value is, and it calls no method of a foreign class. `mask_passwords` masks the passwords in a text that contains the
-address of a database, even if the address is malformed.
+Use `safe_repr` instead of `repr` for values from a user, a file or a server. Its time is bounded, however large or deep
+the value is. It calls no method that a class outside Python itself defines. `mask_passwords` masks the passwords of
+database addresses in a text, even if an address is malformed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MASK = "***"
 
 
 def _preceded_by(word: str, words: str, sign: str = "<=") -> str:
-    """Return a pattern of a word preceded by one of some words, or with `<!` by none.
+    """Return a pattern for a word that follows one of `words`; with `<!`, none of them.
 
-    The pattern begins with the word, to be fast.
+    The pattern begins with the word itself, because such a pattern is fast.
     """
     lookbehinds = [f"(?{sign}{each}{gap}{word})" for each in words.split() for gap in ("", "[ _-]")]
     return f"{word}(?:{'|'.join(lookbehinds) if sign == '<=' else ''.join(lookbehinds)})"
@@ -39,53 +39,57 @@ SECRET_NAME = (
     rf"|(?P<vague>secret|{_preceded_by('token', 'next page continuation max min pad eos bos per', '<!')}|credentials?))"
     r"\d{0,4}"
 )
-"""The end of the name of a secret: `DB_PASSWORD`, `X-Api-Key`, `accessToken`. Vague names have other meanings, too."""
+"""The end of the name of a secret: `DB_PASSWORD`, `X-Api-Key`, `accessToken`. Vague names can have other meanings."""
 SECRET_NAME_REGEX = re.compile(rf"(?i){SECRET_NAME}\Z")
 
 MAX_CHARS = 200
-"""The default number of characters that are shown of a value."""
+"""The approximate maximum length of a representation, in characters."""
 
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
-"""Characters that the spelling of some languages and combined emoji require."""
+"""Invisible characters that some languages and combined emoji require."""
 _MAX_DEPTH = 4
 _MAX_ITEMS = 8
 _MAX_READ_CHARS = 4_000
-"""The number of characters of a text that are examined."""
+"""The number of characters that are examined at the start of a text."""
 _MAX_BITS = 256
-"""The size of the largest whole number that is shown in full."""
+"""The maximum size in bits of a whole number that is shown in full."""
 
 _LOGIN = re.compile(r"(?P<before>\b(?!file:)[A-Za-z][\w+.-]{0,30}:/+[^:\s]*:).*@", re.DOTALL)
-"""The text up to the last @: a password with an unescaped /, @, : or # has no other certain end."""
+"""A login in a URL. Its password may contain an unescaped /, @, : or #, so it extends to the last @ of the text."""
 _CUT_LOGIN = re.compile(
     r"(?P<before>\b(?!file:)[A-Za-z][\w+.-]{0,30}:/+[^:/@\[\s]*:)(?=\S)(?!\*\*\*@|\d+(?:[/?,\s'\")]|$)).*", re.DOTALL
 )
-"""A text in the place of a port: a password without a host after it."""
+"""A login in a URL without the @ and the host. The text after the colon is a password, unless it is a port."""
 _PARAMETER = re.compile(
     rf"(?is)(?P<before>{SECRET_NAME}\s{{0,8}}=\s{{0,8}}).+?(?=[\s&;]{{1,8}}(?:host|hostaddr|port|dbname|user|password|passfile"
     r"|options|service|application_name|connect_timeout|client_encoding|target_session_attrs|ssl\w{1,30}|gss\w{1,30}"
     r"|krb\w{1,30}|keepalives\w{0,30})\s{0,8}=|\Z)"
 )
-"""A parameter with a secret. Its value ends at the next known parameter, not at an & inside the password."""
+"""A connection parameter that holds a secret. Its value ends at the next known parameter, so it may contain &."""
 
 
 def safe_repr(value: object, max_chars: int = MAX_CHARS) -> str:
-    """Format a value for an error: like `repr`, but short, without passwords, in bounded time.
+    """Format a value like `repr`, but short, without passwords, and in bounded time.
 
     Args:
         value: Any object.
         max_chars: Approximate number of characters. Default: `MAX_CHARS`.
 
     Returns:
-        Printable text on one line, with an ellipsis for each omission. For an object of a class that is
-        not Python's own, the text names only the class.
+        Printable text on one line with an ellipsis for each omission. Texts, bytes, integers, containers and exceptions
+        are shown with their content, and so are instances of their subclasses. An object of any other class
+        outside Python itself is shown as the name of its class.
     """
     text = _format_value(value, max_chars, _MAX_DEPTH)
     return text if len(text) <= max_chars + len("'…'") else f"{text[:max_chars]}…"
 
 
 def format_count(number: float, noun: str) -> str:
-    """Format a number with a plural noun: "1 thread", "1,203 entries", "2 branches"."""
+    """Format a number with a noun: "1 thread", "1,203 entries", "2 branches".
+
+    Pass the plural of the noun. For 1, it is converted to the singular.
+    """
     if number != 1:
         return f"{number:,} {noun}"
     for plural, singular in (("ies", "y"), ("ches", "ch"), ("s", "")):
@@ -95,7 +99,7 @@ def format_count(number: float, noun: str) -> str:
 
 
 def format_size(number: float) -> str:
-    """Format a number of bytes: "812 B", "1.5 MB"."""
+    """Format a number of bytes in decimal units: "812 B", "1.5 MB"."""
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000:  # noqa: PLR2004 - the factor of the next unit
             return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
@@ -104,17 +108,19 @@ def format_size(number: float) -> str:
 
 
 def join_lines(text: str, max_chars: int) -> str:
-    """Join a text into one line, cut to at most `max_chars` characters."""
+    """Join the lines of a text, and cut the result to at most `max_chars` characters."""
     joined = " ".join(text.split())
     return joined if len(joined) <= max_chars else joined[: max_chars - 1] + "…"
 
 
 def escape_unprintable(text: str, *, lines: bool = False) -> str:
-    """Replace characters that control a terminal, or are invisible, by their escape sequences.
+    """Replace control characters and invisible characters with their escape sequences.
+
+    Joiners are kept, because some languages and emoji require them.
 
     Args:
         text: Any text.
-        lines: True to keep tabs and line breaks. Default: False, they become spaces.
+        lines: True to keep tabs and newlines. False replaces them with spaces. Default: False.
     """
     if text.isprintable():
         return text
@@ -136,8 +142,8 @@ def mask_passwords(text: str) -> str:
         text: A path, a URL, a connection string `host=… password=…`, or the message of a driver.
 
     Returns:
-        The text with `***` in place of each password, and of each parameter named like a secret. Unescaped characters
-        of a password in a URL are masked, too. A text is cut to its first 4,000 characters.
+        The first 4,000 characters of the text, with `***` in place of each password. The value of each parameter with
+        the name of a secret is also masked. A password in a URL is masked even if its characters are not escaped.
     """
     text = text[:_MAX_READ_CHARS]
     if "=" in text:
@@ -163,9 +169,9 @@ _BARE_TYPES = frozenset({str, bytes, bytearray, int, *_CONTAINERS})
 
 
 def _format_value(value: Any, max_chars: int, depth: int) -> str:
-    """Format a value by its real class, with at most `depth` levels of containers.
+    """Format a value by its real type, with at most `depth` levels of containers.
 
-    The value's `__class__` is ignored.
+    The attribute `__class__` of the value is ignored.
     """
     kind = type(value)
     if kind in _PLAIN_TYPES or (kind in (datetime, time) and type(value.tzinfo) in _ZONE_TYPES):
@@ -195,7 +201,7 @@ def _format_value(value: Any, max_chars: int, depth: int) -> str:
 
 
 def _class_name(kind: type) -> str:
-    """Return the name of a class, with its module if it is not Python's own.
+    """Return the name of a class, with its module if it is not a builtin.
 
     No method of a metaclass is called.
     """
@@ -204,14 +210,17 @@ def _class_name(kind: type) -> str:
 
 def _format_text(text: str, max_chars: int) -> str:
     masked = mask_passwords(text)
-    if len(masked) > max_chars:  # the end says more than the middle, as in a path
+    if len(masked) > max_chars:  # the end of a path says more than its middle
         end = 0 if len(text) > _MAX_READ_CHARS else max_chars // 3
         masked = f"{masked[: max_chars - end]}…{masked[len(masked) - end :]}"
     return repr(masked)
 
 
 def _format_items(items: Iterable[Any], max_chars: int, depth: int, write: Callable[[Any, int, int], str]) -> str:
-    """Format the first items of a container that fit in `max_chars`."""
+    """Format the first items of a container.
+
+    It stops after `_MAX_ITEMS` items, or when the formatted items exceed `max_chars` characters.
+    """
     parts: list[str] = []
     for item in list(islice(items, _MAX_ITEMS + 1)):
         if len(parts) == _MAX_ITEMS or not depth or sum(map(len, parts)) > max_chars:

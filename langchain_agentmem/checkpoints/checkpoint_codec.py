@@ -1,11 +1,11 @@
 """The conversion between LangGraph's checkpoints and the thread log.
 
 - `parse_config` reads configs. `report_damage` and `report_unstorable` raise errors that name the thread.
-- `make_serializer` decides which classes are imported. LangGraph's serializer writes an object as the name of its class
-  with plain data. By default it imports any class that it reads the name of. So a person who can write to the database
-  can make this process import modules and call their classes. A strict serializer imports only the classes that
-  LangGraph considers safe and the allowed ones.
-- `CheckpointCodec` splits values into parts, and reads them again.
+- `make_serializer` determines which classes a serializer may import. LangGraph's serializer writes an object as the
+  name of its class with plain data. By default, deserialization imports any class that the data names. So a person who
+  can write to the database can make this process import modules and call their classes. A strict serializer imports
+  only the classes that LangGraph considers safe and those on the serializer's allowlist.
+- `CheckpointCodec` splits values into parts, and restores values from parts.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ def make_serializer(*, strict: bool) -> JsonPlusSerializer:
 
     Args:
         strict: True to import only the classes that LangGraph considers safe. False for LangGraph's default, which is
-            strict if the environment variable LANGGRAPH_STRICT_MSGPACK is set so.
+            strict only if the environment variable LANGGRAPH_STRICT_MSGPACK has a value such as "true".
     """
     return JsonPlusSerializer(allowed_msgpack_modules=None) if strict else JsonPlusSerializer()
 
 
 _UNCHANGED_TYPES = frozenset({bool, bytes, float, int, str, type(None)})
 _MAX_CHECKED, _MAX_PER_LIST = 64, 4
-"""The maximum numbers of values whose types are checked within a channel, and within each list in it."""
+"""The maximum numbers of values whose types are checked: in a channel, and in each of its lists and tuples."""
 
 
 def warn_of_lost_types(value: Any) -> None:
     """Log a warning, once per type, if LangGraph's serializer loses the type of a value.
 
-    The types of nested values are checked too.
+    The first few nested values of dictionaries, lists and tuples are checked too.
     """
     pending, left = [value], _MAX_CHECKED
     while pending and left:
@@ -103,8 +103,9 @@ def report_damage(at: ThreadKey, name: str | None, *, decoding: bool = False) ->
 
     Args:
         at: The thread.
-        name: The checkpoint's id; None for the newest.
-        decoding: True if the block runs the serializer, all of whose errors mean damage. Default: False.
+        name: The checkpoint's id. With None, the id comes from the `DamagedValue`, or the newest checkpoint is meant.
+        decoding: True to treat every error as damage, for a block that runs the serializer. Default: False, which
+            treats only `DamagedValue` as damage.
     """
     try:
         yield
@@ -123,12 +124,12 @@ def report_damage(at: ThreadKey, name: str | None, *, decoding: bool = False) ->
 
 @contextmanager
 def report_unstorable(at: ThreadKey, what: str, name: str | None = None) -> Iterator[None]:
-    """Raise `InvalidInput` with the thread and place if the serializer refuses a value.
+    """Raise `InvalidInput` with the thread and object if a value cannot be serialized.
 
     Args:
         at: The thread.
-        what: The kind of the written object.
-        name: Its name, if it has one.
+        what: The kind of the written object, such as "channel".
+        name: The name of the object; None if it has no name.
     """
     try:
         yield
@@ -150,7 +151,8 @@ def parse_config(
     Args:
         config: The config.
         scopes: The rules that resolve a config to its namespace.
-        whole_thread: True to return None for the checkpoint namespace if none is named. Default: the thread's own.
+        whole_thread: The checkpoint namespace for a config that names none: None if True, the root namespace if False.
+            Default: False.
 
     Raises:
         InvalidInput: The config names no thread, or has an invalid id.
@@ -168,6 +170,11 @@ def parse_config(
 def check_id(value: Any, what: str, *, empty: bool = False) -> str:
     """Check an id from LangGraph, and return it as a string.
 
+    Args:
+        value: The id.
+        what: The kind of the named object, for the error.
+        empty: True to allow an empty string. Default: False.
+
     Raises:
         InvalidInput: The id is not a string or UUID, or a database cannot store it.
     """
@@ -182,7 +189,7 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
     """Check the arguments of a checkpointer's `put`.
 
     Raises:
-        InvalidInput: An argument is not a dictionary, or the checkpoint is incomplete.
+        InvalidInput: An argument is not a mapping, or the checkpoint lacks a valid id, channel values or versions.
     """
     for field, value in (("checkpoint", checkpoint), ("metadata", metadata), ("new_versions", new_versions)):
         if not isinstance(value, Mapping):
@@ -209,10 +216,10 @@ def message_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage
 
 
 def check_list(values: Any, what: str) -> list[Any]:
-    """Check that a value is a list, and return it.
+    """Check that a value is iterable, and return its elements as a list.
 
     Raises:
-        InvalidInput: The value is not iterable, or is a single string, which would be split into letters.
+        InvalidInput: The value is not iterable, or is a string or bytes. These would be split into characters.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
@@ -220,10 +227,10 @@ def check_list(values: Any, what: str) -> list[Any]:
 
 
 def check_writes(writes: Any) -> list[tuple[Any, Any]]:
-    """Check the writes of a task.
+    """Check the writes of a task, and return them as a list.
 
     Raises:
-        InvalidInput: The value is not a list of pairs of channel and value.
+        InvalidInput: The value is not iterable, or an element is not a pair of channel and value.
     """
     checked = check_list(writes, "write")
     for each in checked:
@@ -233,7 +240,15 @@ def check_writes(writes: Any) -> list[tuple[Any, Any]]:
 
 
 def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.Scopes) -> RunnableConfig:
-    """Return the config of a checkpoint, with the namespace and template keys of its thread."""
+    """Return the config of a checkpoint, with the namespace and template keys of its thread.
+
+    Args:
+        thread_id: The id of the thread.
+        path: The path of the thread's namespace.
+        ns: The checkpoint namespace.
+        name: The id of the checkpoint.
+        scopes: The rules that resolve configs to their namespace.
+    """
     configurable = {**scopes.keys_of(path), "thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
     if path:
         configurable[namespaces.CONFIG_KEY] = namespace = namespaces.namespace_of(path)
@@ -250,14 +265,14 @@ ValueRows: TypeAlias = list[dict[str, object]]
 class CheckpointCodec:
     """The codec of a saver's checkpoints, with caches of messages and threads.
 
-    Shallow copies of a saver share it.
+    A saver and its shallow copies share one codec.
 
     Args:
         scopes: The rules that resolve configs to their namespace.
 
     Attributes:
         known: The cache of messages that were read or stored recently.
-        threads: The threads as last seen, with their own checkpoint namespaces if these were seen.
+        threads: The threads as last seen. Each has the row id of its root checkpoint namespace, if known.
     """
 
     _threads_lock = PerProcess(threading.Lock)
@@ -278,12 +293,13 @@ class CheckpointCodec:
     ) -> checkpoint_log.WritePlan:
         """Split values into parts before the transaction, for the part store as last seen.
 
-        Later changes of the values are not stored, unless the store has lost parts that the plan relies on.
+        Changes to the values after this call are normally not stored. If the part store no longer has parts that the
+        plan relies on, the current values are split again.
 
         Args:
             serde: The serializer.
             at: The thread.
-            rows: The other columns of the row of each value.
+            rows: The row of each value, without its recipe.
             values: The pairs of channel and value.
             for_channels: True for the values of channels, whose lists grow.
 
@@ -308,13 +324,17 @@ class CheckpointCodec:
     def note_stored(
         self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: StoreWriter | None
     ) -> None:
-        """Stamp the messages of a plan and record its thread, after the commit."""
+        """Stamp the messages of a plan and cache its thread, after the commit."""
         if writer is not None:
             plan.draft.stamp_messages(thread.store, writer.numbers, writer.moves)
         self._note_thread(at, ns, thread)
 
     def forget(self, deleted: Iterable[DeletedThread] | None = None) -> None:
-        """Remove deleted threads from the caches. Default: all threads."""
+        """Remove threads from the caches.
+
+        Args:
+            deleted: The deleted threads. Default: all threads.
+        """
         with self._threads_lock:
             if deleted is None:
                 self.threads.clear()
@@ -377,7 +397,7 @@ class CheckpointCodec:
         Args:
             serde: The serializer.
             saved: The stored checkpoint.
-            thread_id: The id of the thread, as the caller gave it.
+            thread_id: The id of the thread, as the caller passed it.
             at: The thread.
             ns: The checkpoint namespace.
 
@@ -402,16 +422,16 @@ class CheckpointCodec:
 
 
 _MSGPACK = b"\xc1"
-"""The prefix for the usual type of serialized data. No MessagePack data begins with it."""
+"""The prefix of data of the type "msgpack". Other data is MessagePack, which never begins with it."""
 
 
 def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") -> Any:
-    """Decode a head or metadata.
+    """Decode the head or the metadata of a checkpoint.
 
     Args:
         serde: The serializer.
-        blob: The stored bytes.
-        extra_text: The text that the checksum covers too.
+        blob: The stored bytes, which begin with a checksum.
+        extra_text: The separately stored text that the checksum also covers.
 
     Raises:
         DamagedValue: The checksum does not match.
@@ -430,6 +450,6 @@ def _encode_blob(serde: SerializerProtocol, value: Any, extra_text: str = "") ->
 
 
 def read_writes(writes: Sequence[checkpoint_log.TaskWrite], reading: ValueReader) -> list[PendingWrite]:
-    """Read the values of writes, in the order in which LangGraph applies them."""
+    """Read the values of pending writes, in the order in which LangGraph applies them."""
     ordered = sorted(writes, key=lambda each: writes_sort_key(each.path, each.task, each.place))
     return [(each.task, each.channel, reading.read_value(each.recipe)) for each in ordered]

@@ -1,8 +1,8 @@
 """The listings of the checkpointer, and the comparison of two checkpoints.
 
-`list` returns checkpoints with their values, newest first, a page at a time. `history` returns them without values.
-`changes` returns the values in which two checkpoints differ. It compares two lists of messages by their ranges of
-parts.
+`list_pages` returns checkpoints with their values, newest first, a page at a time. `history` returns them without
+values. `changes` returns the values in which two checkpoints differ. It compares lists of messages by their part
+numbers.
 """
 
 from __future__ import annotations
@@ -37,10 +37,14 @@ if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 
 FIRST_KEYS, MOST_KEYS = 500, 8_000
-"""The smallest and largest number of keys per query. Each query sorts the keys of all threads, so the pages grow."""
+"""The smallest and largest number of keys per query.
+
+A query may sort all remaining keys. The number of keys per query grows, so that a long listing needs few queries.
+"""
 LARGEST_PAGE = 16
+"""The maximum number of checkpoints per page."""
 MAX_SUBGRAPHS = 50
-"""The maximum number of subgraphs in a thread's history."""
+"""The maximum number of subgraphs in a `CheckpointHistory`."""
 
 
 def list_pages(
@@ -50,20 +54,22 @@ def list_pages(
     before: RunnableConfig | None,
     limit: int | None,
 ) -> Iterator[Sequence[CheckpointTuple]]:
-    """Check a call of `list`, and return the checkpoints a page at a time.
+    """Check the arguments of `list`, and return the checkpoints a page at a time.
 
-    No lock is held between the pages. The first pages are small, for callers that need few checkpoints.
+    No lock is held between pages. The first page has one checkpoint, and later pages are larger. So a caller that needs
+    few checkpoints reads few.
 
     Args:
         saver: The saver.
         config: The config of the thread, and optionally of a subgraph or checkpoint; None for all threads.
-        wanted: The values that the metadata must have, by key. Dots in a key lead to nested values. None for any.
-        before: The config of the checkpoint before which the results must be; None for no bound.
-        limit: The maximum number; None for all.
+        wanted: The metadata filter: required values by key. A key with dots is a path to a nested value. None for no
+            filter.
+        before: The config of a checkpoint. Only checkpoints older than it are returned. None for no bound.
+        limit: The maximum number of checkpoints; None for all.
 
     Raises:
         InvalidInput: The config names no thread, `before` names no checkpoint, the filter is not a dictionary, or the
-            limit is not a number.
+            limit is not a nonnegative integer.
         CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
     """
     scopes = saver.database.scopes
@@ -104,7 +110,7 @@ def _iter_pages(
 def _iter_keys(
     saver: AgentMemorySaver, keys: KeyFilter, wanted: Mapping[str, Any], limit: int | None
 ) -> Iterator[CheckpointKey]:
-    """Yield the keys of matching checkpoints, read in large pages."""
+    """Yield the keys of matching checkpoints, which are read many at a time."""
     left, page_size = limit, FIRST_KEYS
     after: CheckpointKey | None = None
     while left is None or left > 0:
@@ -138,7 +144,7 @@ class CheckpointSummary:
         step: LangGraph's step number, -1 for the first input; None if unknown.
         source: Its origin: "input", "loop", "update" or "fork"; None if unknown.
         created_at: The time when it was stored, in UTC.
-        followers: The number of its children: 0 for the latest checkpoint of a fork, several where forks begin.
+        followers: The number of its children: 0 for the last checkpoint of a fork, more than 1 if forks begin here.
     """
 
     checkpoint_id: str
@@ -155,9 +161,9 @@ class CheckpointHistory:
 
     Attributes:
         checkpoints: The checkpoints, newest first, including those of forks.
-        total: The number of checkpoints without a limit.
-        newer: The number of checkpoints newer than the first of `checkpoints`.
-        subgraphs: The "checkpoint_ns" values of the newest 50 subgraphs of the thread that have checkpoints.
+        total: The number of all matching checkpoints, regardless of `limit` and `offset`.
+        newer: The number of newest checkpoints that were skipped before the first of `checkpoints`.
+        subgraphs: The "checkpoint_ns" values of the thread's newest 50 subgraphs, newest first.
     """
 
     checkpoints: tuple[CheckpointSummary, ...]
@@ -169,14 +175,14 @@ class CheckpointHistory:
 def history(
     saver: AgentMemorySaver, config: RunnableConfig, limit: int | None, offset: int, around: str | None, *, ends: bool
 ) -> CheckpointHistory:
-    """Return the checkpoints of a graph without values, see `AgentMemorySaver.history`.
+    """Return the checkpoints of a graph without values; see `AgentMemorySaver.history`.
 
     Args:
         saver: The saver.
         config: The config of the thread, and optionally of a subgraph.
-        limit: The maximum number; None for all.
-        offset: The number of newest checkpoints to skip.
-        around: The id of the checkpoint in the middle; None for none.
+        limit: The maximum number of checkpoints; None for all.
+        offset: The number of newest checkpoints to skip. Ignored with `around`.
+        around: The id of a checkpoint that is in the middle of the results. None to use `offset`.
         ends: True to return only checkpoints without children.
 
     Raises:
@@ -227,13 +233,13 @@ def _summary(row: Row, at: ThreadKey, serde: SerializerProtocol) -> CheckpointSu
 
 
 class CheckpointChanges(NamedTuple):
-    """Two checkpoints, each with only the values that the other lacks.
+    """Two checkpoints, each with only the values that differ from the other.
 
-    For a list of messages, these are the messages that the other lacks or has with other content.
+    A list of messages contains only the messages that the other checkpoint lacks or has with other content.
 
     Attributes:
-        before: The earlier checkpoint; None if there is none.
-        after: The later checkpoint.
+        before: The earlier checkpoint; None for a first checkpoint, or if the parent was removed.
+        after: The later checkpoint. If its parent was removed, it has no values.
     """
 
     before: CheckpointTuple | None
@@ -241,12 +247,15 @@ class CheckpointChanges(NamedTuple):
 
 
 def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) -> CheckpointChanges | None:
-    """Compare two checkpoints, see `AgentMemorySaver.changes`.
+    """Compare two checkpoints; see `AgentMemorySaver.changes`.
 
     Args:
         saver: The saver.
         config: The config of the later checkpoint.
         since: The id of the earlier checkpoint. Default: the parent.
+
+    Returns:
+        The differences; None if the later checkpoint or the one named by `since` does not exist.
     """
     at, ns, name = parse_config(config, saver.database.scopes)
     earlier = None if since is None else check_id(since, "checkpoint")
@@ -280,7 +289,10 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
 
 
 def _message_lists(saved: StoredCheckpoint) -> dict[str, list[Range]]:
-    """Return the ranges of the channels whose first part shows that they are message lists."""
+    """Return the ranges of each list of messages, by channel.
+
+    The form of the first part shows whether a list contains messages.
+    """
     lists = {}
     for name, recipe in saved.values.items():
         ranges = list(value_store.decode_ranges(recipe[1:])) if recipe[0] == LIST else []

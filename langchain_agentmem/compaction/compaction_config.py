@@ -1,8 +1,8 @@
-"""Configuration of compaction, as in MARSYS, and the `ProcessorContext` of one run.
+"""Configuration of compaction, as in MARSYS, and the `ProcessorContext` of a compaction.
 
 Each configuration is validated when it is created, so that an invalid one fails before a run begins.
 
-A `ProcessorContext` has the target, counter and model of one compaction. All processors of the run share it.
+A `ProcessorContext` has the target, counter and model of one compaction. All processors of the compaction share it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Mode: TypeAlias = Literal["compaction", "sliding_window"]
 Trigger: TypeAlias = Literal["add", "get_messages"]
 Change: TypeAlias = Literal["add", "remove_by_id", "delete_memory", "update", "replace_memory"]
 Processor: TypeAlias = Callable[[list[BaseMessage], "ProcessorContext"], Sequence[BaseMessage]]
-"""A function from messages and a `ProcessorContext` to fewer or smaller messages."""
+"""A function that takes messages and a context, and returns fewer or smaller messages."""
 if TYPE_CHECKING:
     _TokenCounter: TypeAlias = TokenCounter | CounterLike | None
 else:
@@ -43,11 +43,12 @@ class ToolTruncationConfig(Options):
     Attributes:
         enabled: True enables the processor. Default: True.
         max_tool_message_tokens: The tokens that a tool message may keep. Default: 1,200.
-        grace_recent_messages: n; the n-th last assistant message and all later messages are not cut. Default: 1.
-        append_marker: The text at the cut. `{id}` is replaced by the id of the message, with which the tool `expand`
-            returns the whole message. Default: `" [truncated]"`.
-        include_tool_payload_user_messages: True also cuts user messages that contain a tool's output
-            ("Tool … returned: …"). Default: True.
+        grace_recent_messages: The number of the last assistant messages in the protected tail. Messages from the first
+            of these on are not cut. 0 protects the last user message and all messages after it. Default: 1.
+        append_marker: The text at the cut. `{id}` is replaced by the message's id. The tool `expand` returns the whole
+            message for this id. Default: `" [truncated]"`.
+        include_tool_payload_user_messages: True also cuts user messages that contain a tool's output, such as
+            "Tool … returned: …". Default: True.
     """
 
     enabled: bool = True
@@ -58,13 +59,14 @@ class ToolTruncationConfig(Options):
 
 
 class BackwardPackingConfig(Options):
-    """The options for keeping the newest messages that fit, calls with their results.
+    """The options for keeping only the newest messages that fit the target.
 
-    The log keeps the other messages.
+    A tool call and its results are kept or dropped together. The log keeps the dropped messages.
 
     Attributes:
         enabled: True enables the processor. Default: True.
-        grace_recent_messages: n; the n-th last assistant message and all later messages are always kept. Default: 1.
+        grace_recent_messages: The number of the last assistant messages in the protected tail. Messages from the first
+            of these on are always kept. 0 protects the last user message and all messages after it. Default: 1.
     """
 
     enabled: bool = True
@@ -72,28 +74,29 @@ class BackwardPackingConfig(Options):
 
 
 class SlidingWindowConfig(Options):
-    """The options for showing only the newest messages that fit, without a model.
+    """The options of the sliding window: the newest messages that fit, without a summary.
 
     Attributes:
-        headroom_percent: The share of the budget that stays free, at least 0 and less than 1. Default: 0.1.
+        headroom_percent: The share of the target that stays free, at least 0 and less than 1; not a percentage.
+            Default: 0.1.
     """
 
     headroom_percent: float = Field(default=0.1, ge=0, lt=1)
 
 
 class ActiveContextPolicyConfig(Options):
-    """The policy for a context that exceeds its threshold, configured as in MARSYS.
+    """The policy for a context that exceeds its threshold, with MARSYS's option names.
 
     Attributes:
         enabled: True enables compaction. Default: True.
-        mode: "compaction" summarizes and stores the result; "sliding_window" shows the newest messages. Default:
-            "compaction".
-        processor_order: The processors, which run in this order until the context is small enough: names from
-            `PROCESSORS`, or functions that take messages and a `ProcessorContext` and return messages. Default:
-            "tool_truncation", "summarization", "backward_packing".
-        excluded_processors: Names to leave out of the order. Default: none.
-        min_reduction_ratio: The share of the threshold that a compaction frees, more than 0 and less than 1. Default:
-            0.4.
+        mode: "compaction" runs the processors of `processor_order`. "sliding_window" runs only that processor, which
+            keeps the newest messages. Default: "compaction".
+        processor_order: The processors: names from `PROCESSORS`, or functions of the type `Processor`. They run in this
+            order until the context is within its target. Default: "tool_truncation", "summarization",
+            "backward_packing".
+        excluded_processors: The names of processors to skip. Default: none.
+        min_reduction_ratio: The share of the threshold that a compaction tries to free, more than 0 and less than 1.
+            Default: 0.4.
         tool_truncation: See `ToolTruncationConfig`.
         summarization: See `SummarizationConfig`.
         backward_packing: See `BackwardPackingConfig`.
@@ -131,7 +134,7 @@ class ActiveContextPolicyConfig(Options):
 
     @property
     def processors(self) -> tuple[str | Processor, ...]:
-        """The enabled processors that are not excluded, in their order."""
+        """The processors that run, in their order: the enabled ones that are not excluded."""
         if self.mode == "sliding_window":
             return ("sliding_window",)
         return tuple(
@@ -145,21 +148,20 @@ class ActiveContextPolicyConfig(Options):
 
 
 class ManagedMemoryConfig(Options):
-    """The budget of a context and the policy that keeps it, configured as in MARSYS.
+    """The token budget of a context and its policy, with MARSYS's option names.
 
     Attributes:
-        threshold_tokens: The tokens above which a context is compacted; at most the model's window, if that is known.
-            Default: 150,000.
-        image_token_estimate: The tokens of an image. Default: 800.
-        trigger_events: The events after which a managed conversation checks its size: "add", "get_messages". Default:
+        threshold_tokens: The tokens above which a context is compacted. A smaller window of the model replaces it, if
+            the window is known. Default: 150,000.
+        image_token_estimate: The tokens of an image. Not used if `token_counter` is a `TokenCounter`. Default: 800.
+        trigger_events: The operations at which a managed conversation checks its size: "add", "get_messages". Default:
             both.
         cache_invalidation_events: The changes that `get_cache_stats` counts as invalidations: "add", "remove_by_id",
-            "delete_memory", "update", "replace_memory". They affect only this count: the cache
-            is never stale. Default: "add", "remove_by_id", "delete_memory", as in MARSYS.
-        token_counter: A `TokenCounter` or its argument: a function of a text or of messages, such as LangChain's
-            `count_tokens_approximately`, a LangChain model, "approximate", "estimate" or "tiktoken". Default None:
-            tiktoken if its file is on this machine, else the estimate.
-        active_context: The policy.
+            "delete_memory", "update", "replace_memory". The option affects only this count; the cache is never stale.
+            Default: "add", "remove_by_id", "delete_memory", as in MARSYS.
+        token_counter: A `TokenCounter`, or the value of its argument `counter`, such as "tiktoken" or a LangChain
+            model. Default None: tiktoken if its file is on this machine, else the estimate.
+        active_context: The policy. Default: `ActiveContextPolicyConfig()`.
 
     Raises:
         InvalidInput: A value is invalid, or values contradict each other.
@@ -174,7 +176,7 @@ class ManagedMemoryConfig(Options):
 
     @property
     def compaction_target_tokens(self) -> int:
-        """The target size of a compaction: the threshold less the share that it frees."""
+        """The target size of a compaction: `threshold_tokens` minus the share to free."""
         return int(self.threshold_tokens * (1 - self.active_context.min_reduction_ratio))
 
 
@@ -189,15 +191,16 @@ class ProcessorContext:
     """The target, counter, policy and model of one compaction, for its processors.
 
     Attributes:
-        target_tokens: The tokens that the compacted context may have.
+        target_tokens: The maximum size of the compacted context in tokens, including `overhead_tokens`.
         counter: The token counter.
-        config: The policy.
-        model: The summarizer, or None.
-        input_tokens: The most tokens that the model receives in one call.
-        overhead_tokens: Tokens sent in addition to the messages, such as the tools' schemas.
-        thorough: True summarizes every message that may be summarized, even if fewer would meet the target.
-        image_bytes: The most bytes of images kept with a summary; None for no limit.
-        originals: The original messages of shortened copies in the context, by their ids.
+        config: The policy. Default: `ActiveContextPolicyConfig()`.
+        model: The summarizer, or None. Default: None.
+        input_tokens: The maximum input of the model in one call, in tokens. Default: 100,000.
+        overhead_tokens: The tokens sent in addition to the messages, such as the tools' schemas. Default: 0.
+        thorough: True summarizes every message that may be summarized, even if fewer would meet the target. Default:
+            False.
+        image_bytes: The maximum size of the images kept with a summary, in bytes. Default None: no limit.
+        originals: The original messages of shortened copies in the context, by their ids. Default: none.
     """
 
     target_tokens: int
@@ -212,13 +215,16 @@ class ProcessorContext:
     _costs: dict[int, tuple[BaseMessage, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def cost(self, message: BaseMessage) -> int:
-        """Count the tokens of a message. The count of an object is cached, so do not modify it."""
+        """Count the tokens of a message, once for each object. Do not modify the message later."""
         if id(message) not in self._costs:
             self._costs[id(message)] = message, self.counter.count_message(message)
         return self._costs[id(message)][1]
 
     def original_of(self, message: BaseMessage) -> BaseMessage:
-        """Return the original of a shortened copy, for a full summary; else the message."""
+        """Return the original of a shortened copy, so that a summary covers its full text.
+
+        Return any other message itself.
+        """
         return self.originals.get(message.id, message) if message.id and is_from_compaction(message) else message
 
     def tokens(self, messages: Sequence[BaseMessage]) -> int:
@@ -231,9 +237,9 @@ class ProcessorContext:
 
     @property
     def summary_tokens(self) -> int:
-        """The most tokens of a summary.
+        """The maximum size of a summary, in tokens.
 
-        It is a quarter of the target, at least 100, at most `output_max_tokens`.
+        It is a quarter of the target, but at least 100. It never exceeds `output_max_tokens`.
         """
         limit = self.config.summarization.output_max_tokens
         return min(limit, max(_SUMMARY_FLOOR, self.target_tokens // _SHARE_OF_SUMMARY))

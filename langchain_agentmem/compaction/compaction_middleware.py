@@ -1,10 +1,9 @@
-"""`CompactionMiddleware`: keeps an agent's context within budget and shrinks contexts that a model refuses.
+"""`CompactionMiddleware` keeps an agent's context within budget and handles refusals.
 
     agent = create_agent(model, tools, middleware=[CompactionMiddleware(memory)], checkpointer=memory.checkpointer)
 
-The agent's state keeps every original message. Each model call receives the compacted view of the history instead. If
-the model still refuses the context as too large, the middleware makes the view smaller and repeats the call, at most
-twice.
+The agent's state keeps every original message. Each model call receives the compacted context of this history. If the
+model still refuses the context as too large, the middleware makes it smaller and repeats the call, at most twice.
 """
 
 from __future__ import annotations
@@ -45,26 +44,26 @@ except ImportError as error:
 logger = logging.getLogger(__name__)
 
 RETRIES = 2
-"""The most repetitions of a call that was refused as too large."""
+"""The maximum number of repetitions of a call that was refused as too large."""
 _NEARLY_FULL = 0.8
-"""The share of the window above which one refusal with an unknown text is treated as a size refusal."""
+"""The share of the window above which a first unclear error counts as a size refusal."""
 _MAX_OVERHEAD_SHARE = 0.75
-"""The share of the limit above which the overhead (system message, tools, schema) causes a warning."""
+"""The share of the limit above which system message, tools and schemas cause a warning."""
 
 
 class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     """An agent middleware that keeps the context within budget and handles size refusals.
 
     The history is recorded in the conversation of the thread, each message once. `memory.search` finds messages that
-    left the context, and the agent gets tools that retrieve them. Compactions are stored in the database, so that a
-    restart, another process and another branch of the thread reuse them. Without a thread in the config nothing is
-    recorded, and compactions are cached only in this object.
+    left the context, and the tools `recall_dropped` and `expand` retrieve them for the agent. Compactions are stored in
+    the database. A restart, another process or another branch of the thread reuses them if the history matches. Without
+    a thread in the config, nothing is recorded, and compactions are cached only in this object.
 
-    A subagent runs on the thread of its caller and is recorded in its own conversation. A search includes that only
-    if you specify its id. A subagent that saves no checkpoints is not recorded. An agent that is a node of a graph and
-    works on the graph's own messages continues the graph's conversation with `share_conversation=True`.
+    A subagent runs on the thread of its caller and is recorded in its own conversation. A search includes that
+    conversation only if you specify its id. A subagent that saves no checkpoints is not recorded. An agent can be a
+    node that works on the messages of its graph. With `share_conversation=True` it continues the graph's conversation.
 
-    The token count includes the system message, the tools, and the schema of a structured answer. A warning is logged
+    The token count includes the system message, the tools, and the schemas of a structured answer. A warning is logged
     once if these use more than three quarters of the limit. One object serves any number of agents, threads and tasks,
     sync or async.
 
@@ -72,8 +71,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     after middleware that handles errors, such as `ModelRetryMiddleware`, which would otherwise handle a refusal first.
 
     It is also a `ContextEdit` for LangChain's `ContextEditingMiddleware(edits=[…])`. An edit receives only messages: it
-    counts no overhead, handles no refusal, and uses no model except `model`. Without a model, it builds extractive
-    summaries from the original messages. In an async agent, it blocks the event loop while it works.
+    counts no overhead, handles no refusal, and uses no model except `model`. Without `model`, it builds extractive
+    summaries from the original messages. In an async agent, an edit blocks the event loop while it runs.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -83,7 +82,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         conversation_id: The conversation that records the history. Default: the run's.
         namespace: The namespace of the conversation. Default: the run's.
         share_conversation: True records a subagent in its caller's conversation. Default: False.
-        window: The tokens that the agent's model accepts. Default: from the profile of that model, else of `model`.
+        window: The maximum input tokens of the agent's model. Default: from the profile of that model, else of `model`.
         tools: True adds the tools `recall_dropped` and `expand` to the agent. Default: True. Pass False for an agent
             that has `memory.tools()` already.
 
@@ -120,16 +119,18 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Call the model with the compacted view of the history.
+        """Call the model with the compacted context of the history.
+
+        An error of an unknown kind with HTTP status 400, 413 or 422 is normally no size refusal. It is treated as one
+        if it is the first refusal and the request used more than four fifths of the window.
 
         Args:
             request: The request of the agent.
-            handler: Calls the model.
+            handler: The function that calls the model.
 
         Raises:
-            Exception: An error of the model that is not a size refusal. The first size refusal, if the context cannot
-                be made smaller or all repetitions were refused. HTTP status 400, 413 or 422 with an unknown text is
-                treated as a size refusal once, if the request used more than four fifths of the window.
+            Exception: An error of the model that is not a size refusal. Or the first size refusal, if the context
+                cannot be made smaller or all repetitions were refused.
         """
         if not request.messages:
             return handler(request)
@@ -164,7 +165,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             await run_in_worker(call.make_smaller)
 
     def _prepare(self, request: ModelRequest[Any]) -> _ModelCall:
-        """Compact the history of a request."""
+        """Compact the history of a request, and return the call of the model with this context."""
         compactor, at = self._compactor_for(request.model)
         counter = compactor.counter
         tools = [*request.tools, *_response_schemas(request.response_format)]
@@ -185,10 +186,10 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         return call
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
-        """Replace messages with the compacted view, as a `ContextEdit` of LangChain.
+        """Replace messages with their compacted context, as a `ContextEdit` of LangChain.
 
         Args:
-            messages: The history. The list is modified, the messages are not.
+            messages: The history. The list is modified in place; its messages are not modified.
             count_tokens: Not used; the counter of the configuration applies.
         """
         del count_tokens
@@ -197,17 +198,20 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             messages[:] = compactor.compact_history(messages, at).messages
 
     def _save_limit(self, call: _ModelCall) -> None:
-        """Remember the lowered limit of a thread after a model accepted a smaller context.
+        """Remember a lowered limit for its model and thread, after the model accepted a context.
 
-        Limits of other threads do not change: the counter may be more precise for their contents, and one wrong count
-        must not shrink every context.
+        The limits of other threads do not change. The counter may be more precise for their contents, and one wrong
+        count must not shrink every context.
         """
         if call.at is not None and call.compactor.limit != call.limit:
             with self._lock:
                 cache_value(self._lowered_limits, (model_identity(call.request.model), call.at), call.compactor.limit)
 
     def _compactor_for(self, model: Any) -> tuple[Compactor, ThreadKey | None]:
-        """Return a compactor with a limit for the model and shared caches, and the conversation."""
+        """Return a compactor with the limit for a model, and the conversation of the run.
+
+        The compactor is a copy that shares the caches of `_compactor`.
+        """
         at = self._conversation.resolve(self._compactor.database, ensure_config())
         with self._lock:
             lowered = self._lowered_limits.get((model_identity(model), at))
@@ -227,15 +231,15 @@ class _ModelCall:
     Attributes:
         request: The request to send next.
         history: The whole history.
-        compactor: The compactor of this call, whose limit becomes lower with a refusal.
-        limit: The limit before the call.
+        compactor: The compactor of this call. A refusal can lower its limit.
+        limit: The compactor's limit before the call.
         at: The conversation in which the history is recorded, or None.
-        overhead: The tokens sent in addition to the messages.
-        window: The tokens that the model accepts, or None.
-        tokens: The tokens of the context and the overhead.
-        attempts: The numbers of the remaining attempts.
-        refusals: The refusals.
-        kind: The kind of the last refusal.
+        overhead: The tokens sent in addition to the messages, uncalibrated.
+        window: The maximum input tokens of the model; None if unknown.
+        tokens: The calibrated tokens of the context, including the overhead.
+        attempts: The numbers of the remaining attempts to make the context smaller.
+        refusals: The size refusals of this call, oldest first.
+        kind: The kind of the last error.
     """
 
     request: ModelRequest[Any]
@@ -256,7 +260,7 @@ class _ModelCall:
         self.tokens, self.request = view.tokens, self.request.override(messages=messages)
 
     def record_refusal(self, error: Exception) -> bool:
-        """Record a refusal of the context as too large. Return False for any other error."""
+        """Record an error if it is a size refusal. Return False for any other error."""
         if is_graph_bubble_up(error):
             return False
         self.kind = refusal_kind(error)
@@ -270,7 +274,7 @@ class _ModelCall:
         """Put a smaller context into the request.
 
         Raises:
-            Exception: The first refusal, if no remaining attempt makes the context smaller.
+            Exception: The first refusal, if an attempt fails or no remaining attempt makes the context smaller.
         """
         if self.kind in {"tokens", "unclear"}:
             self.compactor.lower_limit(self.tokens, self.overhead)
@@ -290,7 +294,7 @@ class _ModelCall:
 
 
 def _response_schemas(response_format: Any) -> list[dict[str, Any]]:
-    """Return the schemas that a model receives for a structured answer."""
+    """Return the schemas that a model receives for a structured answer, in the form of tools."""
     if isinstance(response_format, AutoStrategy):
         response_format = ToolStrategy(response_format.schema)
     single = getattr(response_format, "schema_spec", None)

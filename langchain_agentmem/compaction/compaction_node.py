@@ -1,12 +1,12 @@
-"""`CompactionNode`: turns the history of a graph into the context for its model.
+"""`CompactionNode` converts the history of a graph into the context for its model.
 
     builder = StateGraph(CompactionState)
     builder.add_node("compact", memory.compaction(model))
     builder.add_node("answer", lambda state: {"messages": [chat.invoke(state["llm_input_messages"])]})
 
-The history in the state does not change; the context for the model has its own key. `shrink=True` replaces the history
-in graphs whose state must stay small. For a list of messages instead of a state, the node returns a list, so that
-`node | model` is a chain. `CompactionState` is the state of a graph with a compaction node.
+The history in the state does not change; the context for the model has its own key. With `shrink=True`, the context
+replaces the history instead, for graphs whose state must stay small. If the input is a list of messages or a prompt,
+the node returns a list of messages, so that `node | model` is a chain. `CompactionState` is a state with both keys.
 """
 
 from __future__ import annotations
@@ -55,32 +55,32 @@ class CompactionNode(MemoryRunnable):
     """A runnable that keeps the context of a graph or chain within its budget.
 
     The history is recorded in the conversation of the thread, each message once. `memory.search` finds messages that
-    left the context, and `memory.tools()` retrieve them. To delete a message, remove it from the state as well:
-    otherwise the node records it again after a restart.
+    left the context, and `memory.tools()` returns tools that retrieve them. To delete a message, also remove it from
+    the state. Otherwise the node records it again after a restart.
 
     Compactions are stored in the database. The next turn, a restart or another process continues from the stored
     compaction. Another branch of the thread uses the compaction that matches its history.
 
-    The node runs before the model and receives no refusals. If a provider still refuses a context as too large, use
-    `CompactionMiddleware`, which handles refusals, or set a smaller budget.
+    The node runs before the model and does not receive the model's errors. If a provider refuses a context as too
+    large, use `CompactionMiddleware`, which handles refusals, or set a smaller budget.
 
-    A nested graph is recorded in its own conversation. A search includes that only if you specify its id. Nothing is
-    recorded without a thread in the config, as in a plain chain, or in a nested graph that saves no checkpoints. Then
-    compactions are cached only in this object.
+    A nested graph is recorded in its own conversation. A search includes that conversation only if you specify its id.
+    Nothing is recorded without a thread in the config, or in a nested graph that saves no checkpoints. Compactions are
+    then cached only in this object.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         model: The summarizer: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: extractive summaries from the original messages, without a model.
         config: The budget and the policy. Default: `ManagedMemoryConfig()`.
-        shrink: True replaces the state's history itself with the context at every compaction. The state then needs
-            no key "llm_input_messages". Default: False.
+        shrink: True replaces the history in the state with the context at every compaction. The state then needs no
+            key "llm_input_messages". Default: False.
         conversation_id: The conversation that records the history. Default: the run's.
         namespace: The namespace of the conversation. Default: the run's.
         share_conversation: True records a nested graph in its caller's conversation. Default: False.
         tools: The tools of the agent's model, whose schemas use tokens too. Default: none.
-        system: A prompt sent before the messages and not contained in them. Default: none.
-        window: The tokens that the agent's model accepts. Default: from the profile of `model`, if it has one.
+        system: A system prompt that the application sends before the messages. Its tokens are counted. Default: none.
+        window: The maximum input tokens of the agent's model. Default: from the profile of `model`, if it has one.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -117,11 +117,11 @@ class CompactionNode(MemoryRunnable):
             **kwargs: Not used.
 
         Returns:
-            For a state, its update: the context under "llm_input_messages". For messages or a prompt, the messages of
-            the context.
+            For messages or a prompt: the messages of the context. For a state: its update, with the context under
+            "llm_input_messages". With `shrink=True`, the update replaces "messages", and is empty without a compaction.
 
         Raises:
-            InvalidInput: The input has no messages, or the state of the graph has no key "llm_input_messages".
+            InvalidInput: The input has no messages, or the state of the graph lacks the key that the update sets.
         """
         return super().invoke(input, config, **kwargs)
 
@@ -152,12 +152,12 @@ class CompactionNode(MemoryRunnable):
             return {}
         from langgraph.types import Overwrite  # noqa: PLC0415 - only shrink=True needs it
 
-        # The only update that replaces a history under `add_messages` and under a DeltaChannel alike.
+        # Only Overwrite replaces a history in a channel with the reducer `add_messages` and in a DeltaChannel.
         value = Overwrite(drop_placeholders(view.messages))
         return state_update([(key, value)]) if in_graph else {key: value}
 
 
 class CompactionState(MessagesState):
-    """A graph state with a history in `messages` and its context in `llm_input_messages`."""
+    """A graph state with the history in `messages`, its context in `llm_input_messages`."""
 
     llm_input_messages: list[AnyMessage]

@@ -1,17 +1,17 @@
-"""`replaced_messages` and the tools that retrieve messages which a compaction removed from the context.
+"""Retrieval of messages that a compaction removed: `replaced_messages`, and two tools.
 
-A compaction records the messages that it removed and the compaction before it. So a summary leads to every message that
-it summarizes, directly or not. The conversation still contains these messages unchanged.
+A compaction records the messages that it removed and its parent, the compaction before it. So every message that a
+summary covers can be found, even through earlier summaries. The conversation still contains these messages unchanged.
 
     for message in replaced_messages(memory, view.messages[2], conversation_id="support-7"):
         print(message.role, message.text)
 
-An agent retrieves them with two tools: `recall_dropped` searches, `expand` returns whole messages.
+An agent retrieves the messages with two tools: `recall_dropped` searches, `expand` returns whole messages.
 
     agent = create_agent(model, tools=[*own_tools, *memory.tools()], checkpointer=memory.checkpointer)
 
-The tools read only the conversation of the thread in which they are called. They return data between marks that no
-content can close, and errors as a sentence for the model.
+The tools read only the conversation of the run in which they are called. They return messages between marks that no
+content can close. They return an error as a sentence for the model.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from langchain_agentmem.storage.database import Database, MemoryLike, database_o
 from langchain_agentmem.tracing import document_outputs
 
 SUMMARY_PREFIX = "sum-"
-"""The prefix of the id of a summary."""
+"""The prefix of a summary's id."""
 EXPAND_STEP = "compaction.expand"
-"""The name of the traced step that retrieves the messages of an id."""
+"""The name of the traced step that loads a message, or the messages behind a summary."""
 _PAGE = 500
 
 
 class DroppedMessage(NamedTuple):
-    """A message of a conversation, with its time."""
+    """A message of a conversation with its time, whether a compaction removed it or not."""
 
     message: Message
     at: datetime
@@ -77,18 +77,18 @@ def replaced_messages(
     offset: int = 0,
     limit: int | None = None,
 ) -> list[Message]:
-    """Return the original messages that a summary replaced, in their order.
+    """Return the original messages that a summary replaced, in conversation order.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         summary: The summary message of a compacted context, or its id.
         conversation_id: The conversation; for a graph, its thread.
-        namespace: The namespace of the conversation. Default: the running config's, else the root.
+        namespace: The namespace of the conversation. Default: that of the current run, else the root.
         offset: The number of messages to skip. Default: 0.
         limit: The maximum number of messages. Default: all.
 
     Returns:
-        The messages, without deleted ones; empty if the conversation has no such summary.
+        The messages that are not deleted. The list is empty if the conversation has no such summary.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -114,7 +114,8 @@ def load_replaced(
 ) -> list[DroppedMessage] | None:
     """Return the messages that a summary replaced, in order; None for an unknown summary.
 
-    If a summary replaced another summary, as in a shrunk state, the messages of that one are returned too.
+    If the summary replaced another summary, as with `shrink=True`, the messages behind that summary are returned
+    instead of it.
 
     Args:
         tx: The transaction.
@@ -140,7 +141,7 @@ def load_replaced(
 
 
 def load_messages(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[DroppedMessage]:
-    """Return messages of a conversation in the order of the keys, without deleted ones."""
+    """Return the messages with these keys, in this order, without deleted ones."""
     found = {}
     for start in range(0, len(keys), _PAGE):
         page = json.dumps([*keys[start : start + _PAGE]])
@@ -151,7 +152,7 @@ def load_messages(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[D
 
 
 def _find_record(tx: Transaction, at: ThreadKey, name: str) -> CompactionRecord | None:
-    """Return the first compaction that contains a summary, or None."""
+    """Return the oldest compaction whose context contains a summary, or None."""
     if not name:
         return None
     word = name.encode("utf-8", "replace")
@@ -165,16 +166,16 @@ def _find_record(tx: Transaction, at: ThreadKey, name: str) -> CompactionRecord 
 logger = logging.getLogger(__name__)
 
 MAX_RESULTS = 20
-"""The most messages that one search returns."""
-_SEARCH_FACTOR = 10  # more results to request: the model's own searches match too, and are removed from the results
+"""The maximum number of messages that one search returns."""
+_SEARCH_FACTOR = 10  # request more hits than the limit: the model's earlier searches match too, and are removed
 PAGE_TOKENS = 3_800
-"""The most tokens of a page."""
+"""The maximum size of a page, in tokens."""
 PASSAGE_TOKENS = 300
-"""The most tokens of a message in search results."""
+"""The maximum size of a message in search results, in tokens."""
 
-_MARK_TOKENS = 100  # for the marks around a message and its metadata
-_SHORT_LENGTH = 800  # the characters below which a message is not split, whatever its tokens
-_LEAD_LENGTH = 200  # the characters of a passage before the matched word
+_MARK_TOKENS = 100  # reserved for the marks around a message and its metadata
+_SHORT_LENGTH = 800  # a message with fewer characters is not split, whatever its number of tokens
+_LEAD_LENGTH = 200  # the maximum number of characters in a passage before the first matched term
 _NO_THREAD = (
     "There is no conversation to search: this run has no thread_id, or its graph saves no checkpoints. The application "
     'must pass a thread with config={"configurable": {"thread_id": …}}.'
@@ -224,7 +225,7 @@ def dropped_tools(memory: MemoryLike, conversation: ConversationOption) -> list[
 
 
 class _ConversationReader:
-    """A reader of the conversation of a run, for the tools."""
+    """A reader of the run's conversation, with the actions of the tools."""
 
     def __init__(self, database: Database, conversation: ConversationOption, weights: Weights | None) -> None:
         self._database = database
@@ -233,8 +234,8 @@ class _ConversationReader:
         self._counter = TokenCounter()
 
     def make_tool(self, action: Callable[..., str], name: str, description: str, schema: type[Arguments]) -> BaseTool:
-        """Make the tool of an action on the conversation of a run."""
-        # LangChain passes the run's config because the signatures of these functions have it.
+        """Make a tool that runs an action on the conversation of the run."""
+        # LangChain passes the run's config to a function that has a parameter of the type RunnableConfig.
 
         def use(*, config: RunnableConfig, **given: Any) -> str:
             return self._run_action(action, config, given)
@@ -263,11 +264,11 @@ class _ConversationReader:
             return f"The memory could not be read: {reason}"
 
     def recall(self, at: ThreadKey, query: str, limit: int = 5, order: Order = "score") -> str:
-        """Search the conversation."""
+        """Search the conversation, and return the hits as a text for the model."""
         limit = min(max(1, limit), MAX_RESULTS)
         inputs = {"query": query, "limit": limit, "order": order, **trace_fields(at)}
         with self._database.step("compaction.recall", lambda: inputs, run_type="retriever") as step:
-            # Only this namespace: a conversation with the same id in a namespace below belongs to another owner.
+            # Search only this namespace: a conversation with the same id in a child namespace has another owner.
             kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
             scope = SearchFilter(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
             analyzed = analyze_query(query, self._database.now())
@@ -331,13 +332,13 @@ class _ConversationReader:
 
 
 def _find_messages(tx: Transaction, at: ThreadKey, name: str) -> list[DroppedMessage] | None:
-    """Return the messages that a summary id replaced, or the message with that id; else None."""
+    """Return the messages that a summary replaced, or one message; None if neither exists."""
     replaced = load_replaced(tx, at, name) if name.startswith(SUMMARY_PREFIX) else None
     return (load_messages(tx, at, [name]) or None) if replaced is None else replaced
 
 
 def _turn_with_reasoning(message: Message) -> Turn:
-    """Return the turn of a message with its reasoning, which `turn_of` leaves out."""
+    """Return the turn of a message, with the reasoning that `turn_of` leaves out."""
     converted = to_langchain(message)
     extra, turn = converted.additional_kwargs, turn_of(converted)
     content = converted.content if isinstance(converted.content, list) else []
@@ -353,9 +354,10 @@ def _format_turn(turn: Turn, key: str, time: datetime) -> str:
 
 
 def _is_worth_showing(message: Message) -> bool:
-    """Return False for system messages and for calls and results of these tools.
+    """Return whether a search result shows a message.
 
-    System messages never leave a context.
+    Results of the recall tools are left out, and so are messages that only call them. System messages are left out
+    because they never leave a context.
     """
     if message.role == "system" or (message.role == "tool" and message.name in RECALL_TOOLS):
         return False

@@ -1,13 +1,14 @@
-"""`Compactor`: keeps contexts within budget, and reuses compactions as long as they match the history.
+"""`Compactor` keeps contexts within budget, and reuses compactions that match the history.
 
-Each turn of a graph passes the whole history. New messages are recorded in the conversation of the thread. The digest
-finds the newest compaction of exactly this history. The compaction and the later messages make the context. Only a
-context above its threshold is compacted again, and the result is stored before it is used. So nothing is lost if a
-process stops in between, and an unchanged history does not cause a second model call.
+Each turn of a graph passes the whole history. The compactor records new messages in the conversation of the thread. A
+digest of the history identifies the newest compaction that matches its start. The context consists of this compaction
+and the later messages. It is compacted again only if it exceeds the limit, or if a model can replace a summary that was
+made without one. Each result is stored before it is used. So a process that stops loses nothing, and an unchanged
+history does not cause a second model call.
 
-A context that a provider refused as too large is made smaller than the threshold requires, so that the call can be
-repeated. Every message that may be summarized is summarized, with few images. If the provider refuses again, tool
-output in the protected tail is cut too. A result is accepted only if it has fewer bytes.
+If a provider refuses a context as too large, the compactor makes it smaller than the threshold requires. The caller can
+then repeat the call. Every message that may be summarized is summarized, with few images. The second attempt also cuts
+tool output in the protected tail. A result is accepted only if it has fewer bytes.
 """
 
 from __future__ import annotations
@@ -72,20 +73,20 @@ from langchain_agentmem.messages.message_marks import is_filler, is_from_compact
 from langchain_agentmem.storage.database import Database
 
 DEFAULT_PAYLOAD_LIMIT = 25_000_000
-"""The bytes that a provider accepts in one request, if `PAYLOAD_LIMITS` does not list it."""
+"""The maximum bytes of a request to a provider that `PAYLOAD_LIMITS` does not list."""
 PAYLOAD_LIMITS = MappingProxyType(
     {"anthropic": 32_000_000, "anthropic-oauth": 32_000_000, "google": 100_000_000}
     | dict.fromkeys(("openai", "openai-oauth", "openrouter", "xai"), DEFAULT_PAYLOAD_LIMIT)
 )
-"""The bytes that each of these providers accepts in one request."""
-_SHARE_OF_IMAGES = 0.5  # of the provider's bytes
+"""The maximum bytes of a request, by provider."""
+_SHARE_OF_IMAGES = 0.5  # of the maximum bytes of a request
 _MAX_IMAGES = 5
-_SHARE_OF_TOOL_OUTPUT = 16  # the target divided by this number is the limit of one tool output
+_SHARE_OF_TOOL_OUTPUT = 16  # one tool output may use the target divided by this number
 _MIN_TOOL_OUTPUT_TOKENS = 50
 
 
 def payload_bytes(messages: Sequence[BaseMessage]) -> int:
-    """Return the bytes of a context in a request, images included."""
+    """Estimate the bytes of a context in a request, including images."""
     try:
         return len(json.dumps(convert_to_openai_messages(messages), default=repr).encode())
     except (TypeError, ValueError):  # a block that LangChain cannot translate
@@ -93,11 +94,13 @@ def payload_bytes(messages: Sequence[BaseMessage]) -> int:
 
 
 def make_thorough(ctx: ProcessorContext, provider: str) -> ProcessorContext:
-    """Return the processor context for a refused context: all that may be summarized is.
+    """Return the processor context for a refused context, with a thorough summarization.
+
+    The summarization is the only processor. It summarizes every message that may be summarized.
 
     Args:
         ctx: The processor context of an ordinary compaction.
-        provider: The provider that refused the context.
+        provider: The provider that refused the context. It determines the maximum size of the kept images.
     """
     max_images = ctx.config.summarization.max_retained_images
     max_images = _MAX_IMAGES if max_images is None else max_images
@@ -110,10 +113,13 @@ def make_thorough(ctx: ProcessorContext, provider: str) -> ProcessorContext:
 
 
 def cut_tool_output(outcome: PipelineOutcome, ctx: ProcessorContext) -> PipelineOutcome:
-    """Cut all tool output in the result of a compaction, also in the protected tail.
+    """Cut long tool output in the result of a compaction, even in the protected tail.
+
+    One output may use a sixteenth of the target, but at least 50 tokens. The limit never exceeds
+    `max_tool_message_tokens`.
 
     Args:
-        outcome: The result.
+        outcome: The result of the compaction.
         ctx: The processor context of the compaction.
     """
     truncation, room = ctx.config.tool_truncation, ctx.target_tokens // _SHARE_OF_TOOL_OUTPUT
@@ -125,7 +131,7 @@ def cut_tool_output(outcome: PipelineOutcome, ctx: ProcessorContext) -> Pipeline
 
 
 def provider_of(model: Any) -> str:
-    """Return the provider of a model, as named in `PAYLOAD_LIMITS`; "" if not listed there.
+    """Return the provider of a model by its name in `PAYLOAD_LIMITS`; "" if it has none there.
 
     Args:
         model: A LangChain model, or any other callable model.
@@ -140,7 +146,7 @@ def provider_of(model: Any) -> str:
 
 
 def model_identity(model: Any) -> tuple[str, str]:
-    """Return the class and name of a model, which identify it across objects.
+    """Return the class name and the model name, which are equal for objects of one model.
 
     Args:
         model: A LangChain model.
@@ -152,24 +158,24 @@ def model_identity(model: Any) -> tuple[str, str]:
 logger = logging.getLogger(__name__)
 
 CACHE_SIZE = 256
-"""The maximum size of each cache of records and histories."""
+"""The maximum number of values in each cache."""
 BATCH = 500
-"""The number of messages recorded in one transaction."""
-_SHARE_OF_WINDOW = 0.8  # of the summarizer's window
-_LOWERING_FACTOR = 0.9  # of the refused tokens
+"""The maximum number of messages recorded in one transaction."""
+_SHARE_OF_WINDOW = 0.8  # the input of one call, as a share of the summarizer's window
+_LOWERING_FACTOR = 0.9  # the lowered limit, as a share of the refused tokens
 _MIN_MESSAGE_TOKENS = 500
-"""The tokens of messages that a lowered limit still allows."""
+"""The tokens that a lowered limit leaves for messages, beyond the overhead."""
 
 _Identity: TypeAlias = tuple[int, int] | None
 
 
 class ContextView(NamedTuple):
-    """A context for a model.
+    """A context to send to a model.
 
     Attributes:
-        messages: The context, valid for every provider.
-        tokens: The tokens of the context.
-        compacted: True if it was compacted in this call.
+        messages: The messages of the context, valid for every provider.
+        tokens: The calibrated tokens of the context, including the overhead.
+        compacted: True if this call compacted the context. Default: False.
     """
 
     messages: list[BaseMessage]
@@ -178,13 +184,13 @@ class ContextView(NamedTuple):
 
 
 class Compactor:
-    """A cache of compactions that makes contexts of histories, within a budget.
+    """A compactor that converts histories to contexts within a budget, and caches compactions.
 
     Args:
         database: The database that stores histories and compactions.
         config: The budget and the policy; None for `ManagedMemoryConfig()`.
         model: The summarizer, see `usable_model`; None for extractive summaries without a model.
-        window: The tokens that the agent's model accepts. Default: from the profile of `model`, if it has one.
+        window: The maximum input tokens of the agent's model. Default: from the profile of `model`, if it has one.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -200,7 +206,7 @@ class Compactor:
         self.limit = self.limit_for(self.window or window_of(self.model))
         given, size = config.token_counter, config.image_token_estimate
         self.counter = given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=size)
-        # Records without a conversation exist only here, under numbers of this object.
+        # Compactions without a conversation exist only in this cache. Their ids come from `_numbers`.
         self._records: OrderedDict[tuple[ThreadKey | None, int], CompactionRecord] = OrderedDict()
         self._open_counts: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
         self._numbers = count(1)
@@ -213,17 +219,21 @@ class Compactor:
         return max(1, int(self.limit * (1 - self.config.active_context.min_reduction_ratio)))
 
     def limit_for(self, window: int | None) -> int:
-        """Return the tokens above which a context is compacted, for a model's window if known."""
+        """Return the tokens above which a context is compacted.
+
+        It is the threshold, or the model's window if that is known and smaller.
+        """
         threshold = self.config.threshold_tokens
         return threshold if window is None else min(threshold, window)
 
     def compact_history(self, messages: Sequence[BaseMessage], at: ThreadKey | None, overhead: int = 0) -> ContextView:
-        """Record a history and return its context, compacted if it is due.
+        """Record a history and return its context, compacted if necessary.
 
         Args:
             messages: The whole history. It is not modified.
-            at: The conversation that records it. None records nothing; compactions are then cached in this object.
-            overhead: The tokens sent in addition to the messages. Default: 0.
+            at: The conversation that records the history. None records nothing; compactions are then only cached in
+                this object.
+            overhead: The tokens sent in addition to the messages, uncalibrated. Default: 0.
         """
         report = CompactionReport(self.database, at.name if at else "")
         limits = {"threshold_tokens": self.limit, "target_tokens": self.target}
@@ -248,12 +258,12 @@ class Compactor:
         Args:
             messages: The whole history.
             at: The conversation in which it is recorded, or None.
-            provider: The provider that refused it, see `make_thorough`.
-            attempt: The number of the attempt, see `compact`.
-            overhead: The tokens sent in addition to the messages.
+            provider: The provider that refused the context, see `make_thorough`.
+            attempt: The number of the attempt, from 1, see `compact`.
+            overhead: The tokens sent in addition to the messages, uncalibrated.
 
         Returns:
-            The context to send instead; None if it could not be made smaller.
+            The smaller context; None if the context could not be made smaller.
         """
         report = CompactionReport(self.database, at.name if at else "")
         inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
@@ -266,11 +276,13 @@ class Compactor:
             return self._make_valid_view(resolve(record), history, report, overhead, compacted=True)
 
     def lower_limit(self, tokens: int, overhead: int) -> None:
-        """Lower the limit below the size of a refused context.
+        """Lower the limit to 90% of the tokens of a refused context.
+
+        The lowered limit leaves at least 500 tokens for messages, beyond the overhead. The limit never rises.
 
         Args:
-            tokens: The tokens of the refused context.
-            overhead: The tokens sent in addition to the messages. The limit leaves room for 500 tokens of messages.
+            tokens: The calibrated tokens of the refused context, including the overhead.
+            overhead: The tokens sent in addition to the messages, uncalibrated.
         """
         floor = self.calibrate(overhead) + _MIN_MESSAGE_TOKENS
         self.limit = min(self.limit, max(int(tokens * _LOWERING_FACTOR), floor))
@@ -278,9 +290,10 @@ class Compactor:
     def _load_context(
         self, messages: Sequence[BaseMessage], at: ThreadKey | None
     ) -> tuple[MessageHistory, CompactedContext, Callable[[CompactionRecord | None], CompactedContext]]:
-        """Record new messages, and load the history with its context.
+        """Record new messages, and load the history and its context.
 
-        Return the history, its context, and a function from record to context.
+        Returns:
+            The history, its context, and a function that returns the context of a record, or the history for None.
         """
         conversation, previous = self._histories.get(at, (None, MessageHistory()))
         history = analyze_history(previous, messages, self.counter)
@@ -292,9 +305,9 @@ class Compactor:
         return history, resolve(next((record for record in records if record is not None), None)), resolve
 
     def _count_prompt_notes(self, context: CompactedContext, at: ThreadKey | None, overhead: int) -> int:
-        """Count the tokens of memory and experiences in the prompt.
+        """Count the tokens of memory and experiences that other components add to the prompt.
 
-        Return 0 for a context below half the limit.
+        Return 0 without a conversation, and for a context below half the limit.
         """
         if at is None or context.tokens + overhead < self.limit / 2:
             return 0
@@ -302,7 +315,7 @@ class Compactor:
         return prompt_notes.count_tokens(self.database, at, question_ids)
 
     def forget(self) -> None:
-        """Clear the caches. Stored records and histories are read again when needed."""
+        """Clear the caches of compactions and histories. Stored ones are read again when needed."""
         self._records.clear()
         self._histories.clear()
 
@@ -311,21 +324,24 @@ class Compactor:
     def _record_new(
         self, history: MessageHistory, at: ThreadKey | None, previous: MessageHistory, recorded_in: _Identity
     ) -> tuple[_Identity, Sequence[CompactionRecord]]:
-        """Record new messages. Return the conversation's identity and compactions, newest first."""
+        """Record new messages, and return the conversation's identity and its compactions.
+
+        The identity is None without a conversation, or if it did not exist before. The newest compaction comes first.
+        """
         if at is None:
-            records = [*self._records.items()]  # one atomic copy: other threads may add records during a loop
+            records = [*self._records.items()]  # a copy in one step: other threads may add records during a loop
             return None, [record for (thread, _), record in reversed(records) if thread is None]
         read = partial(self.database.read, None)
         identity, compactions = read(lambda tx: (branch_identity(tx, at), load_headers(tx, at, STATE)))
         if identity is None or recorded_in not in (identity, None):
-            previous = MessageHistory()  # the recorded conversation was deleted since
+            previous = MessageHistory()  # the conversation was deleted after the previous turn
         new_places = [place for place in _find_unrecorded(previous, history) if not is_filler(history.messages[place])]
         for start in range(0, len(new_places), BATCH):
             self._record_batch(history, at, new_places[start : start + BATCH])
         return identity, compactions
 
     def _record_batch(self, history: MessageHistory, at: ThreadKey, places: Sequence[int]) -> None:
-        """Record the messages at these places."""
+        """Record the messages at these places of the history in one transaction."""
         now = self.database.now()
         messages = [(history.keys[place], history.messages[place]) for place in places]
         entries = [entry_of(replace(to_storable(each), message_id=key), now) for key, each in messages]
@@ -344,11 +360,13 @@ class Compactor:
     def base_context(
         self, context: CompactedContext, resolve: Callable[[CompactionRecord | None], CompactedContext], model: Any
     ) -> CompactedContext:
-        """Return the context to compact: that before provisional summaries, if there is a model.
+        """Return the context to compact, without provisional summaries if there is a model.
+
+        A model then summarizes the original messages instead of provisional summaries.
 
         Args:
             context: The context in use.
-            resolve: A function that returns the context of a compaction, or the history itself for None.
+            resolve: A function that returns the context of a compaction, or the whole history for None.
             model: The summarizer, or None.
         """
         record = context.record
@@ -357,7 +375,7 @@ class Compactor:
         return context if record is context.record else resolve(record)
 
     def load_record(self, at: ThreadKey | None, number: int) -> CompactionRecord | None:
-        """Load a compaction by its number; None if it is deleted or damaged."""
+        """Load a compaction by its number. Return None if it is deleted or damaged."""
         record = self._records.get((at, number))
         if record is None and at is not None:
             try:
@@ -374,18 +392,19 @@ class Compactor:
     # -- sizes -------------------------------------------------------------------------------------------------
 
     def calibrate(self, tokens: int) -> int:
-        """Scale counted tokens by the usage that providers have reported."""
+        """Scale counted tokens by the calibration factor, which providers' reported usage sets."""
         return math.ceil(tokens * self.counter.factor())
 
     def is_due(self, context: CompactedContext, tokens: int, model: Any, at: ThreadKey | None) -> bool:
         """Return whether to compact the context.
 
-        It is due if the context is too large and a compaction would free enough, or if a model can replace a summary
-        that was made when there was no model.
+        A context above the limit is compacted if it has no compaction yet. Otherwise it is compacted if it has new
+        messages and a compaction can free enough tokens. A context of any size is compacted if a model can replace a
+        summary that was made without a model.
 
         Args:
             context: The context.
-            tokens: The tokens of the context.
+            tokens: The calibrated tokens of the context, including the overhead.
             model: The summarizer, or None.
             at: The conversation, or None.
         """
@@ -398,11 +417,15 @@ class Compactor:
             return False
         if record is None:
             return True
-        unchanged = self._open_counts.get((at, record.id)) == context.new_count  # no messages since the compaction
+        # Without new messages, only the calls that were unanswered at the compaction follow it.
+        unchanged = self._open_counts.get((at, record.id)) == context.new_count
         return not unchanged and self._is_worth_it(context)
 
     def _is_worth_it(self, context: CompactedContext) -> bool:
-        """Return whether a compaction can free enough tokens, so that not every turn compacts."""
+        """Return whether a compaction can free the tokens between the target and the limit.
+
+        Without this check, a context that stays large would be compacted at every turn.
+        """
         room = (self.limit - self.target) / self.counter.factor()
         if context.new_tokens >= room:
             return True
@@ -412,7 +435,10 @@ class Compactor:
         return sum(self._cost(messages[each.start : each.stop]) for each in droppable_groups(messages, shape)) >= room
 
     def _calibrate_counter(self, history: MessageHistory, context: CompactedContext, overhead: int) -> None:
-        """Calibrate the counter with the reported input tokens of the last reply."""
+        """Calibrate the counter with the input tokens that the last reply reports.
+
+        Only replies after the compaction are considered.
+        """
         first = len(history.messages) - context.new_count
         for place in range(len(history.messages) - 1, first, -1):
             if isinstance(reply := history.messages[place], AIMessage):
@@ -422,7 +448,7 @@ class Compactor:
                 return
 
     def _repair_cost(self, messages: Sequence[BaseMessage], valid: Sequence[BaseMessage]) -> int:
-        """Return the tokens that a repair added, minus those that it removed."""
+        """Return the tokens that a repair added to the messages, minus the tokens that it removed."""
         before, after = ({id(each): each for each in group} for group in (messages, valid))
         added = [after[each] for each in after.keys() - before.keys()]
         removed = [before[each] for each in before.keys() - after.keys()]
@@ -439,8 +465,8 @@ class Compactor:
         """Create the processor context of a compaction.
 
         Args:
-            overhead: The tokens sent in addition to the messages. Default: 0.
-            model: The summarizer. Default: this object's model.
+            overhead: The tokens sent in addition to the messages, uncalibrated. Default: 0.
+            model: The summarizer. Default: the compactor's model.
             originals: The original messages of shortened copies in the context, by their ids. Default: none.
         """
         model = self.model if model is None else model
@@ -462,19 +488,19 @@ class Compactor:
     ) -> CompactionRecord | None:
         """Compact a context and store the result.
 
-        Unanswered calls at its end stay. Messages receive their keys as ids, which identify altered copies.
+        Unanswered calls at the end of the context are not compacted. Each message gets its key as its id, so that a
+        shortened copy can be traced to its original.
 
         Args:
-            base: The context.
+            base: The context to compact.
             ctx: The processor context.
-            report: Reports the compaction.
-            tokens: The tokens of `base`, calibrated. Not used with `attempt`. Default: 0.
-            attempt: 0 for a context above its limit. Else the number of the attempt to reduce the bytes of a refused
-                context. From the second attempt on, tool output in the protected tail is cut too, see
-                `cut_tool_output`. Default: 0.
+            report: The report that emits the events of the compaction.
+            tokens: The calibrated tokens of `base`. Not used with `attempt`. Default: 0.
+            attempt: 0 for an ordinary compaction. Else the number of the attempt to reduce the bytes of a refused
+                context. From the second attempt on, `cut_tool_output` also cuts the protected tail. Default: 0.
 
         Returns:
-            The compaction in use from now on; None if a refused context could not be made smaller.
+            The new compaction; None if a refused context could not be made smaller.
         """
         open_count = count_unanswered(base.messages)
         end = len(base.messages) - open_count
@@ -543,14 +569,14 @@ class Compactor:
         *,
         compacted: bool,
     ) -> ContextView:
-        """Return the view of a context; emit an event with the reason if it exceeds the limit.
+        """Return the view of a context. If it exceeds the limit, emit an event with the reason.
 
         Args:
-            messages: The context, valid for every provider.
-            context: The context before its repair.
+            messages: The messages of the context after their repair, valid for every provider.
+            context: The context before the repair.
             report: The report that emits the event.
-            overhead: The tokens sent in addition to the messages. Default: 0.
-            compacted: True if it was compacted in this call.
+            overhead: The tokens sent in addition to the messages, uncalibrated. Default: 0.
+            compacted: True if this call compacted the context.
         """
         tokens = self.calibrate(context.tokens + self._repair_cost(context.messages, messages) + overhead)
         if self.config.active_context.enabled and tokens > self.limit:
@@ -560,7 +586,7 @@ class Compactor:
 
 
 def _is_valid(context: CompactedContext, history: MessageHistory) -> bool:
-    """Return whether the context needs no repair where the compaction ends and after it."""
+    """Return whether the context needs no repair at the end of the compaction and after it."""
     start, reached = len(context.messages) - context.new_count, len(history.messages) - context.new_count
     continues = not reached or role_of(context.messages[start - 1]) == role_of(history.messages[reached - 1])
     if continues and history.valid_length >= reached:
@@ -569,7 +595,7 @@ def _is_valid(context: CompactedContext, history: MessageHistory) -> bool:
 
 
 def _find_unrecorded(previous: MessageHistory, history: MessageHistory) -> list[int]:
-    """Return the places of messages that are new or differ from the recorded ones."""
+    """Return the places of unrecorded messages: all from the first difference on."""
     digests = previous.digests
     if history.digests[: len(digests)] == digests:
         return [*range(len(digests) - 1, len(history.messages))]
@@ -578,7 +604,7 @@ def _find_unrecorded(previous: MessageHistory, history: MessageHistory) -> list[
 
 
 def cache_value(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    """Add a value as the newest, and remove the oldest values beyond `CACHE_SIZE`."""
+    """Add a value to a cache as the newest, and remove the oldest values beyond `CACHE_SIZE`."""
     cache.pop(key, None)
     cache[key] = value
     while len(cache) > CACHE_SIZE:

@@ -1,8 +1,8 @@
-"""Conversations as a part: searched, verified, erased, exported as plain records and imported.
+"""Search, verification, erasure, export and import of conversations.
 
-An export needs plain records. A record is one JSON-able version of a message or round. Records are in the order of
-writing. An edit names the replaced entry by its key, and records of one call share one `call` number. So an import
-restores a conversation with its ids, times, rounds, attachments and earlier versions.
+An export consists of records. A record is a JSON-able version of a message, round or description. Records are in the
+order of writing. The record of an edit has the key of the entry that it replaces. Records written in one call have the
+same `call` number. So an import restores a conversation with its ids, times, rounds, attachments and earlier versions.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from langchain_agentmem.storage.transaction import Row
 
 
 def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Return the searchable texts of messages, by the rows of their wordings.
+    """Return the searchable texts of messages, by the ids of their wordings.
 
-    A wording is a version of a message that has a document of its own in the search index.
+    A wording is a version of a message that has its own document in the search index.
 
     Args:
         tx: The transaction.
-        owners: The rows of the wordings.
+        owners: The row ids of the wordings.
     """
     rows = query.entry_hits(tx, owners=json.dumps(list(owners)))
     return {row["wording"]: (body_text(bytes(row["body"]), with_calls=True),) for row in rows}
@@ -48,14 +48,14 @@ def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, .
 def to_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, view: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """Convert search hits to `Recollection`s, by the numbers of their documents.
+    """Convert search hits to `Recollection`s, and return these by their document numbers.
 
     Args:
         tx: The transaction.
-        hits: Messages that a search found. Messages deleted meanwhile are left out.
+        hits: Messages that a search found. Messages that were deleted after the search are left out.
         now: The time, in microseconds since 1970.
-        view: The view of the search. Messages that follow no thread are visible in every view, the others only in the
-            wording that this view shows.
+        view: The view of the search. A message that follows no thread is visible in every view. Any other message is
+            visible only in the wording that this view shows.
     """
     rows = query.entry_hits(tx, owners=json.dumps([hit.owner for hit in hits]))
     found = {row["wording"]: dict(row) for row in rows}
@@ -69,11 +69,13 @@ def to_recollections(
 def thread_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, view: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """Convert visible hits in threads' sessions to `Recollection`s, by their document numbers.
+    """Convert the visible hits in sessions of threads to `Recollection`s.
+
+    The keys of the result are the document numbers of the hits.
 
     Args:
         tx: The transaction.
-        hits: Posts and rounds that a search found. Those that the view does not show are left out.
+        hits: Posts and rounds that a search found. Hits that the view does not show are left out.
         now: The time, in microseconds since 1970.
         view: The view of the search.
     """
@@ -102,7 +104,7 @@ def _to_recollection(hit: SearchHit, row: Mapping[str, Any], id_column: str) -> 
         why=hit.why,
         row=(hit.kind, hit.owner),
         thread_id=row[id_column] if row.get("follows") else None,
-        source="model" if source == "user" and is_nested(row[id_column]) else source,  # the words of the calling model
+        source="model" if source == "user" and is_nested(row[id_column]) else source,  # the calling model wrote it
         actor=message.name,
     )
 
@@ -119,10 +121,19 @@ class EntryRecord(Options):
     """A JSON-able version of an entry.
 
     Attributes:
-        call: The number that records of one call share.
-        edit: True if it replaces another version.
+        call: The number of the write. All records written in one call have the same number.
+        key: The id of the message or round.
+        kind: The kind of the entry.
+        edit: True if this version replaces an earlier one.
+        role: The role of the message. Default: none.
+        sender: The name of the sender. Default: none.
+        recipient: The recipient of a post. Default: none.
+        round_key: The id of the round that the post belongs to. Default: none.
+        created_at: The time of the message or round, in microseconds since 1970.
+        written_at: The time at which this version was written, in microseconds since 1970.
         body: The fields of the message or round.
-        follows: True if it follows the thread of the conversation's name.
+        attachments: The attachments of the post. Default: none.
+        follows: True if the entry follows the thread that has the conversation's name. Default: False.
     """
 
     call: _Timestamp
@@ -143,10 +154,10 @@ class EntryRecord(Options):
         """Return the entry to store.
 
         Args:
-            following: True to let the entry follow a thread if the record does.
+            following: True if the entry follows its thread, provided that `follows` is true. False: it follows none.
 
         Raises:
-            MessageError: The key cannot be an id, or the message cannot be read.
+            MessageError: The key is not a valid id, or the message cannot be read.
         """
         key, body = check_id(self.key, "message", MessageError), write_plain(self.body)
         attachments = None if self.attachments is None else write_plain(self.attachments)
@@ -157,10 +168,10 @@ class EntryRecord(Options):
 
 
 def dump_records(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
-    """Return every version of every entry of a conversation as records.
+    """Return a record for each version of a conversation's entries, in the order of writing.
 
     Raises:
-        DatabaseUnreadable: An entry is damaged, so that `restore_records` would refuse it.
+        DatabaseUnreadable: An entry is damaged, and `restore_records` would refuse it.
     """
     rows = message_log.branch_rows(tx, at, query.dump_entries)
     try:
@@ -171,7 +182,7 @@ def dump_records(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
 
 
 def _to_record(row: Row) -> dict[str, Any]:
-    """Return a version of an entry as a record."""
+    """Convert the row of an entry's version to a record."""
     _check_readable(row["kind"], row["body"], row["attachments"], row["key"])
     record = {"call": row["position"], "edit": row["replaces"] is not None, "follows": bool(row["follows"])}
     record |= {name: row[name] for name in _RECORD_COLUMNS if row[name] is not None}
@@ -183,18 +194,18 @@ def restore_records(
 ) -> list[str]:
     """Write records into a conversation, and keep its existing entries.
 
-    Existing entries stay unchanged, with one exception: a message from the same source that was not edited here gets
-    the edits made at the source since its last import.
+    An existing entry gets new versions only if its newest version here is one of the imported versions. It then gets
+    the imported edits that it does not have yet. All other existing entries stay unchanged.
 
     Args:
         tx: The transaction.
-        at: The conversation; it is created when it does not exist.
+        at: The conversation. It is created if it does not exist.
         records: The records, as `dump_records` returned them.
-        now: The time of writing, in microseconds since 1970.
-        following: True if the thread is imported with the entries, so that they follow it here too. Default: False.
+        now: The time of writing, in microseconds since 1970, for first versions whose `written_at` is 0.
+        following: True if the thread is imported with the entries, which then follow it. Default: False.
 
     Returns:
-        The keys of the versions that were written.
+        The key of each version that was written.
 
     Raises:
         InvalidInput: A record is damaged.
@@ -206,14 +217,14 @@ def restore_records(
     except _DAMAGE_ERRORS as error:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
     written: list[str] = []
-    existing: dict[str, list[bytes]] = {}  # the versions of entries that existed before
+    existing: dict[str, list[bytes]] = {}  # the stored versions of entries that existed before the import
     for (_, edit, written_at), group in groupby(imported, key=itemgetter(0)):
         entries = [entry for _, entry in group]
         if edit:
             for entry in entries:
                 versions = existing.get(entry.key)
                 if versions is None or (
-                    # The newest version here is one of the imported ones, so this one is newer.
+                    # The newest version here is among the imported ones, and this edit is not stored yet: it is newer.
                     entry.body not in versions
                     and any(other.key == entry.key and other.body == versions[-1] for _, other in imported)
                 ):
@@ -230,7 +241,7 @@ def restore_records(
 
 
 def _check_readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> str:
-    """Return an entry's searchable text, after checking that every view can read the entry."""
+    """Check that an entry can be read as a message or round, and return its text."""
     if attachments is not None:
         for each in encoding.decode(attachments):
             Attachment.from_dict(each)
@@ -243,11 +254,11 @@ def _check_readable(kind: str, body: bytes, attachments: bytes | None, key: str)
 
 
 def find_problems(tx: Transaction) -> list[str]:
-    """Return a sentence for each inconsistency of conversations, their heads and entries."""
+    """Return a description of each inconsistent conversation, head and entry."""
     heads = query.wrong_heads(tx)
     found = [f"the head of the conversation {safe_repr(row['name'])} is behind its newest entry" for row in heads]
     for row in query.wrong_message_counts(tx):
-        count = f"{row['messages']} messages, not {row['found']}"
+        count = f"{row['messages']} messages, not {row['actual']}"
         found.append(f"the conversation {safe_repr(row['name'])} counts {count}")
     found += [f"entry {row['id']} is of an unknown kind, {safe_repr(row['kind'])}" for row in query.unknown_entries(tx)]
     problem = "replaces an entry of another conversation or id, or a later version"

@@ -1,7 +1,7 @@
-"""Messages, rounds and posts as entries of the log.
+"""Conversion of messages, rounds and posts to entries of the log and back.
 
-An entry stores a message as bytes, with a text for the search index and with columns to filter by. Rounds and their
-posts are rebuilt from entries, for all roles or as one role sees them.
+An entry stores a message as bytes, with a text for the search index and columns for filters. Rounds and their posts are
+rebuilt from entries, for all roles or as one role sees them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, 
 
 
 def parse_message(value: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
-    """Convert arguments to a message, and return it with whether its id is new.
+    """Convert arguments to a message.
 
     Args:
         value: A `Message`, a LangChain message or a dictionary of `Message`'s fields. Default: none.
-        new_id: The function that makes an id for a message without one.
-        **fields: Without `value`: `role`, which is required, and other fields of `Message`.
+        new_id: The function that makes an id for a LangChain message without one, or for fields without one.
+        **fields: The fields of `Message`, used only without `value`. `role` is then required.
+
+    Returns:
+        The message, and True if `new_id` made its id.
 
     Raises:
         MessageError: Neither message nor role is given, or the message is malformed.
@@ -68,9 +71,9 @@ def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes |
 
     Args:
         message: The message.
-        now: Its time unless the message has one, in microseconds since 1970.
-        new_key: True if its id is new, so that no entry can have it yet. Default: False.
-        body: Its bytes, if known. Default: they are encoded.
+        now: The time of a message that has no time of its own, in microseconds since 1970.
+        new_key: True if the message's id is new, so that no entry can have it yet. Default: False.
+        body: The encoded message, if known. Default: the message is encoded.
 
     Raises:
         MessageError: The id or time is invalid, or a value in the message cannot be stored.
@@ -92,10 +95,10 @@ def round_entry(round_value: Round, now: int) -> message_log.LogEntry:
 
     Args:
         round_value: The round.
-        now: The time at which it began, in microseconds since 1970.
+        now: The start time of the round, in microseconds since 1970.
 
     Raises:
-        MessageError: Its id is invalid.
+        MessageError: The id of the round is invalid.
     """
     body = encoding.encode({"user_query": round_value.user_query, "state": round_value.state})
     key = check_id(round_value.id, "round", MessageError)
@@ -107,8 +110,8 @@ def post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
 
     Args:
         post: The post.
-        round_id: The round that it belongs to.
-        now: Its time, in microseconds since 1970.
+        round_id: The id of the round that the post belongs to.
+        now: The time of the post, in microseconds since 1970.
 
     Raises:
         MessageError: An id, the sender or the recipient is invalid.
@@ -125,14 +128,14 @@ def post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
 
 
 def message_with_images(body: bytes, key: str, attachments: bytes | None) -> Message:
-    """Read a stored message, with the attached images if it is a user's post.
+    """Decode a stored message, and add the attached images if it is from a user.
 
-    Images attached by other roles stay with their posts, since no provider takes an image from an assistant.
+    Images attached by other roles are not added, because no provider accepts images in an assistant message.
 
     Args:
-        body: Its bytes.
-        key: Its id.
-        attachments: The bytes of the list of its attachments, or None.
+        body: The encoded message.
+        key: The id of the message.
+        attachments: The encoded list of the attachments, or None.
     """
     message = decode_body(body, key)
     if attachments is None or message.role != "user":
@@ -146,21 +149,21 @@ def message_with_images(body: bytes, key: str, attachments: bytes | None) -> Mes
 
 
 def langchain_message(row: message_log.LogEntry) -> BaseMessage:
-    """Return a stored message as a LangChain message, with its images."""
+    """Convert a stored message to a LangChain message, with its images."""
     return to_langchain(message_with_images(row.body, row.key, row.attachments), part_of=part_or_placeholder)
 
 
 def has_injected_memory(entry: message_log.LogEntry) -> bool:
-    """Return whether an entry is a message that brings memory, which is already stored."""
+    """Return whether an entry is a message with injected memory, which is stored elsewhere."""
     return MEMORY_MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
 def change_message(message: Message, changes: Mapping[str, Any]) -> Message:
-    """Return a message with changed fields.
+    """Return a copy of a message with changed fields.
 
     Args:
-        message: The message. It is not changed.
-        changes: Fields of `Message` with their new values.
+        message: The message. It is not modified.
+        changes: The new values, by the names of the fields. All fields except `message_id` can be changed.
 
     Raises:
         MessageError: A field is unknown or has an invalid value.
@@ -170,7 +173,10 @@ def change_message(message: Message, changes: Mapping[str, Any]) -> Message:
 
 
 def new_version(old: message_log.LogEntry, message: Message) -> message_log.LogEntry:
-    """Make the entry that replaces a stored message, with its round, recipient, attachments."""
+    """Make the entry that replaces a stored message.
+
+    The kind, recipient, round and attachments of the old entry are kept. So is its time, if the new message has none.
+    """
     check_langchain(message)
     return entry_of(message, old.created_at)._replace(
         kind=old.kind, recipient=old.recipient, round_key=old.round_key, attachments=old.attachments
@@ -178,10 +184,10 @@ def new_version(old: message_log.LogEntry, message: Message) -> message_log.LogE
 
 
 def check_langchain(message: Message) -> None:
-    """Check that LangChain can read the field `Message.langchain` back.
+    """Check that a message can be converted to a LangChain message by its field `langchain`.
 
     Raises:
-        MessageError: `Message.langchain` does not have the form that `from_langchain` returns.
+        MessageError: The field does not have the form that `from_langchain` writes.
     """
     if message.langchain is None:
         return
@@ -198,7 +204,7 @@ def _message_from_fields(fields: Mapping[str, Any]) -> Message:
 
 
 def _created_at(message: Message) -> int | None:
-    """Return the time in a message, in microseconds since 1970, or None."""
+    """Return the time of a message in microseconds since 1970, or None if it has none."""
     given_time = message_time(message)
     if given_time is None:
         return None
@@ -214,19 +220,22 @@ _TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_EN
 
 
 def temporal(text: str) -> str:
-    """Mark text that is visible only while its round is the last.
+    """Mark text in a post that is visible only while its round is the last one.
 
-    `get_role_rounds` leaves it out of other rounds. Marks apply only to posts of agents; a user's text is never cut.
+    `get_role_rounds` removes marked text from all other rounds. Marks in posts of the user have no effect.
     """
     return f"{TEMPORAL_START}{text}{TEMPORAL_END}"
 
 
 def assemble_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry]) -> list[Round]:
-    """Build rounds with their posts; other messages form one round for each question.
+    """Build rounds with their posts.
+
+    Messages without a round form additional rounds. Each user message among them begins a new round, which is finished
+    when another message follows.
 
     Args:
-        rounds: The rounds of a conversation.
-        messages: Its messages.
+        rounds: The entries of a conversation's rounds.
+        messages: The entries of its messages, oldest first.
     """
     by_key: dict[str, Round] = {}
     positions: dict[str, tuple[int, int]] = {}
@@ -243,14 +252,14 @@ def assemble_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[m
         if row.round_key in by_key:
             posts.setdefault(row.round_key, []).append(post)
             continue
-        is_question = row.role == "user"  # regardless of the user's name
+        is_question = row.role == "user"  # whatever name the user has
         if not implicit_key or is_question:
             implicit_key = f"round-{row.key}"
             query = post.message if is_question else ""
             by_key[implicit_key] = Round.create(query, id=implicit_key, state="created" if is_question else "finished")
             positions[implicit_key] = (row.slot, order)
         elif by_key[implicit_key].state == "created":
-            by_key[implicit_key] = by_key[implicit_key].replace(state="finished")  # it has an answer
+            by_key[implicit_key] = by_key[implicit_key].replace(state="finished")  # this message is the answer
         posts.setdefault(implicit_key, []).append(post)
     in_order = sorted(by_key, key=positions.__getitem__)
     return [by_key[key].with_post(*posts.get(key, ())) for key in in_order]
@@ -270,7 +279,7 @@ def _to_post(row: message_log.LogEntry) -> Post:
 
 
 def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
-    """Return the rounds as one role sees them, see `SessionMemory.get_role_rounds`."""
+    """Return the rounds with the posts visible to a role, see `SessionMemory.get_role_rounds`."""
     included = [each for each in rounds if include_failures or each.state != "failed"]
     visible = []
     for each in included:
@@ -281,7 +290,10 @@ def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -
 
 
 def shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
-    """Return the shared entries of one type, see `SessionMemory.get_shared_memory_entries`."""
+    """Return each sender's newest shared entry of a type, the oldest first.
+
+    See `SessionMemory.get_shared_memory_entries`.
+    """
     newest: dict[str, SharedMemoryEntry] = {}
     for each in rounds:
         for post in each.post_list:
@@ -290,7 +302,7 @@ def shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemor
                 if not isinstance(entry, SharedMemoryEntry) or entry.type != entry_type:
                     continue
                 if entry.scope == "conversation" or each is rounds[-1]:
-                    newest.pop(post.send_from, None)  # a newer entry also moves to the end
+                    newest.pop(post.send_from, None)  # moves the sender to the end
                     newest[post.send_from] = entry
     return list(newest.values())
 

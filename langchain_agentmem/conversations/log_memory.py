@@ -1,7 +1,7 @@
-"""Traced operations and events of conversations and sessions, and files of memories.
+"""The base classes of conversations and sessions, and the files that store a memory.
 
-A file contains one complete memory: ids, times, rounds, attachments, earlier versions, and additional state of the
-caller.
+The base classes run traced operations and emit events. A file contains one complete memory: ids, times, rounds,
+attachments, earlier versions, and additional state of the caller.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ T = TypeVar("T")
 
 
 class EventSource:
-    """A memory that emits events to an event bus, and that can compact itself."""
+    """A memory that emits events to hooks and an event bus. Subclasses can compact it."""
 
     _database: Database
     _event_context: EventContext | None = None
 
     def set_event_context(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
-        """Emit the events of this memory to an event bus.
+        """Set the event bus that receives the events of this memory.
 
         Args:
             agent_name: The name of the agent that owns the memory. Events contain it.
-            event_bus: An object with `emit(event)`, or a function. None stops the events.
+            event_bus: An object with `emit(event)`, or a function of the event. None removes the event bus.
             session_id: The id of the run that the memory belongs to. Default: none.
         """
         self._event_context = None if event_bus is None else EventContext(agent_name, event_bus, session_id)
 
     def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Compact the context if it exceeds its threshold.
+        """Compact the context if it exceeds its threshold. Do nothing for a memory without one.
 
         Args:
-            runtime: Objects that compaction may use, such as a model. Default: none.
+            runtime: Objects that a compaction may use, such as a model. Default: none.
 
         Returns:
-            True if anything was compacted. False for a memory without a threshold.
+            True if the context was compacted.
         """
         del runtime
         return False
@@ -62,13 +62,15 @@ class EventSource:
     acompact_if_needed = awaited(compact_if_needed, writes=True)
 
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Reduce the payload after a provider refused it.
+        """Reduce the context after a provider refused the request as too large.
+
+        Do nothing for a memory that cannot be compacted.
 
         Args:
-            runtime: Objects that compaction may use, such as a model. Default: none.
+            runtime: Objects that a compaction may use, such as a model. Default: none.
 
         Returns:
-            True if it is smaller now. False for a memory that does not compact.
+            True if the context is smaller now.
         """
         del runtime
         return False
@@ -76,7 +78,7 @@ class EventSource:
     acompact_for_payload_error = awaited(compact_for_payload_error, writes=True)
 
     def _emit(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
-        """Emit an event of this kind to the hooks and to the event bus."""
+        """Emit an event of this class to the hooks and the event bus, if there are any."""
         context = self._event_context
         if context is None and not self._database.hooks:
             return
@@ -91,17 +93,17 @@ class EventSource:
 
 
 class LogMemory(EventSource):
-    """A view of a log.
+    """A memory whose content is the log of one conversation or thread.
 
     Attributes:
-        memory_type: The type name of the memory in `AgentMemory.create` and in files.
+        memory_type: The name of the memory's type, for `AgentMemory.create` and files.
     """
 
     memory_type: str
     _part: str
-    _id_name = "conversation_id"  # the name of the id in traces
+    _id_name = "conversation_id"  # the name of the conversation's id in traces
     _key: ThreadKey
-    _log: ModuleType | ThreadLog = message_log  # both have the same functions
+    _log: ModuleType | ThreadLog = message_log  # both have the functions used here
     _retention: Retention | None = None
 
     @property
@@ -109,15 +111,15 @@ class LogMemory(EventSource):
         """The namespace of the memory."""
         return namespace_of(self._key.path)
 
-    # -- common parts of the views of a log -------------------------------------------------------------------
+    # -- helpers for subclasses -------------------------------------------------------------------------------
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
-        """Run an operation on the log, traced as `<part>.<verb>`; not traced if the verb is None."""
+        """Run an operation on the log, traced as `<part>.<verb>`. A verb of None disables tracing."""
         run = self._database.write if write else self._database.read
         return run(verb and f"{self._part}.{verb}", do, self._traced_inputs(inputs))
 
     def _traced_inputs(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
-        """Return a function that lists the traced inputs, with the log's id and namespace."""
+        """Return a function that returns the traced inputs, with the log's id and namespace."""
         return lambda: {self._id_name: self._key.name, "namespace": list(self.namespace), **drop_none(inputs)}
 
     def _now_argument(self) -> dict[str, int]:
@@ -137,7 +139,7 @@ class LogMemory(EventSource):
 
 
 def check_retention(retention: Any) -> Retention | None:
-    """Check a retention and return it; return None if it has no limit.
+    """Validate a retention and return it. Return None if it has no limit.
 
     Raises:
         InvalidInput: The value is neither a `Retention` nor None.
@@ -151,10 +153,10 @@ class SavedMemory(Options):
 
     Attributes:
         format: The identifier of this file format.
-        version: The version of the format.
-        memory_type: The type of the memory.
-        entries: The entries of the memory.
-        additional_state: Additional state of the caller. Default None.
+        version: The version of the file format.
+        memory_type: The name of the memory's type.
+        entries: The entries of the memory, as records.
+        additional_state: Additional state of the caller. Default: None.
     """
 
     format: Literal["langchain-agentmem/memory"] = "langchain-agentmem/memory"
@@ -170,16 +172,16 @@ def write_document(
     entries: list[dict[str, Any]],
     additional_state: Mapping[str, Any] | None,
 ) -> None:
-    """Write the file of a memory, completely or not at all. Create a missing folder.
+    """Write a memory to a file, completely or not at all. Create a missing folder.
 
     Args:
-        path: The file.
-        memory_type: The type of the memory.
-        entries: The entries of the memory.
+        path: The path of the file. An existing file is replaced.
+        memory_type: The name of the memory's type.
+        entries: The entries of the memory, as records.
         additional_state: Additional state of the caller, or None.
 
     Raises:
-        InvalidInput: The additional state is not a dictionary or not JSON, or the file cannot be written.
+        InvalidInput: The additional state is not a dictionary or not JSON. Or the file cannot be written.
     """
     state: Any = dict(additional_state) if isinstance(additional_state, Mapping) else additional_state
     saved = SavedMemory(memory_type=memory_type, entries=entries, additional_state=state)
@@ -192,10 +194,14 @@ def write_document(
 
 
 def read_document(path: str | os.PathLike[str], *memory_types: str) -> SavedMemory:
-    """Read the file of a memory of one of these types.
+    """Read a memory from a file.
+
+    Args:
+        path: The path of the file.
+        *memory_types: The types of memory to accept.
 
     Raises:
-        InvalidInput: The file is missing, damaged or of another kind.
+        InvalidInput: The file cannot be read, is damaged, or contains another type of memory.
     """
     try:
         saved = SavedMemory(**json.loads(Path(path).read_text(encoding="utf-8")))

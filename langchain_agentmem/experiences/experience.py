@@ -2,20 +2,20 @@
 
     Experience("file-validation", ["CodeInterpreter"], "Use when files are read.", "Check that the file exists first.")
 
-The selector reads the condition. The prompt contains the instruction, before the question that it was chosen for. Text
-of an instruction cannot end the section.
+The selector reads the condition. It inserts the instruction into the prompt, before the question for which it was
+chosen. Markup in an instruction is escaped, so that an instruction cannot end its section.
 
     These instructions hold for what is asked now.
     <experiences>
     <experience id="file-validation">
-    Check that the file exists before it is read.
+    Check that the file exists first.
     </experience>
     </experiences>
 
-Experiences are the `*.yaml` and `*.yml` files of an `ExperienceFolder`, each with one experience or a list of them.
-Changed files are read again. A file that cannot be used is reported with its reason, and logged once when experiences
-are loaded; the other files are loaded. Every value in a file is text, so that `exp_id: 1` is "1" and `exp_id: no` is
-"no". A new file is written whole or not at all, and never replaces another file.
+An `ExperienceFolder` reads `*.yaml` and `*.yml` files. Each contains one experience or a list of experiences. Every
+load reads the current files. An unusable file does not prevent the others from being loaded: its problem is reported,
+and logged once. Every value in a file except null is read as text, so that `exp_id: 1` is "1" and `exp_id: no` is "no".
+A new file is written completely or not at all, and never replaces another file.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ MAX_TEXT_LENGTH = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Experience(Portable):
-    """An instruction with its condition; the fields are ordered as in the original system.
+    """An instruction with its condition. The fields have the same order as in TaskWeaver.
 
     Attributes:
         exp_id: The id, unique within a library. A number becomes text.
-        who: The roles that it is for, as a tuple; empty for all. A list or set of names, one name or None is accepted.
+        who: The names of the roles to which the experience applies; empty for all roles. A single name, a list, a set
+            or None is converted to a tuple.
         when: The condition, which the selector reads.
         what: The instruction, which is inserted into the prompt.
 
@@ -82,16 +83,16 @@ class Experience(Portable):
                 raise InvalidInput(f"'{name}' of {owner} has {len(text):,} characters, more than {MAX_TEXT_LENGTH:,}.")
 
     def is_for(self, role: str | None) -> bool:
-        """Return whether the experience is for a role.
+        """Return whether the experience applies to a role.
 
         Args:
-            role: The name of the role, in any case; None or "" for no role, which every experience is for.
+            role: The name of the role; case is ignored. For None or "", the result is True.
         """
         name = (role or "").strip().casefold()
         return not name or not self.who or name in (each.casefold() for each in self.who)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"exp_id", "who", "when", "what"}``."""
+        """Return the fields as a dictionary: ``exp_id``, ``who``, ``when`` and ``what``."""
         return {"exp_id": self.exp_id, "who": list(self.who), "when": self.when, "what": self.what}
 
     @classmethod
@@ -99,8 +100,8 @@ class Experience(Portable):
         """Build an experience.
 
         Args:
-            data: The result of `to_dict`. The older key ``experience_text`` replaces a missing ``when`` or ``what``.
-                Other keys are ignored.
+            data: The result of `to_dict`. If ``when`` or ``what`` is missing, the value of the older key
+                ``experience_text`` is used. Other keys are ignored.
 
         Raises:
             InvalidInput: A field is missing or has a wrong type.
@@ -112,7 +113,7 @@ class Experience(Portable):
 
 
 def _parse_roles(given: Any) -> tuple[str, ...]:
-    """Return the names of roles, each once."""
+    """Return the names of roles as a tuple, without duplicates."""
     names = [] if given is None else parse_texts(given, "The roles of an experience")
     return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
@@ -123,7 +124,7 @@ PROMPT_PART: Final = "experiences"
 def section(experiences: Iterable[Experience]) -> str:
     """Format the instructions of experiences as a section of a prompt; "" if there are none.
 
-    The section contains the instructions without the conditions. Text that could end the section, or a message, is
+    The section contains the instructions without the conditions. Text that could end the section or the message is
     escaped.
 
     Args:
@@ -134,7 +135,7 @@ def section(experiences: Iterable[Experience]) -> str:
 
 
 def format_instructions(experiences: Iterable[Experience]) -> str:
-    """Format instructions, each in its own fence, without the fence of the section.
+    """Format instructions, each in its own fence. The result has no fence for the section.
 
     Args:
         experiences: The chosen experiences.
@@ -143,21 +144,21 @@ def format_instructions(experiences: Iterable[Experience]) -> str:
 
 
 PREFIX, SUFFIX = "handcrafted_exp_", ".yaml"
-"""The beginning and end of the names of new files."""
+"""The prefix and suffix of the names of new files."""
 MAX_FILE_BYTES = 300_000
 """The maximum number of bytes of a file."""
 _FIELDS = {"exp_id", "who", "when", "what", "experience_text"}
 _YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
-"""The errors that PyYAML raises for invalid YAML, or for a tag that does not fit its value."""
+"""The errors that PyYAML raises for invalid YAML, or for a tag that does not match its value."""
 
 
 class FileProblem(NamedTuple):
     """A problem with a file.
 
     Attributes:
-        path: The path of the file within the folder.
+        path: The path of the file, relative to the folder.
         reason: The problem, and how to solve it.
-        is_loaded: True if the experience is loaded nevertheless.
+        is_loaded: True if the experience is loaded despite the problem.
     """
 
     path: str
@@ -173,8 +174,8 @@ class LibraryCheck(NamedTuple):
 
     Attributes:
         experiences: The loaded experiences, in the order of their files: by depth, then by name.
-        problems: The problems with files, in the same order, including those of loaded experiences.
-        files: The path of the file of each experience, within the folder, by the id of the experience.
+        problems: The problems with files, in the same order. They include problems that do not prevent loading.
+        files: The path of each experience's file, relative to the folder, by `exp_id`.
     """
 
     experiences: tuple[Experience, ...]
@@ -188,11 +189,11 @@ class LibraryCheck(NamedTuple):
 
 
 FileContent: TypeAlias = tuple[Sequence[Experience], Sequence[tuple[str, bool]]]
-"""The valid experiences of a file, and its problems: each a reason, and True if the experience is loaded."""
+"""The valid experiences of a file, and its problems. Each problem is a reason and `FileProblem.is_loaded`."""
 
 
 class ExperienceFolder:
-    """A folder with files of experiences. Thread-safe.
+    """A folder with YAML files of experiences. Thread-safe.
 
     Args:
         directory: The folder.
@@ -210,7 +211,7 @@ class ExperienceFolder:
         self._subfolders = check_flag("subfolders", subfolders)
 
     def load(self, sub_path: str | None = None) -> LibraryCheck:
-        """Read every file as `read` does, and log each unusable file once per reason.
+        """Read every file like `read`, and log each unusable file once per reason.
 
         Args:
             sub_path: The subfolder to read. Default: the folder itself.
@@ -243,7 +244,7 @@ class ExperienceFolder:
             if not self._subfolders:
                 folders.clear()
             for name in names:
-                # Hidden files and TaskWeaver's sessions are not read.
+                # Skip hidden files and the sessions that TaskWeaver records.
                 if name.lower().endswith((SUFFIX, ".yml")) and not name.startswith((".", "raw_exp_")):
                     contents[Path(folder, name)] = _read_file(Path(folder, name))
         for error in errors:
@@ -256,7 +257,7 @@ class ExperienceFolder:
 def _warn_once(folder: str, problem: FileProblem) -> None:
     """Log that a file cannot be used.
 
-    The cache limits this to one warning for each file and reason.
+    The cache suppresses repeated warnings for the same file and reason.
     """
     logger.warning("An experience file in %s cannot be used: %s", folder, problem)
 
@@ -325,7 +326,7 @@ def parse_file(data: bytes) -> FileContent:
 
 
 class _TextLoader(yaml.SafeLoader):
-    """A loader of plain YAML: every value but null is text, and duplicate keys are refused."""
+    """A safe YAML loader: every value except null is text, and duplicate keys are refused."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         seen: set[str] = set()
@@ -343,7 +344,7 @@ _TextLoader.yaml_implicit_resolvers = {
 
 
 def write_new_file(folder: Path, exp_id: str, text: str) -> Path:
-    """Write a new file, named after an experience.
+    """Write a new file whose name contains the id of an experience.
 
     Args:
         folder: The folder.
@@ -356,7 +357,7 @@ def write_new_file(folder: Path, exp_id: str, text: str) -> Path:
     Raises:
         InvalidInput: The file cannot be written.
     """
-    # Only letters, digits, dots, hyphens and underscores of an id are safe in the name of a file.
+    # Other characters of an id than letters, digits, dots, hyphens and underscores are unsafe in a file name.
     stem = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:120].decode(errors="ignore")
     name = f"{PREFIX}{stem or 'experience'}"
     try:
@@ -368,7 +369,7 @@ def write_new_file(folder: Path, exp_id: str, text: str) -> Path:
             number = 1
             while True:
                 with contextlib.suppress(FileExistsError):
-                    os.link(file.name, path)  # a link never replaces a file
+                    os.link(file.name, path)  # fails if the path exists, so no file is replaced
                     return path
                 number += 1
                 path = folder / f"{name}-{number}{SUFFIX}"

@@ -23,15 +23,15 @@ An experience states *when* it applies and *what* to do then, in a YAML file tha
 
     with AgentMemory("agent.db") as memory:
         library = memory.experiences("experience")
-        assert library.validate().ok  # problems of a file are reported, and the others are loaded
-        selector = library.selector(role="CodeInterpreter")  # model=… lets a model choose, by the conditions alone
+        assert library.validate().ok  # `problems` has the reason for each unusable file; the others are loaded
+        selector = library.selector(role="CodeInterpreter")  # with model=…, a model chooses; it sees no instructions
         prompt = ChatPromptTemplate([("system", "You write Python.\n{experiences}"), ("user", "{question}")])
         print((selector | prompt).invoke({"question": "Read sales.csv and write the totals to a file."}).to_string())
-        print(selector.select("What is the capital of Peru?").ids)  # nothing applies
+        print(selector.select("What is the capital of Peru?").ids)  # no experience applies
 
-Without a model, experiences are chosen by the words of their conditions (`strategy="lexical"`), which is only a first
-choice. `strategy="auto"` asks a model only if the words are not decisive. If a model fails or its answer cannot be
-parsed, the words decide, and hooks receive an event.
+Without a model, experiences are chosen by the words of their conditions (`strategy="lexical"`). This choice is less
+exact than that of a model. `strategy="auto"` asks a model only about experiences for which the words are not decisive.
+If a model fails or its answer cannot be parsed, the words decide, and hooks receive an event.
 
 `ExperienceSelector` puts the experiences that apply to a query into its prompt:
 
@@ -40,18 +40,19 @@ parsed, the words decide, and hooks receive an event.
     chain = selector | prompt | model              # a prompt with the variable {experiences}
     builder.add_node("experience", selector)       # a state with the key "experiences" or "llm_input_messages"
 
-`selector.select(query).section` is only the text. The selector is also one of LangChain's example selectors, for
-few-shot prompts. If the log of a prompt cannot be written, the selection continues.
+`selector.select(query).section` returns only the text. The selector is also a LangChain `BaseExampleSelector`, for
+few-shot prompts.
 
-The context of a selection contains the questions of the last rounds and their outcomes. It is read from the rounds of a
-session or from messages:
+The context of a selection contains the questions of the last rounds and the errors that followed. It is read from the
+rounds of a session or from messages:
 
     User: Load the sales of May.
     Execution: FAILURE
     Error: FileNotFoundError: sales.csv
 
-The prompt of a selection is written to a file next to the log of the main prompt: for `planner_prompt_log_0_1.json`
-that is `planner_experience_selection_log_0_1.json`, a list of messages, each with "role" and "content".
+With `prompt_log_path`, the prompt of a selection is written to a file next to the log of the main prompt. For
+`planner_prompt_log_0_1.json`, the file is `planner_experience_selection_log_0_1.json`. It contains a list of messages,
+each with "role" and "content". If the file cannot be written, the selection continues.
 """
 
 from __future__ import annotations
@@ -115,14 +116,14 @@ logger = logging.getLogger(__name__)
 
 SELECTION_PROMPT, MODEL_ALIAS = "experience.selection_prompt_path", "experience.llm_alias"
 ROUNDS = 3
-"""The number of past rounds that a selection reads, as in the original system."""
+"""The maximum number of past rounds that a selection reads, as in TaskWeaver."""
 _CACHE_SIZE = 256
-"""The number of a model's answers that are cached."""
+"""The maximum number of cached answers of a model."""
 
 LONGEST_LINE = 1_000
 """The maximum number of characters of a query, a status or an error in the context.
 
-A long error keeps its end, which states the cause."""
+A longer error is cut at its beginning, because its end states the cause."""
 
 _LABELS = {AttachmentType.execution_status: "Execution", AttachmentType.code_error: "Error"}
 PROMPT_LOG, SELECTION_LOG = "prompt_log", "experience_selection_log"
@@ -137,8 +138,8 @@ class SelectionRequest(NamedTuple):
         query: The query; "" for the last query of the session.
         messages: The messages that contain the query.
         config: The config of the run.
-        context: The context that the caller passes; None to read it from the session or the messages.
-        log: The file for the prompt of the selection; None for no log.
+        context: The context that the caller passed; None to read it from the session or the messages.
+        log: The file to which the prompt of the selection is written; None for no log.
     """
 
     query: str
@@ -163,42 +164,43 @@ class SelectorOptions(TypedDict, total=False):
 
 
 class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
-    """A Runnable that inserts the experiences that apply into the input of a model.
+    """A Runnable that inserts the instructions of applicable experiences into a model's input.
 
-    It returns its input with the instructions inserted. Their place depends on the type of the input:
+    It returns its input with the instructions inserted. The type of the input determines their position:
 
-    - Messages, or a prompt made of messages: before the last user message. In a thread they stay there as long as that
-      message is in the context, so that a provider's cache of the prompt stays valid. Instructions that the context
-      already contains are not added again. No conversation stores them as messages.
-    - A text, or a text prompt: before it.
-    - A dictionary: as a text under "experiences" for a prompt with this variable, "" if none applies. If the dictionary
-      has "messages", also in these.
-    - The state of a graph: the messages are written to "llm_input_messages" and the text to "experiences", if the state
+    - Messages, or a prompt made of messages: The instructions are inserted before the last user message. In a thread
+      they stay there as long as that message is in the context, so that a provider's prompt cache stays valid. An
+      instruction that the context already contains is not inserted again. No conversation stores the instructions.
+    - A text, or a text prompt: The instructions are inserted before the text.
+    - A dictionary: The instructions are stored as text under "experiences", for a prompt with this variable. The text
+      is "" if no experience applies. If the dictionary has "messages", they are also inserted there.
+    - The state of a graph: The messages are written to "llm_input_messages" and the text to "experiences", if the state
       has these keys. The history does not change. If an earlier node, such as a compaction, has written
-      "llm_input_messages", the selector extends these messages. In a chain that is a node, place the selector after the
-      step that reads the prompt's variables, or the messages, from the state.
+      "llm_input_messages", the selector extends these messages. If a chain is the node, its first step reads variables
+      or messages from the state. Place the selector after that step.
 
-    Each query is a new selection among the current files of the folder. Without a model, the words of the conditions
-    decide. A model's answers are cached as long as query, context and conditions are the same. If the model fails, its
-    answer cannot be parsed or is cut off, or it chooses only unknown ids, the words decide, and hooks receive
+    Each call selects among the current files of the folder. Without a model, the words of the conditions decide. An
+    answer of the model is cached for its query, context and conditions. The words also decide if the model fails,
+    chooses only unknown ids, or returns an answer that cannot be parsed or is cut off. Hooks then receive
     `ExperienceSelectionFellBack`.
 
     Args:
         library: The library of experiences.
-        role: The role of the caller. Only experiences for this role, or for all roles, are considered, regardless of
-            case. Default: all experiences.
+        role: The role of the caller; case is ignored. Only experiences for this role, or for all roles, are considered.
+            Default: all experiences.
         model: The model that selects: a LangChain model, a function from messages to text, or a model's name. Default:
             None.
         strategy: "lexical" to select by words; "model" to ask the model; "auto" to ask the model only about experiences
-            for which the words are not decisive. Default: "model" if there is one, else "lexical".
+            for which the words are not decisive. Default: "model" if a model is passed, else "lexical".
         template: The prompt for the model: a text with `{experiences}`, `{user_query}` and `{context}`, or a
             `SelectionTemplate`. Literal braces are doubled. Default: a built-in template.
-        max_selected: The maximum number of chosen experiences. Default: all that apply.
+        max_selected: The maximum number of chosen experiences. Default: no limit.
         session: A `SessionMemory`, or a function that returns one for a config, such as `memory.session`. Its last
             three rounds are the context. A shared entry "experience_sub_path" names the subfolder to read. Default:
-            None; the context is read from messages, if there are any.
-        query: A function from the input to the query. Default: the last user message; of a dictionary, "input",
-            "question", "query" or "user_query", or its only text; else the last query of the session.
+            None; the context is read from the messages of the input.
+        query: A function that returns the query for an input. Default: the last user message. For a dictionary without
+            messages: "input", "question", "query" or "user_query", or its only text. Without either, the last query of
+            the session is used.
         enabled: True to select; False to return the input without instructions. Default: True.
         timeout: The maximum number of seconds to wait for the model. Default: no limit.
 
@@ -242,17 +244,18 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         models: Mapping[str, ModelLike] | None = None,
         **options: Unpack[SelectorOptions],
     ) -> ExperienceSelector:
-        """Create a selector from a configuration of the original system.
+        """Create a selector from a configuration of TaskWeaver.
 
         Args:
-            config: The configuration. Three keys are read: "planner.use_experience" or
-                "code_generator.use_experience", depending on the role, default False;
-                "experience.selection_prompt_path", a file with the template; "experience.llm_alias", default "" for
-                `model`.
+            config: The configuration. Three keys are read. "planner.use_experience" or
+                "code_generator.use_experience", depending on the role, enables the selector. Default: False.
+                "experience.selection_prompt_path" is the path of a file with the template. Default: the built-in
+                template. "experience.llm_alias" is the alias of the model. Default: `model` of the options.
             library: The library of experiences.
             models: Models by alias. Default: none.
-            **options: Options of the selector. `role` is required: "Planner", "CodeInterpreter" or "CodeGenerator";
-                the switch of another role is named after it, such as "web_explorer.use_experience" for "WebExplorer".
+            **options: Options of the selector, which take precedence over `config`. `role` is required: "Planner",
+                "CodeInterpreter" or "CodeGenerator". For another role, the first key contains its name, such as
+                "web_explorer.use_experience" for "WebExplorer".
 
         Raises:
             InvalidInput: A value is invalid, the template cannot be used, or no model has the alias.
@@ -262,7 +265,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if not isinstance(role := options.get("role"), str) or not role.strip():
             raise InvalidInput('from_config needs a role, such as role="Planner", to choose the switch to read.')
         name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role.strip()).lower()
-        switch = "code_generator" if name == "code_interpreter" else name  # as in the original system
+        switch = "code_generator" if name == "code_interpreter" else name  # as in TaskWeaver
         given: SelectorOptions = {"enabled": config.get(f"{switch}.use_experience", False)}
         if path := config.get(SELECTION_PROMPT):
             given["template"] = SelectionTemplate.from_file(path)
@@ -283,7 +286,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         texts = self._texts_by_question(request, selection)
         return form.fill(lambda messages: insert_texts(messages, PROMPT_PART, texts), selection.section)
 
-    # -- as the original system's retrieve_experience -----------------------------------------------------------
+    # -- like TaskWeaver's retrieve_experience ------------------------------------------------------------------
 
     def select(
         self,
@@ -293,14 +296,14 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         config: RunnableConfig | None = None,
         prompt_log_path: str | os.PathLike[str] | None = None,
     ) -> Selection:
-        """Select the experiences that apply, with reasons (the original's `retrieve_experience`).
+        """Select the experiences that apply, with reasons (TaskWeaver's `retrieve_experience`).
 
         Args:
-            query: A text, or anything that `invoke` takes.
+            query: A text, or any input of `invoke`.
             context: The context, as text. Default: read from the session or the messages.
-            config: The config of the run. Default: the running one.
-            prompt_log_path: The log of the main prompt. The log of the selection is written next to it. Default: no
-                log.
+            config: The config of the run. Default: the config of the current run.
+            prompt_log_path: The path of the main prompt's log. The log of the selection is written next to it. Default:
+                no log.
 
         Raises:
             InvalidInput: An argument is invalid.
@@ -329,10 +332,10 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return await run_in_worker(partial(self.select_examples, input_variables))
 
     def add_example(self, example: dict[str, str]) -> Path:
-        """Add an experience to the library, see `ExperienceLibrary.add`.
+        """Add an experience to the library; see `ExperienceLibrary.add`.
 
         Args:
-            example: "exp_id", "when" and "what", optionally "who".
+            example: A dictionary with "exp_id", "when" and "what". "who" is optional.
         """
         return self.library.add(Experience.from_dict(example))
 
@@ -346,7 +349,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if not self.enabled:
             return Selection(query=request.query, role=self.role, strategy=self.strategy)
 
-        def inputs() -> dict[str, Any]:  # only for traces: a namespace may need values that the config lacks
+        def inputs() -> dict[str, Any]:  # called only for traces: the config may lack values of the namespace
             namespace = self._database.scopes.resolve(None, request.config)
             query = shorten_text(request.query)
             return {"query": query, "role": self.role, "strategy": self.strategy, "namespace": namespace}
@@ -360,17 +363,17 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return selection
 
     def _insert_experiences(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> list[BaseMessage]:
-        """Insert the instructions that apply before the questions that they were chosen for.
+        """Insert the instructions that apply, each before the question for which it was chosen.
 
         Args:
-            messages: A context. It is not changed.
+            messages: The context. It is not changed.
             config: The config of the run.
         """
         request = SelectionRequest(question_of(self._query, messages, messages), messages, config)
         return insert_texts(messages, PROMPT_PART, self._texts_by_question(request, self._run_selection(request)))
 
     def _texts_by_question(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
-        """Return the instructions for each question in the context, each instruction only once."""
+        """Return the instructions to insert before each question. Each instruction occurs once."""
         originals = [message for message in request.messages if not is_injected(message)]
         notes = prompt_notes.load_notes(self._database, request.config, originals, f"{PROMPT_PART} {self.role or ''}")
         if notes.start is None:
@@ -390,7 +393,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return texts
 
     def _select(self, request: SelectionRequest) -> Selection:
-        """Select experiences of the folder, by words and by a model."""
+        """Select experiences of the folder by words, and with a model if the strategy requires it."""
         rounds = self._rounds_of(request.config)
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
         entries = shared_entries(rounds, "experience_sub_path")
@@ -418,7 +421,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             else:
                 applies = (applies - set(asked_ids)) | set(answer_ids)
                 reasons |= dict.fromkeys(answer_ids, "the model chose it")
-        # sorted keeps the order of the library among equals
+        # `sorted` is stable: experiences with equal scores keep the order of the library.
         best = sorted((each for each in known if each in applies), key=lambda each: -scores[each])[: self._max_selected]
         return replace(
             empty,
@@ -430,7 +433,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         )
 
     def _make_prompt(self, query: str, context: str, candidates: Sequence[Experience]) -> list[BaseMessage]:
-        """Return the prompt for a model, which contains only the conditions of the candidates."""
+        """Return the prompt for a model, with the candidates' conditions but no instructions."""
         texts = [f"(ID: {each.exp_id}) ---\n{each.when.strip()}" for each in candidates]
         conditions = "\n\n".join(f"--- Experience {number} {text}" for number, text in enumerate(texts, 1))
         context = f"\n\nConversation Context:\n{context}" if context else ""
@@ -438,7 +441,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return [SystemMessage(system), HumanMessage(f"Select relevant experiences for: {query}")]
 
     def _ask_model(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> tuple[str, ...] | str:
-        """Return the ids that a model chooses; if it fails, emit an event and return the reason."""
+        """Return the ids that a model chooses. If it fails, emit an event and return the reason."""
         key = digest("\x1f".join([*ids, *(str(each.content) for each in messages)]).encode("utf-8", "surrogatepass"))
         if (cached := self._answers.get(key)) is not None:
             return cached
@@ -447,7 +450,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         try:
             answer = ask_model(self._database, model, messages, "experience.choose", limit, inputs=lambda: inputs)
             answer_ids = read_selection(str(answer)[:100_000], ids)
-        except Exception as error:  # a model that fails must not end the run
+        except Exception as error:  # a failure of the model must not end the run
             if is_graph_bubble_up(error):
                 raise
             failure, answer_ids, reason = error, None, f"The model failed: {type(error).__name__}."
@@ -461,7 +464,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return answer_ids
 
     def _rounds_of(self, config: RunnableConfig) -> list[Round]:
-        """Return the rounds of the session; empty if there is none."""
+        """Return the rounds of the session; empty without a session."""
         if self._session is None:
             return []
         session = self._session if isinstance(self._session, SessionMemory) else self._session(config)
@@ -479,11 +482,11 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return describe_rounds(role_rounds(rounds, self.role, include_failures=False))
 
     def _write_log(self, path: Path, messages: Sequence[BaseMessage]) -> None:
-        """Write the prompt of a selection to a file, whole or not at all."""
+        """Write the prompt of a selection to a file, completely or not at all."""
         try:
             with write_atomically(path, make_folder=True) as file:
                 json.dump([{"role": role_of(each), "content": str(each.content)} for each in messages], file, indent=2)
-        except Exception as error:  # noqa: BLE001 - a log never fails a selection
+        except Exception as error:  # noqa: BLE001 - a failed log must not end the selection
             self._failures.report("log", "The prompt of a selection cannot be logged.", error=error)
 
 
@@ -491,8 +494,8 @@ class ExperienceLibrary:
     """A folder of YAML files with experiences.
 
     Blocking methods have async versions such as `aload`. Each file has one experience or a list of them. Files `*.yaml`
-    and `*.yml` are read, except hidden files and files whose names begin with `raw_exp_`. If two experiences have the
-    same `exp_id`, only the first is loaded. Files are ordered by depth, then by name. An unusable file is skipped: a
+    and `*.yml` are read, except hidden files and files whose names begin with `raw_exp_`. Files are ordered by depth,
+    then by name. If two experiences have the same `exp_id`, only the first is loaded. An unusable file is skipped: a
     warning is logged once, and `validate` reports the reason.
 
     Attributes:
@@ -517,11 +520,11 @@ class ExperienceLibrary:
 
     @property
     def directory(self) -> Path:
-        """The folder."""
+        """The path of the folder."""
         return self._folder.directory
 
     def selector(self, **options: Unpack[SelectorOptions]) -> ExperienceSelector:
-        """Return a Runnable that inserts the experiences that apply into its input.
+        """Return a Runnable that inserts instructions of applicable experiences into its input.
 
         Args:
             **options: Options of `ExperienceSelector`, such as `role`, `model`, `strategy`, `max_selected`, `session`.
@@ -534,9 +537,9 @@ class ExperienceLibrary:
     # -- the experiences in the folder --------------------------------------------------------------------------
 
     def load(self, sub_path: str | None = None) -> list[Experience]:
-        """Return the experiences in the folder (the original system's `load_experience`).
+        """Return the experiences in the folder (TaskWeaver's `load_experience`).
 
-        Each file that cannot be used is logged once as a warning; `validate` returns the reasons.
+        A warning is logged once for each unusable file. `validate` returns the reasons.
 
         Args:
             sub_path: The subfolder to read. Default: the folder itself.
@@ -552,7 +555,10 @@ class ExperienceLibrary:
         """Check every file, and report problems.
 
         Args:
-            sub_path: As for `load`.
+            sub_path: The subfolder to check. Default: the folder itself.
+
+        Raises:
+            InvalidInput: The subfolder is outside of the folder, or does not exist.
         """
         return self._folder.read(sub_path)
 
@@ -568,7 +574,7 @@ class ExperienceLibrary:
             The path of the file.
 
         Raises:
-            InvalidInput: The library has this `exp_id`, or the file cannot be written.
+            InvalidInput: The library already has this `exp_id`, or the file cannot be written.
         """
         if not isinstance(experience, Experience):
             raise InvalidInput(f"experience must be an Experience, got {type(experience).__name__}.")
@@ -589,7 +595,7 @@ class ExperienceLibrary:
 
 
 def describe_rounds(rounds: Sequence[Round]) -> str:
-    """Describe the last three of some rounds as the context of a selection."""
+    """Describe the last three rounds as the context of a selection."""
     lines = []
     for each in rounds[-ROUNDS:]:
         lines.append(_context_line("User", each.user_query))
@@ -605,12 +611,12 @@ def describe_rounds(rounds: Sequence[Round]) -> str:
 def describe_messages(messages: Sequence[BaseMessage], query: str) -> str:
     """Describe messages as the context of a selection: user messages, and errors of tools.
 
-    Each user message begins a round. Successful tool calls do not change the context, so that a selecting model need
-    not be asked again after each call.
+    Each user message begins a round. Successful tool calls do not change the context, so that the cached answer of a
+    model stays valid.
 
     Args:
-        messages: A history.
-        query: The present query. If the context would contain only this query, it is empty.
+        messages: The history of messages.
+        query: The current query. The result is "" if the context would contain only this query.
     """
     starts = [place for place, message in enumerate(messages) if is_from_user(message)][-ROUNDS:]
     lines = []
@@ -632,10 +638,10 @@ def selection_log_path(main: Path) -> Path:
     """Return the path of the log of a selection, next to the log of the main prompt.
 
     Args:
-        main: The log of the main prompt. Its name contains "prompt_log".
+        main: The path of the main prompt's log. Its name contains "prompt_log".
 
     Raises:
-        InvalidInput: The name does not contain "prompt_log", so the log would be overwritten.
+        InvalidInput: The name does not contain "prompt_log", or it contains "experience_selection_log".
     """
     if PROMPT_LOG not in main.name or SELECTION_LOG in main.name:
         raise InvalidInput(f"The log's name must contain {safe_repr(PROMPT_LOG)}, got {safe_repr(main.name)}.")

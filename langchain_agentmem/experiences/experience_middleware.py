@@ -1,4 +1,4 @@
-"""`ExperienceMiddleware`: adds the experiences that apply to the prompts of LangChain's agents.
+"""`ExperienceMiddleware`: inserts the instructions of applicable experiences into the prompts of LangChain agents.
 
     agent = create_agent(model, tools, middleware=[ExperienceMiddleware(library.selector(role="Planner"))])
 
@@ -24,16 +24,16 @@ except ImportError as error:
 
 
 class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
-    """A middleware that adds the instructions for the last user message to an agent's prompts.
+    """A middleware that inserts instructions for the last user message into agents' prompts.
 
-    The instructions are placed before that message and are not stored in the history. Place this middleware after one
-    that compacts. In a thread the instructions stay there as long as the message is in the context, so that a
-    provider's cache of the prompt stays valid. They are not added again. A selecting model is asked again only if a
-    tool has failed.
+    The instructions are inserted before that message and are not stored in the history. In a thread they stay there as
+    long as the message is in the context, so that a provider's prompt cache stays valid. No instruction is inserted
+    twice. For the same user message, a selecting model is usually asked again only after a tool error. Place this
+    middleware after one that compacts messages.
 
     Args:
-        selector: An `ExperienceSelector`, or a library from which one is created with `options`.
-        options: The options of `ExperienceSelector`.
+        selector: An `ExperienceSelector`, or an `ExperienceLibrary` from which a selector is created.
+        options: The options of the selector that is created; see `ExperienceSelector`. Only for a library.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -54,7 +54,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
 
         Args:
             request: The request of the agent. It is not changed.
-            handler: The function that sends it to the model.
+            handler: The function that sends a request to the model.
         """
         return handler(self._with_experiences(request))
 

@@ -1,16 +1,19 @@
 """The extraction of facts from pending messages: the prompt, the parsing of the answer, and the storing of facts.
 
-The prompt contains some messages, numbered and fenced as data. The model answers with JSON. Each part that is not a
-fact is reported as a problem, and the rest of the answer is used.
+The prompt contains a batch of messages, numbered and fenced as data. The model answers with JSON. Each part that is not
+a fact is reported as a problem, and the rest of the answer is used.
 
-One transaction stores the facts of a batch and removes its messages from the queue. An interruption, or another process
-that extracts from the same messages, therefore does no harm: a message is pending exactly until its facts are stored.
+One transaction stores the facts of a batch and removes its messages from the queue. A message is therefore pending
+exactly until its facts are stored. Interruptions do no harm. Neither do other processes that process the same messages.
 
 Failed messages remain pending. After an unusable answer, the model is asked again about the message after one second,
-then after two seconds. Then the message is *parked*: it is tried after all others, and once a day. If the model does
-not answer at all, it is considered down. The pause before the next call doubles each time, up to ten minutes; an outage
-uses up no attempts and does not change the order. Since a message may be the reason, the model is also asked about
-another message after some failed calls. If it answers then, the failures are attributed to the first message.
+then after two seconds. After the third attempt (`max_attempts`), the message is *parked*: it is tried after all others,
+with a pause of one day.
+
+If a call of the model fails, the model is considered down. The pause before the next call doubles each time, up to ten
+minutes. An outage uses up no attempts and does not change the order. A message may also be the cause of the failed
+calls. After several of them, the model is therefore also asked about another message. If it answers then, the failed
+calls count as one failed attempt of the first message.
 """
 
 from __future__ import annotations
@@ -49,15 +52,15 @@ from langchain_agentmem.storage.background import backoff
 from langchain_agentmem.tracing import shorten_text
 
 MAX_BATCH_MESSAGES, MAX_BATCH_CHARS = 8, 12_000
-"""The maximum number of messages in one prompt, and of their characters. A longer message is sent alone, and cut."""
+"""The maximum number of messages in one prompt, and of their characters. A longer message is cut and sent alone."""
 MAX_FAILURES = 100
 """The maximum number of stored failures."""
 MAX_ANSWER_CHARS = 2_000
-"""The maximum number of stored characters of an answer, and of an error."""
+"""The maximum number of characters that a failure stores of an answer, and of an error."""
 MAX_PAUSE = 600.0
-"""The maximum number of seconds between two calls of a model that does not answer."""
+"""The maximum number of seconds between two calls of a model whose calls fail."""
 PARKED_PAUSE = 86_400.0
-"""The number of seconds between two attempts for a parked message."""
+"""The minimum number of seconds between two attempts for a parked message."""
 FAILED = "failed"
 """The label of a pending message after a failed attempt."""
 
@@ -72,10 +75,11 @@ class PendingMessage(NamedTuple):
         message: The message.
         sent_at: The time of the message, in microseconds since 1970.
         conversation: The conversation or thread of the message; None if unknown.
-        listed: True if it is listed and found together with the facts.
+        listed: True if lists and searches of facts also return the message.
         attempts: The number of failures that were attributed to it.
         failed: True after a failed attempt.
-        retry_at: The earliest time of the next attempt, in microseconds since 1970. Callers may ignore it.
+        retry_at: The earliest time of the next attempt, in microseconds since 1970. `extract_facts` ignores it unless
+            `patient` is set.
     """
 
     key: str
@@ -94,10 +98,10 @@ class ExtractionAnswer(NamedTuple):
     Attributes:
         facts: The facts, each with the index of its message in the prompt.
         error: The reason why the answer, or some of its facts, cannot be used; "" if there is none.
-        unplaced: True if some facts do not refer to a message.
-        readable: True if at least a part of the answer can be used.
+        unplaced: True if some facts do not refer to a message in the prompt.
+        readable: True if the answer has usable facts, or has no problems.
         text: The text of the answer.
-        silent: True if the model did not answer.
+        silent: True if the call of the model failed.
     """
 
     facts: tuple[tuple[int, FactStatement], ...] = ()
@@ -117,7 +121,7 @@ def build_prompt(messages: Sequence[PendingMessage], settings: FactsConfig, sing
     Args:
         messages: The messages in the prompt.
         settings: The settings, with additional `instructions`.
-        single: The single-valued predicates.
+        single: The names of the single-valued predicates.
     """
     instructions = [load_data_table("facts/extraction_prompt.yaml")["instructions"]]
     if single:
@@ -167,16 +171,17 @@ def parse_answer(reply: str, messages: Sequence[PendingMessage]) -> ExtractionAn
 def parse_period(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
     """Return the start and end that a model stated, in microseconds since 1970.
 
-    A day, a month or a year is read as its beginning. A fact that ended on the day on which the next one began
-    therefore does not overlap it. A fact that began and ended in the same period lasted to the end of that period.
+    A day, a month or a year is read as its beginning. If one fact ended on the day on which another began, the two
+    therefore do not overlap. If the end would not be after the start, the end of the stated period is used instead. A
+    fact that began and ended in 2024 thus lasted until the end of 2024.
 
     Args:
         start: The stated start.
         end: The stated end.
-        now: The reference time of words such as "yesterday".
+        now: The reference time of words such as "yesterday", in microseconds since 1970.
 
     Returns:
-        The start and the end; each is None if it is not a time, see `parse_fact_time`.
+        The start and the end; each is None if it is not a time. See `parse_fact_time`.
     """
     started, ended = parse_fact_time(start, now), parse_fact_time(end, now)
     if started is not None and ended is not None and ended <= started:
@@ -189,12 +194,12 @@ def parse_fact_time(value: Any, now: int, *, last: bool = False) -> int | None:
 
     Args:
         value: A date or a time, as ISO 8601 or in words, or a year. Any other value results in None.
-        now: The reference time of words such as "yesterday".
-        last: True to return the end of a day, a month or a year. Default: False, its beginning.
+        now: The reference time of words such as "yesterday", in microseconds since 1970.
+        last: True to return the end of a day, a month or a year. Default: False; its beginning is returned.
     """
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     is_day = len(text) <= len("2024-01-01")
-    with contextlib.suppress(InvalidInput, OverflowError):  # the time is in words
+    with contextlib.suppress(InvalidInput, OverflowError):  # otherwise the time is in words
         return to_micros(parse_time(text) + timedelta(days=1 if last and is_day else 0))
     found = find_times(text, now)
     return None if not found else found[0].end if last else found[0].start
@@ -203,7 +208,7 @@ def parse_fact_time(value: Any, now: int, *, last: bool = False) -> int | None:
 def _parse_items(answer: str) -> list[Any] | None:
     """Return the facts in an answer; None if it contains no JSON.
 
-    The facts may be the list "facts" of an object, a list, or single objects.
+    The answer may be an object with the list "facts", a list of facts, or single facts.
     """
     objects = read_objects(answer)
     items = next((each["facts"] for each in objects if isinstance(each.get("facts"), list)), None)
@@ -231,7 +236,7 @@ def _parse_fact(item: Any, messages: Sequence[PendingMessage]) -> tuple[int, Fac
 
 
 def _as_text(value: Any) -> Any:
-    """Return a number or a boolean as text, since models omit the quotes."""
+    """Return a number or a boolean as text, because some models omit the quotes."""
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
@@ -258,7 +263,7 @@ def load_pending(facts: FactView, keys: Sequence[str] | None = None) -> list[Pen
     pending: Iterable[memory_rows.MemoryVersion]
     pending = facts.rows_of_kind(FACT_DUE) if keys is None else facts.rows_by_key(FACT_DUE, keys).values()
     rows = {row.key: row for row in pending}
-    # A failed attempt writes the pending row again, but not the text, whose number therefore gives the order.
+    # A failed attempt writes a new version of the pending row, but not of the text row. Sort by the text row's number.
     texts = sorted(facts.rows_by_key(FACT_TEXT, rows).values(), key=lambda text: text.number)
     return [
         PendingMessage(
@@ -280,21 +285,21 @@ def load_due(
 ) -> tuple[list[PendingMessage], int | None]:
     """Return the messages that are due for extraction.
 
-    Parked messages are last. The others are in the order in which they were added, since it can affect which facts hold
-    in the end.
+    Parked messages are last. The others are in the order in which they were added. A message that must wait also
+    delays the messages after it, because the order can affect which facts hold in the end.
 
     Args:
         facts: The view to read.
         max_attempts: The number of attempts after which a message is parked.
         now: The current time, in microseconds since 1970.
-        wanted: The condition on pending messages. Default: all.
+        wanted: A function that returns whether to consider a pending message. Default: all messages.
 
     Returns:
-        The messages, and the earliest time at which another message is due; None if there is no other.
+        The messages, and the earliest later time at which a message is due; None if no message must wait.
     """
     pending = [due for due in load_pending(facts) if wanted(due)]
     last = memory_rows.load_newest(facts.tx, facts.view, FACT_FAILURE, limit=1)
-    # During an outage, messages without a failed attempt are due if the caller wants only such messages.
+    # During an outage, no message is due, unless none of the considered messages has a failed attempt.
     if last and (last[0].extra.get("until") or 0) > now and any(due.failed for due in pending):
         return [], last[0].extra["until"]
     ready = list(takewhile(lambda due: due.retry_at <= now, (due for due in pending if due.attempts < max_attempts)))
@@ -305,7 +310,7 @@ def load_due(
 def _first_batch(ready: Sequence[PendingMessage]) -> list[PendingMessage]:
     """Return the messages of the next prompt.
 
-    A failed message is sent alone, so that it cannot affect the answer for others.
+    A message after a failed attempt is sent alone, so that it cannot spoil the answer about others.
     """
     batch: list[PendingMessage] = []
     size = 0
@@ -321,7 +326,7 @@ def _first_batch(ready: Sequence[PendingMessage]) -> list[PendingMessage]:
 
 
 def load_failures(facts: FactView, limit: int | None) -> list[ExtractionFailure]:
-    """Return the extraction failures, the newest last."""
+    """Return the newest extraction failures, sorted from the oldest to the newest."""
     return [
         ExtractionFailure(
             message_ids=tuple(event["id"] for event in version.extra["told"]),
@@ -336,7 +341,7 @@ def load_failures(facts: FactView, limit: int | None) -> list[ExtractionFailure]
 def _postpone(facts: FactChanges, due: PendingMessage, max_attempts: int, *, blamed: bool = True) -> None:
     """Postpone a message after a failed attempt.
 
-    The message is sent alone next time. If the failure is attributed to it, the next attempt is delayed.
+    The message is sent alone next time. With `blamed`, the failure is attributed to it, which delays the next attempt.
     """
     attempts, pause = due.attempts, 0.0
     if blamed:
@@ -347,7 +352,7 @@ def _postpone(facts: FactChanges, due: PendingMessage, max_attempts: int, *, bla
 
 
 def _record_failure(facts: FactChanges, messages: Sequence[PendingMessage], error: str, text: str, silent: int) -> None:
-    """Record a failure, and a pause if the model did not answer `silent` times in a row."""
+    """Record a failure, and a pause if the last `silent` calls of the model failed."""
     now = facts.change.now
     extra = {
         "told": _source_events(messages, now),
@@ -364,16 +369,16 @@ def _record_failure(facts: FactChanges, messages: Sequence[PendingMessage], erro
 
 
 def _count_silence(facts: FactChanges, *, answered: bool) -> int:
-    """Return how often in a row the model did not answer, including this time.
+    """Return the number of consecutive failed calls of the model, including the current call.
 
-    An answer resets the count to 0.
+    An answer resets the number to 0. A failed call during a pause does not increase it.
     """
     newest = memory_rows.load_newest(facts.tx, facts.view, FACT_FAILURE, limit=1)
     silent = (newest[0].extra.get("silent") or 0) if newest else 0
     if answered and silent:
         extra = {**newest[0].extra, "silent": 0, "until": 0}
         facts.change.drafts.append(VersionDraft(FACT_FAILURE, newest[0].key, b"", newest[0].created_at, extra=extra))
-    is_early = silent > 0 and newest[0].extra["until"] > facts.change.now  # a call during the pause is not counted
+    is_early = silent > 0 and newest[0].extra["until"] > facts.change.now
     return 0 if answered else silent + (not is_early)
 
 
@@ -394,7 +399,7 @@ class BatchOutcome(NamedTuple):
         fact_ids: The ids of the facts that were added or changed.
         fact_texts: The facts in the answer, as sentences.
         failure: The reason why the answer is missing or was not used; None if there is none.
-        silent: The number of calls in a row without an answer.
+        silent: The number of consecutive failed calls of the model.
         lost_lease: True if another process now has the lease.
     """
 
@@ -407,7 +412,7 @@ class BatchOutcome(NamedTuple):
 
 
 def summarize(outcomes: Sequence[BatchOutcome]) -> dict[str, Any]:
-    """Return the trace outputs of some outcomes."""
+    """Return the outputs of a traced extraction."""
     return {
         "read": sum(each.message_count for each in outcomes),
         "failed": any(each.failure is not None for each in outcomes),
@@ -430,10 +435,13 @@ def extract_facts(
         model: The model, as `usable_model` returns it, but not None.
         is_held: A function that returns whether the lease is still held. It is called in the transaction that stores
             the facts. Default: always True.
-        wanted: The condition on pending messages. Default: all.
-        patient: True to process only messages that are due now, and stop at a failure. Default: False; all messages are
-            processed, with immediate retries after an unusable answer until a message is parked. If the model does not
-            answer, the call ends.
+        wanted: A function that returns whether to process a pending message. Default: all messages.
+        patient: True to process only messages that are due now, and stop at a failure. Default: False; pauses are
+            ignored. After an unusable answer, the message is retried immediately until it is parked. The call ends if
+            calls of the model fail.
+
+    Returns:
+        The outcome of each batch, in order.
     """
     outcomes: list[BatchOutcome] = []
     max_attempts = context.settings.max_attempts
@@ -473,16 +481,16 @@ def _extract_batch(
     is_held: Callable[[Transaction], bool],
     suspects: Sequence[PendingMessage] = (),
 ) -> BatchOutcome:
-    """Extract facts from some messages.
+    """Extract facts from a batch of messages.
 
-    If the model answers, its previous failures to answer are attributed to `suspects`.
+    If the model answers, its previous failed calls are attributed to `suspects`.
     """
     answer = _ask_model(context, model, messages)
 
     def store_answer(facts: FactChanges) -> BatchOutcome:
         if not is_held(facts.tx):
             return BatchOutcome(lost_lease=True)
-        # A message that was changed meanwhile remains pending.
+        # A message that was changed during the call of the model remains pending.
         asked = {due.key: (due.message, due.sent_at) for due in messages}
         unchanged = [due for due in load_pending(facts, list(asked)) if (due.message, due.sent_at) == asked[due.key]]
         facts.change.writer = SourceNote("model")
@@ -496,7 +504,7 @@ def _extract_batch(
         if unchanged and answer.error:
             _record_failure(facts, unchanged, error, text, silent)
         if not answer.readable or answer.unplaced:
-            # A fact without a message has no source. A message that is sent alone needs no reference.
+            # A fact without a message has no source. Sent alone, each message is the source of the facts in its answer.
             for due in unchanged:
                 _postpone(facts, due, max_attempts, blamed=not silent and not answer.readable)
             return BatchOutcome(failure=None if answer.readable else error, silent=silent)
@@ -514,11 +522,11 @@ def _extract_batch(
 
 
 class _FailureLog(FirstFailures):
-    """A log of extraction failures: one entry for each database and kind of failure."""
+    """A log of extraction failures, with one entry for each database and kind of failure."""
 
 
 def _ask_model(context: FactsContext, model: Any, messages: Sequence[PendingMessage]) -> ExtractionAnswer:
-    """Ask a model about some messages. An exception of the model is a missing answer."""
+    """Ask a model about a batch of messages. Its exceptions result in a silent answer."""
     predicates = context.read_facts(None, lambda facts: sorted(facts.rules.single))
     raised: Exception | None = None
     try:
@@ -526,7 +534,7 @@ def _ask_model(context: FactsContext, model: Any, messages: Sequence[PendingMess
         inputs = partial(context.trace_inputs, said=[due.message for due in messages])
         reply = ask_model(context.database, model, prompt, "facts.extract", context.settings.timeout, inputs=inputs)
         answer = parse_answer(reply, messages)
-    except Exception as error:  # the messages remain pending after any exception of the model
+    except Exception as error:  # after any exception of the model, the messages remain pending
         if is_graph_bubble_up(error):
             raise
         raised = error

@@ -1,7 +1,7 @@
-"""The functions of facts for search, verification and files.
+"""The functions with which search, verification, and exported files use facts.
 
-A record is one stored item: a fact with all of its events, a message, or a rule on names. Records from a file are
-checked before anything is written.
+A record describes one stored row: a fact with all of its events, a message, or a rule such as an alias. Records from a
+file are checked before anything is written.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from langchain_agentmem.storage.part import Part, SearchableKind
 from langchain_agentmem.storage.transaction import Row
 
 SEARCH_KIND = "fact"
-"""The public name of the kind, for both facts and messages."""
+"""The public name of the search kind. It covers both facts and messages."""
 
 
 def to_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """Return the recollections of visible hits, by the numbers of their documents.
+    """Return the visible hits as `Recollection` objects, by the numbers of their documents.
 
     Args:
         tx: The transaction.
         hits: The facts and messages that a search found.
         now: The current time, in microseconds since 1970.
-        search_view: The view of the search.
+        search_view: The view of the search; None for all memories.
     """
     rows, row_groups = visible_rows(tx, hits, now, search_view)
     values: dict[int, Fact] = {}
@@ -52,7 +52,7 @@ def to_recollections(
         if view is not None:
             values |= _load_facts(FactView(tx, view), new)
             continue
-        for branch in sorted({row["branch_id"] for row in new.values()}):  # read at the end of each branch
+        for branch in sorted({row["branch_id"] for row in new.values()}):  # each branch is read at its end
             end = branches.view_of(tx, branch, memory_rows.FOREVER - 1, now)
             values |= _load_facts(FactView(tx, end), {n: row for n, row in new.items() if row["branch_id"] == branch})
     converted = recollections_of(hits, rows, {n: (value.text, value) for n, value in values.items()}, SEARCH_KIND)
@@ -61,19 +61,19 @@ def to_recollections(
 
 
 def _load_facts(facts: FactView, rows: Mapping[int, Row]) -> dict[int, Fact]:
-    """Return the visible facts among some rows, by document number."""
+    """Return the visible facts among some rows, by the numbers of the rows."""
     versions = {number: memory_rows.version_of(row) for number, row in rows.items()}
     values = facts.to_facts(versions.values())
     return {number: values[each.key] for number, each in versions.items() if each.key in values}
 
 
 RECORD_KINDS = (RULE, FACT_TEXT, memory_rows.FACT_DUE, memory_rows.FACT_FAILURE, FACT, memory_rows.FORMER_FACT)
-"""The kinds of rows in files, which `fact_problems` checks too."""
+"""The kinds of rows that files contain and that `fact_problems` checks."""
 _RECORD_FORMS = load_data_table("facts/fact_records.yaml")
 
 
 def parse_record(record: Any) -> VersionDraft:
-    """Return the draft of the row that a record describes.
+    """Return a draft of the row that a record describes.
 
     Raises:
         InvalidInput: The record is damaged.
@@ -85,7 +85,7 @@ def parse_record(record: Any) -> VersionDraft:
 
 
 def dump_records(facts: FactView) -> list[dict[str, Any]]:
-    """Return all facts, messages and rules of a memory as records for JSON."""
+    """Return all rows of the facts of a memory as records for JSON; see `RECORD_KINDS`."""
     return [
         {"kind": kind, "id": row.key, "label": row.label, "body": row.text}
         | {"created_at": row.created_at, "extra": dict(row.extra)}
@@ -95,7 +95,7 @@ def dump_records(facts: FactView) -> list[dict[str, Any]]:
 
 
 def restore_records(facts: FactChanges, drafts: Sequence[VersionDraft]) -> None:
-    """Replace the content of a memory with the drafts of dumped records."""
+    """Replace all facts, messages and rules of a memory with the drafts of dumped records."""
     facts.clear(rules=True)
     facts.change.drafts += drafts
 
@@ -111,7 +111,7 @@ def _parse_record(record: Any) -> VersionDraft:
                 _check_form(event, _RECORD_FORMS[event["do"]])
             if event["do"] == SET:
                 _check_form(event["fields"], {name: _RECORD_FORMS["fields"][name] for name in event["fields"]})
-        if kind != FACT:  # a fact may be stated on another branch
+        if kind != FACT:  # the statement of a fact may be on another branch
             next(event for event in extra["told"] if event["do"] == STATEMENT)
     if kind == FACT:
         return fact_store.fact_draft(key, extra, record["created_at"])
@@ -151,10 +151,11 @@ _TYPES: Mapping[str, TypeAdapter[Any]] = {
 
 
 PAGE_SIZE = 500
+"""The number of rows that `fact_problems` reads per query."""
 
 
 def fact_problems(tx: Transaction) -> list[str]:
-    """Find damaged rows of facts, messages and rules.
+    """Find damaged rows of the kinds `RECORD_KINDS`.
 
     Returns:
         One description for each problem; empty if there are none.
@@ -179,7 +180,7 @@ def _problem_of(row: Any) -> str | None:
     record = {name: row[name] for name in ("kind", "label", "created_at")}
     draft = parse_record({**record, "id": row["key"], "body": memory_rows.decode_text(body), "extra": extra})
     if kind == FACT and not draft.findable:
-        return None  # an undone fact is only looked up by its id
+        return None  # an undone fact is never searched, so its columns do not matter
     if kind == FACT:
         if (row["label"], row["subject"], row["object"]) != (draft.label, draft.subject, draft.object):
             return "has other names than its columns"

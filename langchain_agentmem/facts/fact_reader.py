@@ -1,6 +1,7 @@
 """`FactReader`: the queries for facts, by time, text, source, contradiction and connected entities.
 
-`KGMemory` is a `FactReader` that also writes and extracts facts. `find_facts` searches, for prompts too.
+`KGMemory` is a `FactReader` that also writes and extracts facts. `find_facts` is the search of `FactReader.search` and
+`FactReader.format_for_prompt`.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from langchain_agentmem.storage import query
 from langchain_agentmem.tracing import document_outputs, format_result
 
 DEFAULT_LIMIT = 10
-"""The maximum number of facts that a search or `latest` returns, if none is passed."""
+"""The default `limit` of `search` and `latest`."""
 MAX_DEPTH = 1_000
-"""The maximum depth of `neighbours` and `to_networkx`."""
+"""The maximum depth of `neighbours` and `to_networkx`. A greater depth has the same result."""
 
 
 class FactReader:
     """A reader of the facts on a branch, or of a thread.
 
-    Every method that reads has an async twin, prefixed with `a`. Times without a time zone are read as UTC.
+    Each query has an async twin, prefixed with `a`. Times without a time zone are read as UTC.
     """
 
     _context: FactsContext
@@ -63,7 +64,7 @@ class FactReader:
         return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
     def get(self, fact_id: str) -> Fact | None:
-        """Return a fact or a message by its id; None if it is missing or was undone."""
+        """Return a fact or a message by its id; None if it does not exist or was undone."""
         key = check_text(fact_id, "An id")
         return self._context.read_facts("facts.get", lambda facts: facts.fact(key), fact_id=key)
 
@@ -83,13 +84,13 @@ class FactReader:
 
         Args:
             valid: The time at which the facts held. Default: now.
-            recorded: The time at which the facts were known. Default: now. Facts that were removed or erased are not
-                known at any time.
+            recorded: The time at which the facts were known. Default: now. A fact that was removed or erased is not
+                returned for any time.
             subject: Only facts with this subject. Default: any.
             predicate: Only facts with this predicate. Default: any.
             obj: Only facts with this object. Default: any.
-            limit: The maximum number of facts. Default: all. All matching facts are read to sort them by their start;
-                `latest(valid=…)` reads pages.
+            limit: The maximum number of facts. Default: no limit. All matching facts are read in any case, to sort
+                them. To read only a page, use `latest(valid=…)`.
 
         Returns:
             The facts, sorted by their start, the earliest first.
@@ -115,18 +116,18 @@ class FactReader:
         valid: datetime | None = None,
         recorded: datetime | None = None,
     ) -> list[Fact]:
-        """Return the facts that were learned last, in pages.
+        """Return a page of the facts that were learned last.
 
         Args:
             limit: The maximum number of facts. Default: 10.
-            before: The id of the last fact of a page, to return the next page. Default: the first page.
+            before: The id of the last fact of the previous page. Default: the first page is returned.
             entity: Only facts with this subject or object. Default: any.
             predicate: Only facts with this predicate. Default: any.
             valid: Only facts that held at this time. Default: all, including ended ones.
             recorded: The time at which the facts were known. Default: now.
 
         Returns:
-            The facts, the one learned last first.
+            The facts, sorted from the newest to the oldest.
 
         Raises:
             InvalidInput: An argument is wrong, or the fact `before` does not exist.
@@ -147,7 +148,7 @@ class FactReader:
             labels = None if predicate is None else [predicate_key(predicate)]
             found: list[Fact] = []
             for rows in facts.pages(FACT, max_facts, page_start, names=names, predicates=labels):
-                found += facts.resolve_facts(rows, known_at, at=at)  # can be fewer facts than rows
+                found += facts.resolve_facts(rows, known_at, at=at)  # may return fewer facts than rows
                 if len(found) >= max_facts:
                     break
             return found[:max_facts]
@@ -179,7 +180,7 @@ class FactReader:
     def contradictions(
         self, subject: str | Sequence[str] | None = None, predicate: str | None = None
     ) -> list[Contradiction]:
-        """Find values of single-valued predicates with overlapping periods.
+        """Find facts with different values of a single-valued predicate at the same time.
 
         Args:
             subject: Only facts about this subject, or about one of these. Default: any.
@@ -214,13 +215,16 @@ class FactReader:
     acontradictions = awaited(contradictions)
 
     def evidence(self, fact_id: str) -> list[Evidence]:
-        """Return the sources of a fact, with the texts of stored messages.
+        """Return the sources of a fact, with the texts of the messages that are stored.
 
         Args:
             fact_id: The id of the fact.
 
         Returns:
             The sources, in the order in which they were added; empty if the fact does not exist.
+
+        Raises:
+            InvalidInput: The id is not text.
         """
         check_text(fact_id, "An id")
 
@@ -260,12 +264,13 @@ class FactReader:
         """Find facts and messages without a model.
 
         Args:
-            query: Any text. "*" returns all, the newest first.
+            query: Any text. "*" matches everything; the newest results are first.
             limit: The maximum number of results. Default: 10.
-            valid: Only facts that held at this time. Default: all, including ended ones.
+            valid: Only facts that held at this time, and messages. Default: all, including ended facts.
 
         Returns:
-            The facts and messages, the best first. `why` explains each result; messages have `raw` set.
+            The facts and messages, the best first. `why` explains the score of a result. It is not set for "*".
+            `raw` is True for messages.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -277,12 +282,12 @@ class FactReader:
     def format_for_prompt(
         self, query: str | None = None, budget: BudgetLike | None = None, *, valid: datetime | None = None
     ) -> str:
-        """Return facts about a query as a section of a prompt, fenced as data, one per line.
+        """Return at most 50 facts as a section of a prompt, fenced as data, one per line.
 
         Args:
-            query: The topic of the prompt. Default: the facts learned last.
-            budget: The maximum number of characters, or a `Budget`, for example in tokens. The worst matches are
-                omitted. Default: no limit.
+            query: The topic of the prompt. Default: the facts learned last are used.
+            budget: The maximum number of characters, or a `Budget`, for example in tokens. Facts are added in the order
+                of their relevance. A fact that would exceed the budget is omitted. Default: no limit.
             valid: Only facts that held at this time. Default: all; ended facts are marked.
 
         Returns:
@@ -310,18 +315,18 @@ class FactReader:
     aformat_for_prompt = awaited(format_for_prompt)
 
     def aliases(self) -> list[fact_values.Alias]:
-        """List the merged names."""
+        """List the names that were merged into other names."""
         outputs = partial(format_result, name="alias", into="same_as")
         return self._context.read_facts("facts.aliases", lambda facts: [*facts.rules.aliases.values()], outputs=outputs)
 
     aaliases = awaited(aliases)
 
     def entities(self, prefix: str = "", limit: int | None = None) -> list[Entity]:
-        """List subjects and objects of facts by the beginning of their names.
+        """List the entities of facts (subjects and objects) whose names begin with a prefix.
 
         Args:
-            prefix: The beginning of the names; case is ignored. Default: any name.
-            limit: The maximum number of entities. Default: all.
+            prefix: The prefix; case is ignored. Default: any name.
+            limit: The maximum number of entities. Default: no limit.
         """
         prefix_key = entity_key(prefix) if check_text(prefix, "A prefix").strip() else ""
         most = parse_limit(limit)
@@ -362,13 +367,13 @@ class FactReader:
 
         Args:
             entity: The name of the entity.
-            depth: The maximum number of facts that connect the two, at most 1,000. Default: 1.
+            depth: The maximum number of facts on the path between the two. Values above 1,000 mean 1,000. Default: 1.
             predicates: Only facts with these predicates. Default: any.
             valid: The time at which the facts held. Default: now.
             recorded: The time at which the facts were known. Default: now.
 
         Returns:
-            The entities, the nearest first; those of equal distance sorted by name.
+            The entities, sorted by distance, then by name.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -397,11 +402,11 @@ class FactReader:
     ) -> Any:
         """Return the facts as edges of a `networkx.MultiDiGraph` (extra `[graph]`).
 
-        Each edge has the fields of its fact.
+        Each edge has the fields of its fact as attributes.
 
         Args:
-            entity: Only facts that connect entities with this one. Default: all.
-            depth: The maximum number of facts from the entity, at most 1,000. Default: 2.
+            entity: Only facts that connect other entities with this one. Default: all facts.
+            depth: The maximum number of facts on the path from `entity`. Values above 1,000 mean 1,000. Default: 2.
             valid: The time at which the facts held. Default: now.
             recorded: The time at which the facts were known. Default: now.
 
@@ -447,7 +452,7 @@ def list_facts(
     wanted: Callable[[Fact], bool] = lambda _: True,
     kinds: Sequence[str] = (FACT, FACT_TEXT),
 ) -> list[Fact]:
-    """Return all or the last facts and messages, in the order in which they were added."""
+    """Return all or the newest facts and messages, in the order in which they were added."""
     entries: list[tuple[int, int, Fact]] = []
     for kind in kinds:
         count = 0
@@ -476,7 +481,7 @@ def match_facts(
     at: int | None = None,
     limit: int | None = None,
 ) -> list[Fact]:
-    """Return the facts with some names that held at a time, sorted by their start."""
+    """Return the facts with the passed names that held at a time, sorted by their start."""
     rules = facts.rules
     predicates = None if predicate is None else [predicate_key(predicate)]
     subjects, objects = (None if name is None else rules.keys_of([rules.canonical(name)]) for name in (subject, obj))
@@ -488,7 +493,7 @@ def match_facts(
 def find_facts(
     context: FactsContext, text: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
 ) -> list[Fact]:
-    """Search for facts, and with `raw` for messages too; see `FactReader.search`."""
+    """Search for facts, and with `raw` also for messages; see `FactReader.search`."""
     match_all = check_text(text, "A query").strip() == MATCH_ALL
     max_facts = DEFAULT_LIMIT if limit is None else parse_limit(limit)
     at = None if valid is None else from_micros(check_time(valid, "valid"))
@@ -501,7 +506,7 @@ def find_facts(
         if match_all:
             facts = context.read_facts(None, partial(list_facts, limit=max_facts, wanted=is_match, kinds=kinds))[::-1]
         else:
-            # Some of the best matches may not have held at this time, so more are loaded.
+            # Some of the best matches may not have held at this time, so load more of them.
             words = context.read_facts(None, lambda facts: _add_aliases(text, facts.rules))
             hits = search_view.find_versions(context, kinds, words, max_facts if at is None else 4 * max_facts)
             by_key = context.read_facts(None, lambda facts: facts.to_facts(row for row, _ in hits))
@@ -512,7 +517,7 @@ def find_facts(
 
 
 def _add_aliases(text: str, rules: fact_values.FactRules) -> str:
-    """Return a query extended with the aliases of the names in it."""
+    """Return a query, extended with the aliases of the names that it contains."""
     words = f" {text.casefold()} "
     aliases = rules.aliases.values()
     pairs = [pair for alias in aliases for pair in ((alias.name, alias.into), (alias.into, alias.name))]
@@ -535,7 +540,7 @@ def follow_facts(
     recorded: int | None = None,
     at: int,
 ) -> tuple[list[Fact], list[Neighbour]]:
-    """Follow the facts around an entity that held at a time, in either direction.
+    """Follow facts that held at a time from an entity to other entities, in either direction.
 
     Returns:
         The facts, sorted by their start, and the entities that they connect, the nearest first.
@@ -565,7 +570,7 @@ def follow_facts(
 
 
 def _entity_names(facts: FactView, prefix: str) -> list[tuple[str, int, str]]:
-    """Return the keys of names with a prefix, the number of facts, and the id of one."""
+    """Return each entity key with a prefix, the number of its facts, and the id of one fact."""
     if facts.view.scope is None:
         span = {"low": prefix, "high": prefix + "\U0010ffff"}
         rows = query.entities_in_range(facts.tx, **facts.view.parameters(), kind=FACT, **span)

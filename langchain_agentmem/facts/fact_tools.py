@@ -5,10 +5,10 @@
     builder.add_node("facts", memory.remember_facts(model))
     builder.add_edge("answer", "facts")
 
-The tools return data, like those of the layers.
+The tools return short text or JSON, like `layer_tools`.
 
-The node processes each new message of its state once. The processed messages are recorded with the facts, and both are
-rewound with the thread. A node that is executed again therefore stores each fact once.
+The node processes each new message of its state once. It records the processed messages with the facts, and both are
+rewound with the thread. If the node is executed again, it therefore stores no fact twice.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
 
 MAX_SOURCES = 3
-"""The maximum number of sources of a fact, and of facts in a sentence, in the answer of a tool."""
+"""The maximum number of sources per fact, and of facts per sentence, in the answer of a tool."""
 MAX_QUOTE_CHARS = 200
 """The maximum number of characters of a source, a fact or a name in the answer of a tool."""
 
@@ -95,11 +95,11 @@ def fact_tools(
     The tools call no model.
 
     Args:
-        memory: An `AgentMemory`, the path or URL of a database, or the `KGMemory` on which all tools work.
+        memory: An `AgentMemory`, the path or URL of a database, or the `KGMemory` that all tools use.
         branch_or_config: The name of a branch, or a config with a `thread_id`. Default: the thread of the run that
-            calls the tool; its facts are rewound with it.
-        namespace: The namespace of the facts. Default: that of the run.
-        settings: The settings of the facts; not for a `KGMemory`. Default: `FactsConfig()`.
+            calls the tool. The facts of a thread are rewound with it.
+        namespace: The namespace of the facts. Default: the namespace of the run.
+        settings: The settings of the facts. A `KGMemory` has its own settings. Default: `FactsConfig()`.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -157,7 +157,7 @@ OPERATIONS = (
 
 
 def _parse_times(arguments: Any, now: datetime) -> tuple[int | None, int | None]:
-    """Return the start and end that a model stated; None if omitted, or if the start is "now"."""
+    """Return the stated start and end; None if omitted. The start "now" also means None."""
     start, end = ((each or "").strip() or None for each in (arguments.valid_from, arguments.valid_to))
     start = None if start is not None and start.lower() == "now" else start
     times = parse_period(start, end, to_micros(now))
@@ -192,7 +192,7 @@ def _describe_facts(lead: str, facts: Sequence[Fact]) -> str:
 
 
 class RememberFactsOptions(TypedDict, total=False):
-    """The options of `RememberFacts` in addition to the memory and the model."""
+    """The options of `RememberFacts` except the memory and the model."""
 
     branch: str | None
     namespace: Sequence[str] | None
@@ -204,22 +204,22 @@ class RememberFactsOptions(TypedDict, total=False):
 class RememberFacts(MemoryRunnable):
     """A graph node that extracts facts from new messages of its state.
 
-    The input is the state of a graph, or messages. The facts belong to the thread and the namespace of the run. The
-    node does not change the state. Failures are not raised: the messages remain pending, and later runs of the node try
-    again after growing pauses. During a pause, the node does not call the model for failed messages. Summaries,
-    injected memory, and messages of a nested graph without checkpoints are skipped.
+    The input is the state of a graph, or messages. By default, the facts belong to the thread and the namespace of the
+    run. The node does not change the state. If the extraction fails, no error is raised and the messages remain
+    pending. Later runs of the node try again, with growing pauses. During a pause, the node does not call the model for
+    failed messages. Summaries, injected memory, and messages of a nested graph without checkpoints are skipped.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         model: The model that extracts facts: a LangChain model, a function from messages to text, or the name of a
             model.
-        branch: The name of the branch that stores the facts, which all threads share. Default: the memory of the
-            thread, which is rewound with it.
-        namespace: The namespace of the branch. Default: that of the current run, else the root.
+        branch: The name of the branch that stores the facts. All threads share this branch. Default: the memory of the
+            thread, which is rewound with the thread.
+        namespace: The namespace of the branch. Only with `branch`. Default: that of the current run, else the root.
         roles: The roles of the messages to process. Default: "user" and "assistant".
         settings: The settings of the facts. Default: `FactsConfig()`.
-        share_conversation: True to treat messages of a nested graph as part of the conversation of its caller, for a
-            graph that works on the messages of its caller. Default: False; the nested graph has its own conversation.
+        share_conversation: True to treat messages of a nested graph as part of its caller's conversation. Use it for a
+            graph that processes its caller's messages. Default: False; the nested graph has its own conversation.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -268,7 +268,7 @@ class RememberFacts(MemoryRunnable):
         own_ids = {message.message_id for message in selected}
 
         def should_extract(due: PendingMessage) -> bool:
-            # Parallel nodes extract their own messages, since each of them may be executed again.
+            # Each of several parallel nodes processes only its own new messages, since each may be executed again.
             is_own = due.conversation == conversation and due.message.message_id in own_ids
             return is_own or due.listed or due.failed
 
@@ -288,7 +288,7 @@ class RememberFacts(MemoryRunnable):
 
 
 def _ensure_id(message: BaseMessage) -> Message:
-    """Convert a message; one without a valid id gets a stable id derived from its content."""
+    """Convert a message. If it has no valid id, derive a stable id from its content."""
     result = from_langchain(message)
     with contextlib.suppress(InvalidInput):
         if message.id and check_id(message.id, "message"):

@@ -1,4 +1,7 @@
-"""The content of an import: batches, each written in one operation, and skipped entries."""
+"""The entries that readers yield for an import: batches of objects, and skipped entries.
+
+The module also has the helpers that readers share: for ids, times, files and errors.
+"""
 
 from __future__ import annotations
 
@@ -52,13 +55,13 @@ T = TypeVar("T")
 ContentKind: TypeAlias = Literal["messages", "items", "memories", "entries", "checkpoints"]
 """The kind of the objects of a batch."""
 MALFORMED_ERRORS = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
-"""The errors that reading a malformed value raises. They include `InvalidInput`."""
+"""The errors that a malformed value of a source can cause. They include `InvalidInput`."""
 
 _TIME_ADAPTER = TypeAdapter(datetime)
 _SQLALCHEMY_SQLITE = re.compile(r"\Asqlite(\+\w+)?:///")
 _SQLALCHEMY_POSTGRES = re.compile(r"\A(postgres(?:ql)?)\+\w+://")
 _LANGGRAPH_KEYS = {"source", "step", "parents", "writes", "thread_id", "run_id", "counters_since_delta_snapshot"}
-"""Keys of a checkpoint's metadata that name no owner."""
+"""Keys of LangGraph in a checkpoint's metadata. They never name the owner of a thread."""
 
 
 class ImportTarget(NamedTuple):
@@ -66,14 +69,14 @@ class ImportTarget(NamedTuple):
 
     Attributes:
         kind: The kind of the source, which is recorded as the origin of memories.
-        namespace: The parent of all imported namespaces; with keys in braces, as in ("users", "{user_id}"), each
-            conversation goes to its owner.
+        namespace: The parent of all imported namespaces. It may contain keys in braces, as in ("users", "{user_id}").
+            Each conversation is then imported into the namespace of its owner.
         scopes: The rules by which namespaces share their memory.
         now: The time of objects without their own time, in microseconds since 1970.
         allow: Classes whose objects may be imported.
-        only: The ids to import; all if empty.
+        only: The ids to import. All objects are imported if it is empty.
         found_ids: The ids of `only` found so far.
-        owners: The owner of each conversation, by the id of the conversation, if the namespace has a key.
+        owners: The owners by the ids of their conversations. Used only if the namespace has a key.
         limits: The limits on the size of files that are read as a whole.
     """
 
@@ -89,27 +92,30 @@ class ImportTarget(NamedTuple):
 
     @property
     def keys(self) -> list[str]:
-        """The keys of the namespace to fill."""
+        """The keys of the namespace that have no value yet."""
         return Scopes(template=self.namespace).keys
 
     def wants(self, *ids: Any) -> bool:
-        """Return True if an object with one of these ids is to be imported."""
+        """Return True if an object with one of these ids must be imported.
+
+        The matching ids are added to `found_ids`.
+        """
         matches = self.only.intersection(map(str, ids))
         self.found_ids.update(matches)
         return bool(matches) or not self.only
 
     def target_for(self, name: Any, metadata: Iterable[Mapping[str, Any]] = ()) -> ImportTarget | None:
-        """Return the target of a conversation: its owner's, if the namespace has keys.
+        """Return the target of a conversation. If the namespace has keys, fill them for its owner.
 
         Args:
-            name: Its id, also used for the keys "thread_id" and "session_id".
-            metadata: Metadata of the source, read only until every key has a value.
+            name: The id of the conversation. It is also the value of the keys "thread_id" and "session_id".
+            metadata: Metadata of the source with values of the keys. It is read until every key has a value.
 
         Returns:
-            The target; None if the conversation is not wanted.
+            The target. None if `only` excludes the conversation.
 
         Raises:
-            InvalidInput: The conversation has no known owner, or the owner's namespace is not valid.
+            InvalidInput: The owner of the conversation is unknown, or the owner's namespace is invalid.
         """
         if not self.keys:
             return self if self.wants(name) else None
@@ -117,7 +123,7 @@ class ImportTarget(NamedTuple):
         if str(name) in self.owners:
             values |= dict.fromkeys(self.keys, self.owners[str(name)])
         known_keys: set[str] = set()
-        for each in chain([{}], metadata):  # the metadata is read only if a key is missing
+        for each in chain([{}], metadata):  # metadata is read only while a key has no value
             known_keys.update(map(str, each))
             values = {key: each[key] for key in self.keys if each.get(key) is not None} | values
             if values.keys() >= set(self.keys):
@@ -134,23 +140,23 @@ class ImportTarget(NamedTuple):
         return self._replace(namespace=self.scopes.resolve(filled))
 
     def path(self, *labels: str) -> str:
-        """Return the path of a namespace below that of the target.
+        """Return the path of the target's namespace, or with labels of the namespace below it.
 
         Raises:
-            InvalidInput: A label is not valid.
+            InvalidInput: A label is invalid.
         """
         return path_of((*self.namespace, *labels))
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedEntry:
-    """An object that was not imported.
+    """One or more objects that were not imported, with the reason.
 
     Attributes:
-        what: The name of the object in a report.
+        what: The name of the objects in a report.
         why: The reason.
-        count: The number of skipped objects.
-        holds: The kind of these objects: "messages", "items" and so on.
+        count: The number of objects. Default: 1.
+        holds: The kind of the objects, such as "messages" or "items". Default: "things", for an unknown kind.
     """
 
     what: str
@@ -174,14 +180,15 @@ class ThreadTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportBatch:
-    """A batch of objects that are written in one operation.
+    """A batch of objects that one call writes.
 
     Attributes:
         holds: The kind of the objects.
         what: The name of the batch in a report, such as "the conversation 'a'".
         count: The number of objects.
         store: A function that writes the new objects, or only counts them in a `dry_run`. It returns the numbers of new
-            and of existing objects. It raises `InvalidInput`, and writes nothing, if they cannot be stored.
+            and of existing objects. It raises `InvalidInput` if an object cannot be stored. A batch of `make_batch` is
+            then not written at all. A batch of checkpoints keeps those that it wrote before.
         place: The thread or conversation of the objects. Default: None.
     """
 
@@ -193,21 +200,21 @@ class ImportBatch:
 
 
 WriteOperation: TypeAlias = Callable[[Transaction, int], Collection[Any]]
-"""A function that writes objects in a transaction at the given time, and returns the new ones."""
+"""A function that writes objects in a transaction at a time, and returns the new ones."""
 
 
 def make_batch(
     holds: ContentKind, label: str, count: int, path: str, write: WriteOperation, name: str | None = None
 ) -> ImportBatch:
-    """Return a batch that one operation writes.
+    """Return a batch that is written in one transaction.
 
     Args:
-        holds: See `ImportBatch`.
-        label: See `ImportBatch`.
-        count: See `ImportBatch`.
+        holds: The kind of the objects.
+        label: The name of the batch in a report.
+        count: The number of objects.
         path: The path of the namespace.
-        write: The operation.
-        name: The conversation of the objects. Default: None.
+        write: The function that writes the objects.
+        name: The id of the conversation of the objects. Default: None.
     """
     place = None if name is None else ThreadTarget(id=name, namespace=namespace_of(path))
 
@@ -229,7 +236,7 @@ def make_batch(
 
 SourceEntry: TypeAlias = ImportBatch | SkippedEntry
 Reader: TypeAlias = Callable[[Any, ImportTarget], Generator[SourceEntry]]
-"""A generator that opens a source, yields its batches and skipped entries, and closes it."""
+"""A generator function that opens a source, yields its entries, and closes it."""
 
 
 def batch_or_skip(
@@ -242,16 +249,18 @@ def batch_or_skip(
     metadata: Iterable[Mapping[str, Any]] = (),
     holds: ContentKind = "messages",
 ) -> Iterator[SourceEntry]:
-    """Yield the batch of a conversation, or its skipped entry; nothing if it is not wanted.
+    """Yield the batch of a conversation, or a skipped entry if it cannot be imported.
+
+    Nothing is yielded if `ImportTarget.only` excludes the conversation.
 
     Args:
         to: The target of the import.
         name: The id of the conversation.
-        label: Its name in a report.
-        count: The number of objects in it.
+        label: The name of the conversation in a report.
+        count: The number of its objects.
         build: A function that makes the batch for a target.
         metadata: Metadata of the source that names the owner, see `ImportTarget.target_for`.
-        holds: The kind of these objects.
+        holds: The kind of the objects.
     """
     try:
         target = to.target_for(name, metadata)
@@ -278,17 +287,17 @@ def read_or_raise(name: str, read: Callable[[], T]) -> T:
 
 
 class StableIds:
-    """A generator of ids that are the same each time a source is read."""
+    """A generator of ids that returns the same ids each time a source is read."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def next_id(self, own_id: Any, *content: Any) -> str:
-        """Return the id of the next object.
+        """Return the id of the next object. Append a number if the id was returned before.
 
         Args:
-            own_id: The object's own id, or None. A number is appended if the id is taken.
-            content: The object's content, from which an id is made if it has none.
+            own_id: The object's id in the source, or None.
+            content: The object's content. Without `own_id`, the id is a digest of it.
         """
         text = json.dumps(content, sort_keys=True, default=str)
         name = own_id if own_id and isinstance(own_id, str) else f"imported-{digest(text.encode()).hex()[:32]}"
@@ -362,13 +371,15 @@ def memory_batches(
     name: Callable[[T], str],
     *labels: str,
 ) -> Iterator[SourceEntry]:
-    """Yield rows as batches of memories, one per page; malformed rows are skipped.
+    """Yield the memories of rows, one batch for each page.
+
+    For a malformed row, a skipped entry is yielded.
 
     Args:
         to: The target.
         rows: The rows.
-        make_draft: A function that returns the memory of a row; None if the row is not wanted.
-        name: A function that returns the name of a skipped row.
+        make_draft: A function that returns the memory of a row, or None for a row to ignore.
+        name: A function that returns the name of a skipped row in a report.
         *labels: The labels below the namespace of the import.
     """
     label = f"memories in {target_label(to, *labels)}"
@@ -388,7 +399,7 @@ def memory_batches(
 
 
 def add_new_drafts(tx: Transaction, change: PendingWrite, drafts: Sequence[VersionDraft]) -> list[VersionDraft]:
-    """Add the drafts with a new kind and key to a pending write, and return them."""
+    """Add the drafts whose kind and key are new to a pending write. Return these drafts."""
     existing = set()
     for kind in {draft.kind for draft in drafts}:
         keys = [draft.key for draft in drafts if draft.kind == kind]
@@ -411,7 +422,7 @@ def path_or_url(source: Any) -> Path | str:
     """Return the path of a file or folder, or the URL of a PostgreSQL database.
 
     Args:
-        source: A path, or a URL or connection string; also in the form of SQLAlchemy's URLs.
+        source: A path, a `postgresql://` URL, a connection string, or a SQLAlchemy URL of SQLite or PostgreSQL.
 
     Raises:
         InvalidInput: The source is none of these, or the file does not exist.
@@ -426,7 +437,11 @@ def path_or_url(source: Any) -> Path | str:
 
 
 def parse_path(source: Any) -> Path:
-    """Return the path of a file or folder; errors as for `path_or_url`."""
+    """Return the path of a file or folder.
+
+    Raises:
+        InvalidInput: The source is a PostgreSQL database, is not a path, or does not exist.
+    """
     path = path_or_url(source)
     if not isinstance(path, Path):
         raise InvalidInput("This kind of source must be a file or a folder, not a PostgreSQL database.")
@@ -434,27 +449,30 @@ def parse_path(source: Any) -> Path:
 
 
 def is_sqlite(source: Path | str) -> bool:
-    """Return True for a SQLite file."""
+    """Return True for an unencrypted SQLite file."""
     return isinstance(source, Path) and source.is_file() and is_plain_file(source)
 
 
 FileReader: TypeAlias = Callable[[Path, str, ImportTarget], Iterator[SourceEntry]]
-"""A function that reads a file, given its path and its name: the path within the folder, without the ending."""
+"""A function that reads a file.
+
+Its arguments are the path, the name and the target. The name is the path within the folder, without the suffix.
+"""
 
 
 def read_files(path: Path, endings: Sequence[str], read: FileReader, to: ImportTarget) -> Generator[SourceEntry]:
-    """Yield the content of a file, or of each file in a folder and below it.
+    """Yield the content of a file, or of all files in a folder and its subfolders.
 
-    Unreadable files of a folder are skipped.
+    For a malformed file in a folder, a skipped entry is yielded.
 
     Args:
         path: The file or folder.
-        endings: The endings of the files to read in a folder.
+        endings: The suffixes of the files to read in a folder, such as ".json".
         read: A function that reads a file.
         to: The target.
 
     Raises:
-        InvalidInput: The given file cannot be read, or the folder has no such file.
+        InvalidInput: The file cannot be read, or the folder has no file with one of the suffixes.
     """
     if not path.is_dir():
         yield from [*read(path, path.stem, to)]
@@ -471,12 +489,12 @@ def read_files(path: Path, endings: Sequence[str], read: FileReader, to: ImportT
 
 
 def parse_file(path: Path, limits: MemoryLimits, read: Callable[[str], Any] = json.loads) -> Any:
-    """Return the value that a file in UTF-8 contains.
+    """Parse a UTF-8 file, and return its value.
 
     Args:
         path: The file.
-        limits: The limit on its size.
-        read: A function that parses its text. Default: a parser of JSON.
+        limits: The limits, with the maximum size of a file.
+        read: A function that parses the text. Default: `json.loads`.
 
     Raises:
         InvalidInput: The file cannot be read, or is too large.
@@ -491,7 +509,7 @@ def parse_file(path: Path, limits: MemoryLimits, read: Callable[[str], Any] = js
 
 
 def to_json_types(value: Any) -> Any:
-    """Return a value in JSON types; values without a JSON form become texts."""
+    """Convert a value to JSON types. Objects that JSON lacks are converted to strings."""
     return json.loads(json.dumps(value, default=str))
 
 
@@ -501,10 +519,11 @@ def time_of_file(path: Path) -> int:
 
 
 def time_of(value: Any, default: int) -> int:
-    """Return a time as microseconds since 1970. Without a time zone it is taken as UTC.
+    """Convert a time to microseconds since 1970. A time without a time zone is in UTC.
 
     Args:
-        value: A datetime, ISO 8601, or seconds since 1970.
+        value: A datetime, a string in ISO 8601, or a number of seconds since 1970. A number beyond 2e10 is in
+            milliseconds, as in pydantic.
         default: The result if the value is None or empty.
 
     Raises:
@@ -515,5 +534,5 @@ def time_of(value: Any, default: int) -> int:
     try:
         given = datetime.fromisoformat(value) if isinstance(value, str) else _TIME_ADAPTER.validate_python(value)
         return check_time(given, "A time")
-    except ValueError as error:  # also that of pydantic
+    except ValueError as error:  # includes pydantic's ValidationError
         raise InvalidInput(f"{safe_repr(value)} is not a time in the years 1 to 9999.") from error

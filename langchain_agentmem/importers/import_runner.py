@@ -1,4 +1,4 @@
-"""`import_from`: the import of a source, batch by batch."""
+"""The implementation of `AgentMemory.import_from`, which imports a source batch by batch."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ READERS: Mapping[SourceKind, batches.Reader] = {
 }
 """The reader of each kind of source."""
 OWNED_KINDS = ("langgraph-saver", "chat-history", "letta", "taskweaver", "marsys")
-"""Kinds whose threads and conversations may each be imported into the namespace of their owner."""
+"""Kinds of sources whose content can be imported into the namespaces of its owners."""
 CONTAINERS = {"checkpoints": "threads", "messages": "conversations"}
-"""The containers of some kinds of objects, which are counted in reports."""
+"""The containers of checkpoints and messages. Reports count them too."""
 MAX_SKIPPED = 1_000
-"""The maximum number of skipped entries in a report."""
+"""The maximum number of skipped entries that a report lists. All are counted."""
 
 
 @dataclass(slots=True)
@@ -49,15 +49,15 @@ class ImportSummary:
 
     Attributes:
         kind: The kind of the source.
-        source: Its path or URL, without passwords.
-        dry_run: True if nothing was written, and the summary describes what an import would do.
-        added: The number of new objects, by kind: "messages", "items", "memories", "entries", "checkpoints".
-        known: The number of objects that existed already, by kind.
+        source: The path or URL of the source, without passwords.
+        dry_run: True if nothing was written. The counts are then those of the import that was rehearsed.
+        added: The number of new objects by kind: "messages", "items", "memories", "entries" or "checkpoints".
+        known: The number of objects that existed before, by kind.
         added_to: The number of "threads" and "conversations" with new objects.
-        left_out: The skipped entries with their reasons, at most 1,000.
+        left_out: The first 1,000 skipped entries, with their reasons.
         left: The number of all skipped objects.
-        left_by: The number of skipped objects by kind, and of skipped "threads" and "conversations".
-        places: The threads and conversations, new or existing, each with its namespace.
+        left_by: The number of skipped objects by kind, and the number of their "threads" and "conversations".
+        places: The imported threads and conversations, each with its namespace. They may have existed before.
     """
 
     kind: str
@@ -101,9 +101,10 @@ def _store_batch(report: ImportSummary, batch: batches.ImportBatch, memory: Agen
 
 
 def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: Any) -> None:
-    """Open and close a source.
+    """Check the options and the source of an import.
 
-    An invalid source is thus rejected before a database is created.
+    The source is opened, its first entry is read, and it is closed. A caller can thus reject an invalid source before
+    it creates a database.
 
     Args:
         memory: Any memory. Nothing is written to it.
@@ -112,7 +113,7 @@ def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: 
         **options: The options of `make_target`.
 
     Raises:
-        InvalidInput: An option is invalid, or the source is missing, unreadable, or of another kind.
+        InvalidInput: An option is invalid. Or the source is missing, unreadable, or of another kind.
         MissingExtra: The package that reads the source is not installed.
     """
     with closing(READERS[kind](source, make_target(memory, kind, **options))) as entries:
@@ -132,7 +133,7 @@ def make_target(
     owners: Mapping[str, str] | None,
     allow: Sequence[str],
 ) -> batches.ImportTarget:
-    """Check the options of `AgentMemory.import_from`.
+    """Return the target of an import. Check the options of `AgentMemory.import_from`.
 
     Raises:
         InvalidInput: An option is invalid.
@@ -153,7 +154,7 @@ def make_target(
 def run_import(
     memory: AgentMemory, kind: SourceKind, source: Any, *, dry_run: bool, progress: Watch | None, **options: Any
 ) -> ImportSummary:
-    """Import a source, see `AgentMemory.import_from`."""
+    """Import a source. The arguments are those of `AgentMemory.import_from`."""
     to, name = make_target(memory, kind, **options), _source_name(source)
     listener = check_callable(progress, "progress")
     inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
@@ -175,10 +176,13 @@ def run_import(
 
 
 def _target_namespace(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
-    """Return the namespace of an import, or its template if the namespace has keys.
+    """Return the namespace of an import. Its keys are not filled yet.
+
+    Without a namespace, the kinds in `OWNED_KINDS` use the template of the memory, if it has one with keys.
 
     Raises:
-        InvalidInput: The namespace is invalid, may not have keys, or cannot contain the thread of a user.
+        InvalidInput: The namespace is invalid, or has keys that this kind does not support. Or threads in it would have
+            no owner, although the memory's template requires one.
     """
     if namespace is None or not path_of(namespace):
         home = scopes.resolve(namespace, optional=True)

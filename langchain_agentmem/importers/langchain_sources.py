@@ -1,12 +1,13 @@
-"""Readers for other LangGraph and LangChain packages: threads with checkpoints, items, and chat histories.
+"""Readers for LangGraph's savers and stores, langmem, and LangChain's chat histories.
 
-A `SqliteStore` or `PostgresStore` is read from its tables, with creation and expiry times; any other store through its
-own methods. The memories of langmem are items of such a store, in their own form.
+The database of a `SqliteStore` or `PostgresStore`, given as a path or URL, is read from its tables. Its items keep
+their expiry times. A store object is searched with its own `search` method, which returns no expiry times. The memories
+of langmem are items of such a store. Their values have the key "content", and usually "kind".
 
-Chat histories are what `RunnableWithMessageHistory` stores: tables of `SQLChatMessageHistory`, files of
-`FileChatMessageHistory`. A table has a row for each message, with "session_id" and "message" (LangChain's own form as
-JSON). The table of `PostgresChatMessageHistory` also has the time of each message. A file is a list in the same form;
-its name is used as the id of the conversation.
+Chat histories are the tables of `SQLChatMessageHistory` and `PostgresChatMessageHistory`, and the files of
+`FileChatMessageHistory`. A table has one row for each message. Its column "session_id" is the id of the conversation.
+Its column "message" is the message in LangChain's JSON form. `PostgresChatMessageHistory` also stores the time of each
+message. A file is a JSON list of messages in the same form. The file name is the id of the conversation.
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
 CHECKPOINT_PAGE = 100
-"""The number of checkpoints read in one page from a stock saver."""
+"""The number of checkpoints in one page of a stock saver."""
 
 _Row = Mapping[str, Any]
 _Saver = BaseCheckpointSaver[Any]
 
 
 def read_saver(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
-    """Yield the threads of a saver of another package.
+    """Yield the threads of another package's saver.
 
     Args:
-        source: The file of a SqliteSaver, the URL of a PostgresSaver, or any saver.
+        source: The file of a SqliteSaver, the URL of a PostgresSaver, or a saver object.
         to: The target.
 
     Raises:
@@ -83,12 +84,12 @@ def _read_threads(saver: _Saver, counts: Mapping[Any, int], to: batches.ImportTa
         label, build = f"the thread {safe_repr(thread)}", partial(_thread_batch, saver, str(thread), count)
         metadata = (each.metadata for each in _list_checkpoints(saver, str(thread)))
         found = [*batches.batch_or_skip(to, thread, label, count, build, metadata=metadata, holds="checkpoints")]
-        del metadata  # ends the listing, which may lock the saver, before the thread is copied
+        del metadata  # ends the listing before the thread is copied, since an open listing may lock the saver
         yield from found
 
 
 def _thread_batch(saver: _Saver, thread: str, count: int, home: batches.ImportTarget) -> batches.ImportBatch:
-    """Return the batch of a thread, whose checkpoints are written one by one."""
+    """Return the batch of a thread. Each of its checkpoints is written separately."""
     label = f"the thread {safe_repr(thread)}"
 
     def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
@@ -119,14 +120,16 @@ def _list_checkpoints(saver: _Saver, thread: str) -> Iterator[CheckpointTuple]:
 
 
 def read_store(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
-    """Yield the items of a store of another package; for kind langmem, only langmem's.
+    """Yield the items of another package's store.
+
+    For the kind langmem, items that lack the keys of langmem are yielded as skipped entries.
 
     Args:
-        source: The file of a SqliteStore, the URL of a PostgresStore, or any store.
-        to: The target. Items keep their namespaces, below that of the import.
+        source: The file of a SqliteStore, the URL of a PostgresStore, or a store object.
+        to: The target. The namespaces of the items are created below that of the import.
 
     Raises:
-        InvalidInput: The source does not exist, or is not a store.
+        InvalidInput: The source does not exist, cannot be read, or has no table of items.
     """
     if isinstance(source, BaseStore):
         yield from _read_items(_search_all(source), to)
@@ -139,7 +142,7 @@ def read_store(source: Any, to: batches.ImportTarget) -> Generator[batches.Sourc
 
 
 def _search_all(store: BaseStore) -> Iterator[_Row]:
-    """Yield all items of a store, each page sorted by namespace."""
+    """Yield all items of a store as rows. Each page is sorted by namespace."""
     offset = 0
     while True:
         with _convert_errors(safe_repr(store)):
@@ -196,18 +199,18 @@ def _make_draft(row: _Row, namespace: Sequence[str], to: batches.ImportTarget) -
 
 @contextmanager
 def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[_Saver]:
-    """Open the checkpoints of a stock saver for reading.
+    """Open a stock saver's database for reading.
 
-    Only classes that LangGraph considers safe and those allowed by name are imported. An object of any other class
-    would be read as plain data, so it is an error.
+    Objects of classes that LangGraph considers safe, or that `allow` names, are imported. LangGraph would read an
+    object of another class as plain data. Here it raises an error.
 
     Args:
         source: The file of a SqliteSaver, or the URL or connection string of a PostgresSaver.
         allow: Classes to import, as "module.Class".
 
     Raises:
-        InvalidInput: The file, server or class does not exist, or the source has no checkpoints of that saver. While
-            reading: a checkpoint cannot be read, or contains objects of another class.
+        InvalidInput: The file, the server or an allowed class does not exist. The saver raises it too, for a checkpoint
+            that cannot be read or contains an object of another class.
         MissingExtra: The saver's package is not installed.
     """
     serde = JsonPlusSerializer(allowed_msgpack_modules=[_parse_class(name) for name in allow] or None)
@@ -223,14 +226,18 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[_Saver]:
 
 
 class _StockSaver(BaseCheckpointSaver[Any]):
-    """A stock saver that is read in pages of checkpoints, and raises `InvalidInput`."""
+    """A wrapper of a stock saver that reads it in pages and raises `InvalidInput` for errors."""
 
     def __init__(self, saver: _Saver, name: str, refused: set[str]) -> None:
         super().__init__(serde=saver.serde)
         self._saver, self._name, self._refused_classes = saver, name, refused
 
     def list(self, config: RunnableConfig | None, **others: Any) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints. Copied threads share ids, so each page repeats the last id."""
+        """Yield checkpoints, one page at a time.
+
+        Copied threads have checkpoints with the same id. Each page therefore begins again at the last id of the page
+        before it, and checkpoints that were yielded already are omitted.
+        """
         del others
         before: RunnableConfig | None = None
         known: list[RunnableConfig] = []
@@ -265,18 +272,21 @@ class _StockSaver(BaseCheckpointSaver[Any]):
 
 @contextmanager
 def _convert_errors(name: str, advice: str = "") -> Iterator[None]:
-    """Convert any exception of a foreign saver or store into `InvalidInput`."""
+    """Convert any exception of another package's saver or store into `InvalidInput`."""
     try:
         yield
     except InvalidInput:
         raise
-    except Exception as error:  # foreign code may raise anything
+    except Exception as error:  # other packages may raise any exception
         raise InvalidInput(f"{name} cannot be read ({type(error).__name__}: {error}).{advice}") from error
 
 
 @contextmanager
 def _collect_refused() -> Iterator[set[str]]:
-    """Collect the names of the classes that the serializer refuses to import."""
+    """Collect the names of the classes that LangGraph's serializer refuses to import.
+
+    The block receives a set. The serializer's warnings about these classes are not logged.
+    """
     refused: set[str] = set()
 
     def listen(event: SerdeEvent) -> None:
@@ -284,7 +294,7 @@ def _collect_refused() -> Iterator[set[str]]:
             refused.add(f"{event['module']}.{event['name']}")
 
     def is_other(record: logging.LogRecord) -> bool:
-        return not str(record.msg).startswith("Blocked deserialization")  # reported as an error instead
+        return not str(record.msg).startswith("Blocked deserialization")  # `_StockSaver` raises an error instead
 
     log = logging.getLogger("langgraph.checkpoint.serde.jsonplus")
     log.addFilter(is_other)
@@ -331,7 +341,7 @@ def _open_postgres(url: str, stack: ExitStack) -> tuple[_Saver, str]:
     name = f"The PostgreSQL database {safe_repr(address_of(url))}"
     with _convert_errors(name):
         saver = stack.enter_context(PostgresSaver.from_conn_string(url))
-    # The saver prepares its statements, but a pooler may send the next statement to another server.
+    # Prepared statements fail if a pooler sends the next statement to another connection.
     saver.conn.prepare_threshold = None  # type: ignore[union-attr]
     return saver, name
 
@@ -340,7 +350,7 @@ def _open_postgres(url: str, stack: ExitStack) -> tuple[_Saver, str]:
 
 
 def read_histories(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
-    """Yield chat histories.
+    """Yield the conversations of chat histories.
 
     Args:
         source: A SQLite file, a PostgreSQL database, a JSON file, or a folder of JSON files.
@@ -362,7 +372,7 @@ def read_histories(source: Any, to: batches.ImportTarget) -> Generator[batches.S
 
 def _read_tables(tables: ForeignTables, names: list[str], to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
     for name in names:
-        # Messages without an id are identified by their row, which does not change when the table grows.
+        # A message without an id gets one from the id of its row, which stays the same when the table grows.
         for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
             rows = list(group)
             keys = [f"{name}-{row.get('id', n)}" for n, row in enumerate(rows)]
@@ -382,9 +392,13 @@ def _read_file(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batc
 def _chat_batch(
     name: str | None, messages: Sequence[tuple[Any, Any, str | None]], default_time: int, to: batches.ImportTarget
 ) -> batches.ImportBatch:
-    """Return the batch of a conversation from its messages.
+    """Return the batch of a conversation.
 
-    Each message has a time or None, and the id to use if it has none.
+    Args:
+        name: The id of the conversation.
+        messages: Tuples of a message, its time or None, and the id to use for a message without an id, or None.
+        default_time: The time of messages without a time.
+        to: The target.
     """
     names, entries = batches.StableIds(), []
     for value, created_at, own_id in messages:
@@ -394,20 +408,20 @@ def _chat_batch(
 
 
 def _log_entry(message: Any, names: batches.StableIds, created_at: int, own_id: str | None) -> LogEntry:
-    """Return the log entry of a message in LangChain's form.
+    """Return the log entry of a message in LangChain's JSON form.
 
     Args:
-        message: A dictionary of its type and its data.
+        message: A dictionary with the keys "type" and "data".
         names: The generator of ids.
-        created_at: The time of the message.
-        own_id: The id to use if the message has none. None to make an id from its content.
+        created_at: The time of the message, in microseconds since 1970.
+        own_id: The id to use if the message has none. If it is None, the id is a digest of the content.
 
     Raises:
         MessageError: The value is not a message.
     """
     try:
         [found] = messages_from_dict([message])
-    except Exception as error:  # the class of the message may raise anything
+    except Exception as error:  # the class of the message may raise any exception
         raise MessageError(f"{safe_repr(message, 200)} is not a message in LangChain's form: {error}") from error
     key = names.next_id(found.id or own_id, message)
     parsed, _ = parse_message(found, new_id=lambda: key)

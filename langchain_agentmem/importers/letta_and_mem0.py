@@ -1,18 +1,21 @@
-"""Readers for Letta and mem0: the memory of their agents and users.
+"""Readers for Letta and mem0.
 
-Letta: agents that its server exported to files (.af), and the database of the server itself.
+Letta: the sources are agent files (.af), which its server exports, and the database of the server.
 
-An agent's memory is imported into a namespace named after the agent: its blocks become core memory, its passages
-records of archival memory, and its messages a conversation named after the agent. Current files list agents and blocks
-separately; older ones contain one agent with its "core_memory". Neither contains passages. The result of the API's list
-of passages, saved as NAME.json, is imported for the agent NAME. Only the messages that people and the agent exchanged
-are imported, without Letta's JSON envelope; a call of `send_message` becomes a reply of the agent. Prompts that Letta
-compiles, heartbeats and logins are left out.
+An agent's memory is imported into a namespace named after the agent, or into that of its owner if the import's
+namespace has keys. Blocks become core memory. Passages become records of archival memory. Messages become
+conversations, whose ids are those in Letta. Messages without a conversation id form one named after the agent.
 
-mem0: the result of its `get_all`, saved as JSON.
+Current agent files list agents and blocks separately. Older files contain one agent with its "core_memory". Neither
+form contains passages. To import the passages of the agent NAME, save the list that Letta's API returns as NAME.json.
 
-A memory becomes a record of archival memory under its own id, in the namespace of its user. Its other ids and its
-categories are tags, "agent:…", "run:…"; its other fields are details of the record.
+Messages of people and the agent are imported without Letta's JSON envelope, and so are tool calls and their results. A
+lone call of `send_message` becomes a reply of the agent. System prompts, heartbeats and logins are not imported.
+
+mem0: the source is the result of its `get_all`, saved as JSON.
+
+A memory becomes a record of archival memory with the same id, in the namespace of its user. Its categories become tags.
+So do its agent, run and app ids, with a prefix such as "agent:". Its other fields become details of the record.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ Row = Mapping[str, Any]
 
 
 class _Agent(NamedTuple):
-    """An agent: its id, its name, and the target of its memory."""
+    """An agent of Letta: its id, its name, and the import target for its memory."""
 
     key: str
     name: str
@@ -52,10 +55,11 @@ class _Agent(NamedTuple):
 
 
 def read_letta(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
-    """Yield the agents of Letta, as described above.
+    """Yield the memory of Letta's agents. The module's docstring describes it.
 
     Args:
-        source: An agent file, a folder of such files, or the server's database, in SQLite or PostgreSQL.
+        source: An agent file, a list of passages, a folder of such files, or the server's database. The database is a
+            SQLite file or the URL of a PostgreSQL database.
         to: The target.
 
     Raises:
@@ -72,7 +76,7 @@ def read_letta(source: Any, to: batches.ImportTarget) -> Generator[batches.Sourc
 
 
 def _make_agent(row: Row, names: batches.StableIds, to: batches.ImportTarget) -> _Agent | None:
-    """Return an agent; None if it is not wanted."""
+    """Return an agent. Return None if `ImportTarget.only` excludes it."""
     key, name = str(row.get("id") or row.get("name")), names.next_id(row.get("name") or row.get("id"), row)
     if to.keys:
         target = to.target_for(name, [{"agent": name, "agent_id": key}])
@@ -144,7 +148,14 @@ def _agents_in_tables(tables: ForeignTables, to: batches.ImportTarget) -> Iterat
 def _rows_by_agent(
     tables: ForeignTables, table: str, agents: Mapping[str, Sequence[_Agent]], column: str
 ) -> Iterator[tuple[_Agent, list[Row]]]:
-    """Yield the rows of a table for each agent that a column refers to."""
+    """Yield each agent with the rows of a table that belong to it.
+
+    Args:
+        tables: The tables.
+        table: The name of the table.
+        agents: The agents by the values of the column.
+        column: The column that refers to agents or to their archives.
+    """
     for key, group in groupby(_live_rows(tables, table, column, "created_at", "id"), lambda row: row[column]):
         rows = list(group)
         for agent in agents.get(key, ()):
@@ -152,9 +163,9 @@ def _rows_by_agent(
 
 
 def _live_rows(tables: ForeignTables, table: str, *order: str) -> Iterator[Row]:
-    """Yield the rows of a table that were not deleted, with parsed JSON columns.
+    """Yield the rows of a table that are not marked as deleted, with parsed JSON columns.
 
-    A missing table has no rows.
+    Nothing is yielded for a missing table.
     """
     for row in tables.rows(table, *order) if table in tables.columns else ():
         if not row.get("is_deleted"):
@@ -210,7 +221,7 @@ def _conversation_batches(agent: _Agent, name: str, rows: Sequence[Row]) -> Iter
 
 
 def _log_entries(rows: Sequence[Row], to: batches.ImportTarget) -> list[LogEntry]:
-    """Return the log entries of some rows, oldest first."""
+    """Return the log entries of message rows, oldest first."""
     found: list[LogEntry] = []
     spoken_calls: set[str] = set()
     names = batches.StableIds()
@@ -223,11 +234,11 @@ def _log_entries(rows: Sequence[Row], to: batches.ImportTarget) -> list[LogEntry
 
 
 def _parse_messages(row: Row, spoken_calls: set[str]) -> list[dict[str, Any]]:
-    """Return the messages of a row; none if the row is an internal message of Letta.
+    """Return the messages of a row. An internal message of Letta has none.
 
     Args:
         row: The row.
-        spoken_calls: The ids of earlier `send_message` calls, whose results are left out.
+        spoken_calls: The ids of the `send_message` calls before. Their results are omitted. New calls are added.
     """
     role, text, parts = row["role"], *_parse_content(row)
     name = {"name": row["name"]} if row.get("name") else {}
@@ -255,18 +266,18 @@ def _parse_messages(row: Row, spoken_calls: set[str]) -> list[dict[str, Any]]:
 
 
 def _speech_text(calls: Sequence[Row]) -> str | None:
-    """Return the text that an agent sends to people by its only call, or None."""
-    if len(calls) != 1 or calls[0]["function"]["name"] != "send_message":  # older kinds of agents reply by this call
+    """Return the text of a lone `send_message` call, or None if there is no such call."""
+    if len(calls) != 1 or calls[0]["function"]["name"] != "send_message":  # older kinds of agents reply with this call
         return None
     try:
         text = json.loads(calls[0]["function"]["arguments"])["message"]
-    except (LookupError, TypeError, ValueError):  # cut off by the model's limit: keep the call
+    except (LookupError, TypeError, ValueError):  # the model's token limit may truncate the arguments; the call is kept
         return None
     return text if isinstance(text, str) else None
 
 
 def _parse_content(row: Row) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text of a row, and its parts in LangChain's form."""
+    """Return the text of a row, and its content blocks in LangChain's form."""
     content = row.get("content") or row.get("text") or []
     parts: list[dict[str, Any] | None] = []
     given: Any = [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -287,7 +298,7 @@ def _parse_content(row: Row) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _unpack_text(text: str) -> tuple[str, bool]:
-    """Return the text inside Letta's JSON envelope, and True if it is an internal message."""
+    """Return the text in Letta's JSON envelope, and whether it is an internal message."""
     try:
         envelope = json.loads(text)
     except (ValueError, RecursionError):
@@ -309,7 +320,7 @@ _KNOWN_FIELDS = frozenset({"id", "memory", "user_id", "categories", "created_at"
 
 
 def read_mem0(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
-    """Yield the memories of mem0, as described above.
+    """Yield the memories of mem0. The module's docstring describes them.
 
     Args:
         source: A JSON file with the result of `get_all`.
@@ -319,7 +330,7 @@ def read_mem0(source: Any, to: batches.ImportTarget) -> Generator[batches.Source
         InvalidInput: The source is not such a file.
     """
     path = batches.parse_path(source)
-    if batches.is_sqlite(path):  # such as its history.db
+    if batches.is_sqlite(path):  # such as mem0's history.db
         raise InvalidInput(f"{safe_repr(str(path))} is a SQLite file. Save the result of mem0's get_all as JSON.")
     given = batches.parse_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}

@@ -1,12 +1,13 @@
 """Readers for files of TaskWeaver, MARSYS, OPUS (agent_memory.json) and MemGPT.
 
-TaskWeaver writes a session as YAML or JSON: rounds, posts and attachments, with times in their ids. The `save_to_file`
-of MARSYS writes messages without ids and times, and facts as sentences. OPUS stores prompts and replies.
+TaskWeaver writes a session as YAML or JSON. It has rounds, posts and attachments, and their ids contain times. The
+`save_to_file` method of MARSYS writes messages, or facts as sentences. Its messages have no times, so they get the time
+when the file was saved. OPUS stores prompts and replies.
 
-MemGPT-style SQLite files contain core, recall and archival memory on branches. Two forms are supported: the tables of
-the design (`core_memory`, `recall_memory`, `archival_memory`, `branches`) and those of the later code (`core_kv` and
-`core_meta`, `events`, `archival`, `branches`). The only branch without a parent becomes "main". A fork begins with the
-memory that its parent had when the fork was made.
+MemGPT-style SQLite files contain core, recall and archival memory on branches. Two sets of tables are supported. The
+design has `core_memory`, `recall_memory`, `archival_memory` and `branches`. The later code has `core_kv`, `core_meta`,
+`events`, `archival` and `branches`. A branch without a parent becomes "main" if it is the only one. A fork begins with
+the memory that its parent had when the fork was created.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ def read_taskweaver(source: Any, to: batches.ImportTarget) -> Generator[batches.
     """Yield the sessions of TaskWeaver.
 
     Args:
-        source: A YAML or JSON file, or a folder with such files in it or below it.
+        source: A YAML or JSON file, or a folder of such files. Its subfolders are read too.
         to: The target.
 
     Raises:
-        InvalidInput: The file does not exist, or is not a session.
+        InvalidInput: The file does not exist, or has no rounds.
     """
     return batches.read_files(batches.parse_path(source), (".yaml", ".yml", ".json"), _read_session, to)
 
@@ -83,7 +84,7 @@ def _read_session(path: Path, name: str, to: batches.ImportTarget) -> Iterator[b
 
 
 def _give_ids(given: Mapping[str, Any], names: batches.StableIds) -> None:
-    """Assign an id to rounds, posts and attachments that have none."""
+    """Assign ids to the rounds, posts and attachments that have none. Change repeated ids."""
     for each in given["rounds"]:
         each["id"] = names.next_id(each.get("id"), "round", each.get("user_query"))
         for post in each.get("post_list") or ():
@@ -102,7 +103,7 @@ def _session_entries(session: Conversation, default: int) -> list[LogEntry]:
 
 
 def _time_in_id(name: str, default: int) -> int:
-    """Return the time in an id of TaskWeaver, or `default` if there is none."""
+    """Return the time in an id of TaskWeaver, or `default` if the id has none."""
     if (found := _ID_TIME.search(name)) is None:
         return default
     try:
@@ -115,9 +116,9 @@ def _time_in_id(name: str, default: int) -> int:
 
 
 def read_marsys(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
-    """Yield the content of files of MARSYS' `save_to_file`.
+    """Yield the messages or facts of files that MARSYS' `save_to_file` wrote.
 
-    The file name is the conversation's id.
+    The id of a conversation is the file name without its suffix.
 
     Args:
         source: The file, or a folder of such files.
@@ -149,9 +150,9 @@ def _marsys_batch(name: str, messages: Sequence[Any], saved_at: int, to: batches
 
 
 def _facts_batch(name: str, messages: Sequence[Any], saved_at: int, to: batches.ImportTarget) -> batches.ImportBatch:
-    """Return the batch of facts as records.
+    """Return the batch of a file's facts, as records of archival memory.
 
-    Their sentences do not separate subject and object.
+    They cannot be stored as facts, because a sentence does not separate subject and object.
     """
     names, drafts = batches.StableIds(), []
     for each in messages:
@@ -166,10 +167,10 @@ def _facts_batch(name: str, messages: Sequence[Any], saved_at: int, to: batches.
 def read_opus(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield the prompts and replies of an agent_memory.json as entries of the audit trail.
 
-    A damaged file is read as far as possible.
+    The readable entries of a damaged file are imported.
 
     Args:
-        source: The file. It is not changed, and a damaged file is not copied.
+        source: The file. It is only read, and no backup of a damaged file is made.
         to: The target.
 
     Raises:
@@ -193,7 +194,7 @@ def _mark_junk(entry: AuditEntry) -> AuditEntry:
 
 
 def _add_entries(path: str, page: Sequence[Any]) -> batches.WriteOperation:
-    """Return the operation that writes entries."""
+    """Return the function that writes a page of audit entries."""
     return lambda tx, now: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - the signature of `WriteOperation`
 
 
@@ -201,17 +202,17 @@ def _add_entries(path: str, page: Sequence[Any]) -> batches.WriteOperation:
 
 
 _TTL_LIMIT = 1_000_000_000
-"""Seconds: a smaller `ttl` is a duration from the last update, a greater one is a time."""
+"""Seconds. A smaller `ttl` is a duration from the last update. Others are times since 1970."""
 
 
 class _Form(NamedTuple):
-    """The names of the tables of a file.
+    """The form of a MemGPT-style file: the names of its tables.
 
     Attributes:
         core: The table of core memory.
         recall: The table of events.
         archival: The table of records.
-        copies: True if a fork has a copy of its parent's core memory.
+        copies: True if the file has a copy of the parent's core memory for each fork.
     """
 
     core: str
@@ -232,7 +233,7 @@ _COLUMN_NAMES = {
     "node_name": "name",
     "node_uid": "name",
 }
-"""The names of columns in this module, if they differ from those of the file."""
+"""The keys of rows in this module by the names of the file's columns, where they differ."""
 
 
 def _renamed_rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
@@ -242,16 +243,17 @@ def _renamed_rows(tables: ForeignTables, table: str, order: str) -> Iterator[dic
 
 @dataclass(slots=True)
 class _Branch:
-    """A branch of the source.
+    """A branch of a MemGPT-style file.
 
     Attributes:
         key: The id in the source.
-        parent: The id of the branch that it was forked from; None for a root.
+        parent: The id of its parent in the source. None for a branch without a parent.
         name: The name of the imported branch.
         created_at: The creation time, in microseconds since 1970.
-        rows: The memories written on it, with their times, oldest first.
+        rows: The memories that were written on it, with their times, oldest first.
         forks: The branches that were forked from it, oldest first.
-        copied: True if a fork has a copy of its parent's core memory, so that keys missing from it are deleted.
+        copied: True if a fork in the source has a copy of its parent's core memory. Inherited keys that the copy
+            lacks are then deleted from the fork.
     """
 
     key: str
@@ -281,7 +283,7 @@ def read_memgpt(source: Any, to: batches.ImportTarget) -> Generator[batches.Sour
 
 
 def _read_trees(tables: ForeignTables, form: _Form, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
-    """Yield each branch without a parent, with all its forks."""
+    """Yield a batch for each branch without a parent. The batch includes all its forks."""
     found = _read_branches(tables, to)
     yield from _read_memories(tables, form, found, to)
     roots: list[_Branch] = []
@@ -322,7 +324,7 @@ def _read_branches(tables: ForeignTables, to: batches.ImportTarget) -> dict[str,
 def _read_memories(
     tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: batches.ImportTarget
 ) -> Iterator[batches.SkippedEntry]:
-    """Add all rows to their branches, and yield those that cannot be imported."""
+    """Add the rows to their branches. Yield a skipped entry for each row that is not valid."""
     meta: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
     if "core_meta" in tables.columns:
         meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
@@ -387,7 +389,10 @@ def _parse_tags(text: Any) -> Sequence[str]:
 
 
 def _write_branch(tx: Transaction, now: int, *, at: BranchPosition, branch: _Branch, kind: str) -> list[Any]:
-    """Write a branch and its forks by time, so that each fork sees the rows before it."""
+    """Write a branch and its forks in the order of time.
+
+    A fork is created after the rows that are not newer than it. It therefore inherits these rows.
+    """
     new: list[Any] = []
     remaining = branch.rows
     for fork in [*branch.forks, None]:
@@ -406,7 +411,10 @@ def _write_branch(tx: Transaction, now: int, *, at: BranchPosition, branch: _Bra
 
 
 def _write_fork_core(tx: Transaction, change: PendingWrite, fork: _Branch) -> list[str]:
-    """Write the core memory of a new fork, independent of its parent's."""
+    """Write the core memory of a new fork, also for keys that it inherits from its parent.
+
+    If the source has a copy of the core memory for each fork, inherited keys that the copy lacks are deleted.
+    """
     core = {draft.key: draft for _, draft in fork.rows if draft.kind == CORE}
     change.drafts += core.values()
     if fork.copied:

@@ -1,9 +1,10 @@
-"""`MemoryMiddleware`: adds memory to an agent's model calls, without storing it in the agent's state.
+"""`MemoryMiddleware` adds memory to an agent's model calls, but not to its state.
 
     agent = create_agent(model, tools, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
 
-At each call of the model, core memory is in the prefix of the request, and the hits for a question are right before
-that question, where they stay. With `tools=True` the agent can also change its memory.
+In each request, core memory comes directly after the system message, or at its end. The hits for a question are
+directly before that question, and stay there in later requests. With `tools=True`, the agent can also change its
+memory.
 """
 
 from __future__ import annotations
@@ -34,34 +35,36 @@ logger = logging.getLogger(__name__)
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """A middleware that adds memory to the model calls of an agent.
 
-    Without a branch, the memory is that of the thread, and rewinds with the thread. The arguments are those of
-    `MemoryInjection`. Threads of one namespace share memory; `AgentMemory(url, namespace=("users", "{user_id}"))` sets
-    a namespace for every run. Without a namespace, a thread has only its own memory, and a warning is logged once. One
-    object serves any number of agents, threads and tasks.
+    Its arguments are those of `MemoryInjection`, which also describes how the memory of a run is selected. By default,
+    an agent with the checkpointer of this memory uses the memory of its thread, which rewinds with the thread.
 
-    Place it after middleware that shortens or records the history, such as `CompactionMiddleware`: memory that changes
-    from turn to turn is no part of a history.
+    Searches in a namespace also find the memory of its other threads. Set a namespace for every run with
+    `AgentMemory(url, namespace=("users", "{user_id}"))`. Without a namespace, a thread finds only its own memory, and a
+    warning is logged once. One object serves any number of agents, threads and tasks.
+
+    Place it after middleware that shortens or records the history, such as `CompactionMiddleware`. Otherwise that
+    middleware also receives the injected memory, which is not part of the history.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's thread.
-        namespace: The namespace of the memory; the search covers it and all below it. A namespace other than the run's
-            means its branch "main", which all threads share. Default: the run's.
+        namespace: The namespace of the memory. A search covers it and all namespaces below it. A namespace other than
+            the run's selects its branch "main", which all threads share. Default: the run's.
         query: A function from the messages of the request to the question. Default: the last user message.
         kinds: The kinds to search: "record", "event", "message", "item" and so on. Default: the thread's own memory,
-            and in a namespace of its own everything there.
+            and everything in the namespace unless it is the root.
         limit: The maximum number of hits. Default: 8.
-        budget: The room for core memory and the hits of one question: a number of characters, or
+        budget: The maximum size of core memory and the hits of one question: a number of characters, or
             {"total": 400, "unit": "tokens"}, see `Budget.of`. Default: unlimited.
-        role: The role of core memory: "user", or "system" for the end of the agent's system message. Hits always have
-            the role "user". Default: "user".
-        trust: The least trusted source to show: "user", "person", "model", "tool", "import" or "unknown", each with all
-            before it; or the trusted sources. With "model", the content of a web page is not shown, nor anything
-            derived from it. Default: all is shown.
-        tools: True gives the agent the most important of `memory.tools()` to manage its memory:
-            `mem_core_set`, `mem_core_del`, `mem_archival_write` and `mem_archival_search`; `recall_dropped` and
-            `expand` come with `CompactionMiddleware`. Or the names of tools on layers and facts, see `memory.tools`;
-            "fact_*" selects all names with that prefix. Each uses about 100 tokens of every prompt. Default: False.
+        role: The role of core memory: "user" for a message, or "system" for the end of the agent's system message. Hits
+            always have the role "user". Default: "user".
+        trust: The least trusted source to inject, or a list of exactly the sources to inject. The order of trust is
+            "user", "person", "model", "tool", "import", "unknown". With "model", neither the content of a web page nor
+            anything derived from it is injected. Default: all sources.
+        tools: True gives the agent the most important tools of `memory.tools()`: `mem_core_set`, `mem_core_del`,
+            `mem_archival_write` and `mem_archival_search`. Or pass the names of other tools for layers and facts;
+            "fact_*" selects all names with that prefix. Each tool uses about 100 tokens of every prompt.
+            `CompactionMiddleware` adds `recall_dropped` and `expand`. Default: False.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -84,11 +87,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Call the model with the memory in its request.
+        """Call the model with memory added to the request.
 
         Args:
-            request: The request of the agent. It is not changed.
-            handler: The function that sends it to the model.
+            request: The request of the agent. It is not modified.
+            handler: The function that calls the model.
         """
         return handler(self._add_memory(request))
 
@@ -118,7 +121,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 def _make_tools(memory: Any, branch_or_config: Any, namespace: Sequence[str] | None, include: Any) -> list[Any]:
     if include is False:
         return []
-    # Without tools, their modules need not be loaded.
+    # Imported here because an agent without tools does not need these modules.
     from langchain_agentmem.facts.fact_tools import fact_tools  # noqa: PLC0415
     from langchain_agentmem.language_models.tool_factory import select_tools  # noqa: PLC0415
     from langchain_agentmem.layers.layer_tools import ESSENTIAL_TOOLS, layer_tools  # noqa: PLC0415

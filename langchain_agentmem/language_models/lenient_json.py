@@ -1,9 +1,11 @@
 """Tolerant reading of the JSON in a model's answer.
 
-Models wrap JSON in prose and fences, quote as Python does, forget commas, escape nothing, and stop in the middle.
-json-repair reads all that. It receives one part of the text at a time, from a bracket to its closing bracket. Parts
-that are long, deeply nested, or full of stray quotes are not repaired: that would be slow, and an attacker may have
-written the text. Python's own parser reads strict JSON.
+Models wrap JSON in prose and fences, use Python's quotes, forget commas and escapes, and stop in the middle. Python's
+own parser reads strict JSON. The package json-repair reads the rest. It receives one part of the text at a time, from
+a bracket to its closing bracket.
+
+The repair of some texts is slow, and an attacker may have written the text. So a long part is cut first. A part that
+is deeply nested or full of stray quotes is not repaired.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from typing import Any
 
 from json_repair import repair_json
 
-_MAX_DEPTH = 64  # recursive code fails for deeper nesting, which no answer needs
-_MAX_STRAY_QUOTES = 100  # quotes between words; for each, json-repair may read the rest of the text
+_MAX_DEPTH = 64  # no answer needs deeper nesting, and recursive code may fail for it
+_MAX_STRAY_QUOTES = 100  # quotes between words; for each of them, json-repair may read the rest of the text
 _STRAY_QUOTE = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])")
-_MAX_MISSES = 100  # places of a text where JSON seems to begin, but does not
+_MAX_MISSES = 100  # the most places of a text where JSON seems to begin, but is not read
 
 _JSON_START = re.compile(  # matches the beginning of JSON, but not prose in brackets
     r"""(?= \{ \s* (?: \Z | ["'\u201c}] | [\w$-]+ \s* : | // | /\* | \# )
@@ -27,7 +29,7 @@ _JSON_START = re.compile(  # matches the beginning of JSON, but not prose in bra
     re.VERBOSE,
 )
 _FENCED_START = re.compile(rf"```[ \t]*[\w+-]*\s*{_JSON_START.pattern}", re.VERBOSE)
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)  # a text in quotes, or a bracket
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)  # a quoted string, or a bracket
 _BRACKETS = re.compile(r"[{}\[\]]")
 _DECODER = json.JSONDecoder(strict=False)
 
@@ -48,10 +50,10 @@ def strip_reasoning(text: str) -> str:
     """Return a model's answer without the reasoning that it wrote between tags.
 
     Args:
-        text: The answer. Reasoning begins on a line of its own. Its closing or its opening tag may be missing.
+        text: The answer. Its reasoning begins on a line of its own. The opening or the closing tag may be missing.
 
     Returns:
-        The answer, including tags inside its JSON and tags that a sentence mentions.
+        The answer. Tags inside its JSON and tags that a sentence mentions are kept.
     """
     answer = _REASONING.sub("", text)
     lone = _UP_TO_LONE_END.match(answer)
@@ -62,14 +64,14 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
     """Find the JSON in a model's answer.
 
     Args:
-        text: The answer: JSON alone, in a fence or within prose, in Python's notation, with trailing commas, comments,
-            unescaped quotes and line ends, or cut off.
+        text: The answer. The JSON may stand alone, in a fence, or within prose. It may be in Python's notation, or be
+            cut off. It may have trailing commas, comments, and unescaped quotes and line ends.
         wanted: The type to find, `dict` or `list`. For `dict`, a list of one object is read as that object. Default:
             `dict`.
 
     Returns:
-        The first complete value that is not empty; else the first value that is cut off; else an empty value; None if
-        there is no value. No value is nested deeper than 64. Only strict JSON may have more than 100,000 characters.
+        The first complete value that is not empty; else the first value that is cut off; else an empty value. None if
+        there is no value. A value has at most 64 levels. JSON that is not strict is cut after 100,000 characters.
     """
     others = []
     for pattern in (_FENCED_START, _JSON_START):
@@ -84,10 +86,10 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
 
 
 def read_objects(text: str) -> list[dict[str, Any]]:
-    """Return all JSON objects in a model's answer, beginning with its first fence with JSON.
+    """Return the JSON objects in a model's answer, except those within other values.
 
     Args:
-        text: The answer, as for `read_json`. Without such a fence, the whole text is read.
+        text: The answer, as for `read_json`. Text before the first fence with JSON is ignored.
     """
     fence = _FENCED_START.search(text)
     answer = text if fence is None else text[fence.end() :]
@@ -95,12 +97,18 @@ def read_objects(text: str) -> list[dict[str, Any]]:
 
 
 def is_cut_off(text: str) -> bool:
-    """Return whether JSON in a text is cut off: its last bracket is an opening one."""
+    """Return whether the last brace or the last square bracket of a text opens.
+
+    If so, the JSON in the text is probably cut off.
+    """
     return text.rfind("{") > text.rfind("}") or text.rfind("[") > text.rfind("]")
 
 
 def _find_values(text: Any, pattern: re.Pattern[str]) -> Iterator[tuple[Any, bool]]:
-    """Yield JSON values that begin where a pattern ends, and whether each is complete."""
+    """Yield the JSON values at the matches of a pattern, and whether each is complete.
+
+    A value begins where the match ends. The search for the next value begins after the value.
+    """
     text = text.strip().removesuffix("```").rstrip() if isinstance(text, str) else ""
     at = misses = 0
     while misses < _MAX_MISSES and (begin := pattern.search(text, at)):
@@ -116,26 +124,27 @@ def _read_value(text: str, at: int) -> tuple[Any, int, bool] | None:
     """Read the JSON that begins at a bracket of a text.
 
     Returns:
-        Its value, its end, and whether it is complete; None if it is nested too deeply or has too many stray quotes.
+        The value, the index of its end, and whether it is complete. None if it is nested too deeply, or has too many
+        stray quotes.
     """
     with suppress(ValueError, RecursionError):
         value, end = _DECODER.raw_decode(text, at)
         return None if _json_end(text[at:end]) is None else (value, end, True)
-    piece = text[at : at + 100_000]  # the repair of longer text is too slow
+    piece = text[at : at + 100_000]  # the repair of a longer text is too slow
     length = _json_end(piece)
     if length is None or len(_STRAY_QUOTE.findall(piece := piece[: abs(length)])) > _MAX_STRAY_QUOTES:
         return None
     repaired = repair_json(piece, return_objects=True, skip_json_loads=True)
-    value = json.loads(json.dumps(repaired))  # joins surrogate pairs
+    value = json.loads(json.dumps(repaired))  # unites each surrogate pair to one character
     return value, at + len(piece), length > 0
 
 
 def _json_end(text: str) -> int | None:
-    """Return the end of the JSON at the beginning of a text.
+    """Return the index of the end of the JSON with which a text begins.
 
-    The result is minus the length if no bracket closes it, and None if it is nested too deeply.
+    If no bracket closes the JSON, return the negative length of the text. If it is nested too deeply, return None.
     """
-    for steps in (_TOKEN, _BRACKETS):  # an unescaped quote may hide the end from the first pattern
+    for steps in (_TOKEN, _BRACKETS):  # an unescaped quote may hide the end from `_TOKEN`
         depth = 0
         for step in steps.finditer(text):
             depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(step.group(), 0)

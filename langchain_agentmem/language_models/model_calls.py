@@ -1,10 +1,10 @@
-"""Calls of a model (`ask_model`) and the reason of a refusal (`refusal_kind`), read from any provider's exception.
+"""Calls of a model (`ask_model`), and the kinds of a provider's refusals (`refusal_kind`).
 
     def haiku(database: Database, model: Any) -> str:
         text = ask_model(database, model, [HumanMessage("A haiku about memory.")], "haiku")
         return text.splitlines()[0]
 
-`ask_model` returns the text of the reply.
+`ask_model` returns the text of the reply. `refusal_kind` reads the exceptions of every provider.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ NO_STREAM = "nostream"
 """LangGraph's tag for a model whose output is not part of the agent's answer."""
 
 MEMORY_TAG = "agentmem"
-"""The tag of a model call that memory makes instead of the agent."""
+"""The tag of a model call that is made by memory, not by the agent."""
 
 STEP_KEY = "agentmem_step"
-"""The metadata key with the name of the step that makes such a call."""
+"""The metadata key of such a call. Its value is the name of the traced step."""
 
 Reply: TypeAlias = str | BaseMessage
 ModelLike: TypeAlias = (
     "Runnable[list[BaseMessage], Any] | Callable[[list[BaseMessage]], Reply | Awaitable[Reply]] | str"
 )
-"""A model: a LangChain model or any other Runnable that accepts messages; a function, sync or async, from messages to
-text or to a message; or the name of a model such as "openai:gpt-5-mini" (extra `[agents]`)."""
+"""A model: a Runnable, a function, or a name.
+
+A Runnable, such as a LangChain model, accepts messages. A function, sync or async, accepts messages and returns a text
+or a message. A name, such as "openai:gpt-5-mini", needs the extra `[agents]`."""
 
 _WITHOUT_DATABASE = Tracing()
 """The tracing of calls without a database."""
@@ -74,18 +76,18 @@ class SourceNote(NamedTuple):
 
 
 NO_SOURCE = SourceNote()
-"""The note of a write without a stated source."""
+"""The default of `current_source`: the application's own code is the source."""
 _source_note: contextvars.ContextVar[SourceNote] = contextvars.ContextVar("agentmem_writer")
 
 
 def current_source() -> SourceNote:
-    """Return the source and actor of what is written in this context."""
+    """Return the source and actor that `written_by` set in the current context."""
     return _source_note.get(NO_SOURCE)
 
 
 @contextmanager
 def written_by(source: str, actor: str | None = None) -> Iterator[None]:
-    """Set the source and actor, see `SourceNote`, of everything written in the block."""
+    """Set the source and actor of the writes in a block; see `SourceNote`."""
     token = _source_note.set(SourceNote(source, actor))
     try:
         yield
@@ -94,17 +96,17 @@ def written_by(source: str, actor: str | None = None) -> Iterator[None]:
 
 
 def usable_model(given: ModelLike | None) -> Any:
-    """Return a model that `ask_model` can call, made from a user's argument.
+    """Return a model that `ask_model` can call.
 
     Args:
-        given: The model, or None.
+        given: A model, the name of a model, or None.
 
     Returns:
-        The given model, or the model with the given name; None for None.
+        The given model, or the model with the given name. None for None.
 
     Raises:
-        InvalidInput: The argument is not a model, or no model with the name can be made.
-        MissingExtra: A name is given, and langchain is not installed.
+        InvalidInput: The argument is not a model, or LangChain cannot create a model with this name.
+        MissingExtra: A name is given, and the package langchain is not installed.
     """
     if isinstance(given, str):
         try:
@@ -136,19 +138,20 @@ def ask_model(
 ) -> Any:
     """Call a model and return its answer.
 
-    In an async call, the caller's event loop runs the model. Callers that catch an `Exception` must reraise
-    `GraphBubbleUp`: a model may interrupt the graph that calls it.
+    In an async call, the caller's event loop runs the model. A model may interrupt the graph that calls it. So callers
+    that catch `Exception` must reraise `GraphBubbleUp`.
 
     Args:
-        database: The database whose traces show the call.
+        database: The database whose traces show the call. None if there is none.
         model: The model, as `usable_model` returns it.
         messages: The prompt.
-        name: The name of the traced step, `<part>.<verb>`. The model's own run is its child.
+        name: The name of the traced step, without "memory.": `<part>.<verb>`. The model's own run is its child.
         timeout: The seconds to wait for an answer. Default: no limit.
-        read: A function that extracts the answer from the model's reply. Default: the text of the reply.
+        read: A function that extracts the answer from the model's reply. Default: the text of the reply, without
+            reasoning.
         traced: True traces the call as its own step. False makes the model's run a child of the surrounding step.
             Default: True.
-        inputs: A function that returns traced inputs in addition to the size of the prompt. Default: none.
+        inputs: A function that returns further inputs to trace. The size of the prompt is always traced. Default: none.
 
     Raises:
         TimeoutError: The model did not answer in time.
@@ -166,7 +169,7 @@ def ask_model(
         with tracing.hide_private_runs():
             if is_in_worker():
                 reply = run_on_callers_loop(partial(_await_reply, model, prompt, config, timeout))
-            elif timeout is None and callers_loop() is None:  # a thread can run only one event loop
+            elif timeout is None and callers_loop() is None:  # a thread runs one event loop at a time
                 reply = _call_model(model, prompt, config)
             else:
                 reply = _call_with_timeout(partial(_call_model, model, prompt, config), timeout)
@@ -179,8 +182,8 @@ async def _await_reply(model: Any, prompt: list[BaseMessage], config: Any, secon
     async with asyncio.timeout(seconds):
         if hasattr(model, "ainvoke"):
             return await model.ainvoke(prompt, config=config)
-        # A function that blocks must not block the loop. asyncio.to_thread would wait forever for a function that
-        # raises StopIteration, as next() does.
+        # A sync function runs in a thread, since it may block. `run_in_executor` converts a StopIteration. With
+        # `asyncio.to_thread`, that exception would be lost, and the call would wait forever.
         reply = model(prompt) if inspect.iscoroutinefunction(model) else await run_in_executor(None, model, prompt)
         return await reply if inspect.isawaitable(reply) else reply
 
@@ -200,9 +203,9 @@ def _call_model(model: Any, prompt: list[BaseMessage], config: Any) -> Any:
 
 
 def _call_with_timeout(call: Callable[[], Any], timeout: float | None) -> Any:
-    """Call a model in its own thread, which is abandoned after the timeout.
+    """Call a model in a new thread, and abandon the thread after the timeout.
 
-    A call that hangs cannot be ended in another way.
+    Python cannot stop a thread, so a call that hangs goes on there.
     """
     reply = run_in_new_thread(call)
     if not wait([reply], timeout).done:
@@ -229,28 +232,29 @@ def compaction_key(at: PathAndName, lane: str) -> TaskKey:
     """Return the key of the task that compacts a context in one process at a time.
 
     Args:
-        at: The conversation.
+        at: The path of the conversation's namespace, and the conversation's name.
         lane: The owner of the context.
     """
     path, name = at
     return TaskKey(path, "compaction", f"{name}\x1f{lane}")
 
 
-# --- Why a model refused ----------------------------------------------------------------------------------------------
-# `overflow.yaml` lists the wordings, codes and statuses, each with its source. No provider's package is needed.
+# --- The kinds of refusals --------------------------------------------------------------------------------------------
+# `overflow.yaml` lists the words, codes and statuses of errors, each with its source. No provider's package is needed.
 
 Refusal: TypeAlias = Literal["tokens", "bytes", "rate", "unclear", "other"]
 
 
 def refusal_kind(error: BaseException) -> Refusal:
-    """Classify a model's error, and its causes, as a kind of refusal.
+    """Classify a model's error as a kind of refusal. The causes of the error are read, too.
 
     Args:
         error: The exception of a model.
 
     Returns:
-        "tokens" if the prompt exceeds the model's tokens; "bytes" or "rate" if a smaller request would be accepted,
-        with no limit of the model stated; "unclear" if the request is refused in unknown words; else "other".
+        "tokens": The prompt has more tokens than the model accepts. "bytes": The request is too large in another way.
+        "rate": The prompt has more tokens than are allowed per minute. "unclear": The request is invalid for an
+        unknown reason (status 400, 413 or 422). "other": Any other error.
     """
     chain = [*map(_describe_error, _error_chain(error))]
     kinds: Iterator[Refusal] = (row["kind"] for each in chain for row in _refusal_rows() if _matches_row(row, each))
@@ -261,7 +265,7 @@ def refusal_kind(error: BaseException) -> Refusal:
 
 
 def is_too_large(error: BaseException) -> bool:
-    """Return whether an error reports that the input is too large.
+    """Return whether a model's error reports that the prompt is too large.
 
     Args:
         error: The exception of a model.
@@ -270,7 +274,7 @@ def is_too_large(error: BaseException) -> bool:
 
 
 class _ErrorDescription(NamedTuple):
-    """The classes, status, codes and message of one error."""
+    """The names of the classes, the status, the codes and the message of one error."""
 
     classes: frozenset[str]
     status: int | None
@@ -285,7 +289,7 @@ def _refusal_rows() -> list[dict[str, Any]]:
 
 
 def _matches_row(row: Mapping[str, Any], description: _ErrorDescription) -> bool:
-    """Return whether a row of the table matches an error."""
+    """Return whether a row of `overflow.yaml` matches an error."""
     return (
         row.get("status", 0) == description.status
         or row.get("code") in description.codes
@@ -295,7 +299,7 @@ def _matches_row(row: Mapping[str, Any], description: _ErrorDescription) -> bool
 
 
 def _error_chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its causes, at most 8 errors."""
+    """Yield an error and then its causes; at most 8 errors in total."""
     for _ in range(8):
         if error is None:
             return

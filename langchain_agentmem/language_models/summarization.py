@@ -1,20 +1,19 @@
-"""The summarizer: messages become a summary that continues the one before, and no message is skipped.
+"""The summarizer of messages: it continues the previous summary, and skips no message.
 
-Messages too long for one call are summarized in pieces: each call includes the summary of the pieces before. If a
-model reports that the input is too large, it receives half of it. If the model fails, its summary so far is kept, and
-the rest is extracted without a model. Equal messages and equal replies result in equal summaries.
+The module has the prompt for a summary, and reads the summary from the model's reply. Messages that are too long for
+one call are summarized in pieces. Each call includes the summary of the previous pieces. If a model reports that the
+input is too large, the next call has half of it. If the model fails, its summary so far is kept, and the rest is
+extracted without a model.
 
-This module has the prompt for a summary, and reads the summary from the model's answer.
+An extract has the user's requests, and a line for each other message. It is also made if there is no model. Each part
+of an extract has a share of the tokens. Unused tokens go to the other parts.
 
-Without a model, or after a failure, the summary is an extract: the user's requests, and a line for every other message.
-Equal messages result in equal extracts. Each part has a share of the tokens; unused tokens go to the other parts.
+Equal messages and equal replies result in equal summaries.
 
-The model reads a conversation as text, with every message in full.
-
-A message becomes a *turn*: the speaker, the text, tool calls and results. Reasoning is left out, since it belongs only
-to the call that produced it. An image becomes `[Image ID: img_1a2b3c4d]`, or `[Image img_1a2b3c4d: https://…]` if it
-has an address, so that the model can refer to it. Other data is replaced by its kind and size. A turn that is too long
-for one call is cut into numbered parts.
+The model reads each message as a *turn*: the speaker, the text, tool calls and results. Reasoning is left out, since it
+belongs only to the call that produced it. An image becomes the label `[Image ID: img_1a2b3c4d]`, or
+`[Image img_1a2b3c4d: https://…]` if it has an address. So the model can refer to it. Other data is replaced by its kind
+and size. A turn that is too long for one call is split into numbered parts.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ from langchain_agentmem.storage.database import Database
 
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
 _IMAGE_TEXT_LENGTH = 150
-_MIN_DATA_LENGTH = 1_024  # a longer string without blanks in a media block is data, not text
+_MIN_DATA_LENGTH = 1_024  # in a media block, a longer string without whitespace is data, not text
 
 
 class Turn(NamedTuple):
-    """A message, or a part of one, as a model reads it.
+    """A message, or a part of a message, in the form that the summarizing model reads.
 
     Attributes:
         role: The role of the speaker.
         name: The name of the speaker or tool; None if there is none.
         text: The text, tool calls and results.
-        images: The images that the text names, in their order.
+        images: The images with a label in the text, in their order.
         part: The part of the message, such as "2 of 5"; None for a whole message.
     """
 
@@ -67,12 +66,12 @@ class Turn(NamedTuple):
 
     @property
     def fenced_text(self) -> str:
-        """The turn between marks."""
+        """The text between tags with the role, the name and the part."""
         return fence_text("message", self.text, role=self.role, name=self.name, part=self.part)
 
 
 def turn_of(message: BaseMessage) -> Turn:
-    """Return a message as a turn.
+    """Convert a message to a turn.
 
     Args:
         message: Any message; it is not changed.
@@ -99,12 +98,15 @@ def image_id(block: Mapping[str, Any]) -> str:
 
 
 def image_label(name: str, block: Mapping[str, Any]) -> str:
-    """Return the text that names an image, with its address if that is an HTTP URL."""
+    """Return the label of an image: its name, and its address if that is an HTTP URL.
+
+    The address is shortened, and has no query.
+    """
     source = (generated_image(block) or {}).get("image_url")
     url = source.get("url") if isinstance(source, Mapping) else source
     if not isinstance(url, str) or not url.lower().startswith(("http://", "https://")):
         return f"[Image ID: {name}]"
-    address = re.split(r"[?#\s\]]", url, maxsplit=1)[0]  # what follows may be a signature
+    address = re.split(r"[?#\s\]]", url, maxsplit=1)[0]  # the query may have a signature
     return f"[Image {name}: {address[:_IMAGE_TEXT_LENGTH]}]"
 
 
@@ -114,7 +116,7 @@ def turn_tokens(turn: Turn, counter: TokenCounter, *, with_images: bool = False)
     Args:
         turn: The turn.
         counter: The token counter.
-        with_images: True also counts the images themselves. Default: False.
+        with_images: True also counts the images themselves, not only their labels. Default: False.
     """
     tokens = counter.count_text(turn.fenced_text) + 1
     if with_images and turn.images:
@@ -123,23 +125,24 @@ def turn_tokens(turn: Turn, counter: TokenCounter, *, with_images: bool = False)
 
 
 def image_content(turn: Turn) -> Iterator[str | dict[Any, Any]]:
-    """Yield the images of a turn as content of a message, each behind its name."""
+    """Yield the images of a turn as content of a message, each after its label."""
     for image in turn.images:
         yield {"type": "text", "text": image_label(image.image_id, image.block)}
         yield dict(image.block)
 
 
 def split_turn(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: bool = False) -> list[Turn]:
-    """Cut a turn into parts within a number of tokens, without loss.
+    """Split a turn into parts with a maximum of tokens, without losing text or images.
 
     Args:
         turn: The turn.
-        tokens: The most tokens of a part. A single character or image may exceed it.
+        tokens: The most tokens of a part. A part with a single character or image may exceed it.
         counter: The token counter.
-        with_images: True sends the images themselves, each as its own part. Default: False.
+        with_images: True makes each image a part of its own, and counts its tokens. False leaves the images with the
+            first part. Default: False.
 
     Returns:
-        The parts; the turn alone if it is short enough.
+        The parts. If the turn is short enough, only the turn itself.
     """
     if turn_tokens(turn, counter, with_images=with_images) <= tokens:
         return [turn]
@@ -159,7 +162,7 @@ def split_turn(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: b
 
 
 def _split_text(text: str, tokens: int, counter: TokenCounter) -> Iterator[str]:
-    # A fence escapes the text, which may lengthen it. So the fenced text is counted.
+    # The fenced text is counted, since a fence escapes the text, which may lengthen it.
     size = counter.count_text(fence_text("message", text))
     if size <= tokens or len(text) <= 1:
         yield text
@@ -174,9 +177,9 @@ def _split_text(text: str, tokens: int, counter: TokenCounter) -> Iterator[str]:
 
 
 def _cut_position(text: str, at: int) -> int:
-    """Return the place after the last line end in the 80 characters before `at`.
+    """Return the index after the last line end in the 80 characters before `at`.
 
-    Without a line end, return the place after the last blank there. Without either, return `at`.
+    If there is no line end, return the index after the last space. If there is no space either, return `at`.
     """
     for mark in ("\n", " "):
         near = text.rfind(mark, max(0, at - 80), at)
@@ -186,7 +189,10 @@ def _cut_position(text: str, at: int) -> int:
 
 
 def _block_lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterator[str]:
-    """Yield the lines of a block, and append its images to `images`."""
+    """Yield the lines of a block, and append its images to `images`.
+
+    Calls whose id is in `known` are skipped.
+    """
     kind = block_type(block)
     if isinstance(block, list):
         for each in block:
@@ -217,7 +223,7 @@ def _format_call(call: Mapping[str, Any]) -> str:
 
 
 def _without_data(value: Any, *, is_media: bool) -> Any:
-    """Return a block with data replaced by its size."""
+    """Replace the data in a block by its size, and omit the block's type."""
     if isinstance(value, Mapping):
         return {key: _without_data(each, is_media=is_media) for key, each in value.items() if key != "type"}
     if isinstance(value, list | tuple):
@@ -230,7 +236,7 @@ def _without_data(value: Any, *, is_media: bool) -> Any:
 
 
 def _image_context(text: str, name: str) -> str:
-    """Return the beginning of an image's message without the image's label."""
+    """Return the beginning of the text of an image's message, without the image's label."""
     return _shorten(re.sub(rf"\[Image (?:ID: )?{name}[^\]]*\]", " ", text), _IMAGE_TEXT_LENGTH)
 
 
@@ -268,9 +274,9 @@ All of it together has at most %d words."""
 _PLACEHOLDERS = re.compile(r"\{content\}|\{PREVIOUS_SUMMARY\}")
 _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
-_MIN_LETTERS = 3  # a text with fewer has no content
+_MIN_LETTERS = 3  # a text with fewer letters has no content
 _EMPTY_WORDS = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
-# Tasks that a model declines for itself; summaries may report that others could not do something.
+# The tasks that a model refuses. Other tasks are not listed: a summary may report that they could not be done.
 _TASK = r"(?:help|assist|comply|do (?:that|this|so)|summari[sz]e|(?:\w+ ){1,4}(?:conversation|text|request|summary)\b)"
 _REFUSAL = re.compile(
     r"i(?:['\u2019]m| am) (?:very |so )?(?:sorry|afraid)\b|(?:we(?:['\u2019]re| are) )?sorry\W+(?:but|i|as|there)\b"
@@ -281,7 +287,8 @@ _REFUSAL = re.compile(
     r"|(?:\u5f88)?\u62b1\u6b49|\u5bf9\u4e0d\u8d77|\u7533\u3057\u8a33|\uc8c4\uc1a1",
     re.IGNORECASE,
 )
-# Words of a question to the reader, which is no summary; other questions belong to the content.
+# The words of a question to the reader. A reply that ends with such a question is not a summary. Other questions may be
+# content.
 _READER_WORDS = re.compile(r"\b(?:you|your|i|me|we|us|else)\b", re.IGNORECASE)
 _LONG_FOR_REFUSAL = 400
 
@@ -294,8 +301,8 @@ def read_summary(
     Args:
         reply: The text of the reply.
         images: All images that the reply may name, oldest first.
-        kept_images: Images kept by the summary before. They stay if the reply does not list images to keep.
-        max_images: Most images to keep, the newest; None for all.
+        kept_images: The images of the previous summary. They stay if the reply does not list images to keep.
+        max_images: The most images to keep. The newest images are kept. None keeps all.
 
     Returns:
         The summary; None if the reply does not have the form of a summary. `is_nonsense` checks its content.
@@ -320,7 +327,7 @@ def _newest_images(images: Sequence[SummaryImage], max_images: int | None) -> tu
 
 
 def _read_prose(reply: str) -> str | None:
-    """Return a reply in prose; None if it looks like JSON or asks the user a question."""
+    """Return a reply in prose; None if it looks like JSON or asks the reader a question."""
     text = reply.strip()
     if (fence_match := _FENCE.fullmatch(text)) is not None:
         text = fence_match.group(1).strip()
@@ -330,12 +337,12 @@ def _read_prose(reply: str) -> str | None:
 
 
 def is_nonsense(summary: Summary, source: str, instructions: str) -> bool:
-    """Return whether a summary is a refusal, is empty, or repeats the model's input.
+    """Return whether a summary is a refusal, has no content, or repeats the prompt.
 
     Args:
-        summary: The summary of the model.
-        source: The text that it had to summarize.
-        instructions: The instructions to the model.
+        summary: The summary that the model wrote.
+        source: The text to summarize. A summary with more than half of it is nonsense.
+        instructions: The instructions to the model. A summary with one of its long lines is nonsense.
     """
     texts = (summary.summary, *summary.salient_facts)
     statements = " ".join(each for each in texts if _has_content(each) and each not in instructions)
@@ -353,26 +360,26 @@ def _has_content(text: str) -> Any:
 
 
 ELLIPSIS = " …"
-_LINE_LENGTH = 240  # characters of the line for a message
+_LINE_LENGTH = 240  # the most characters of a turn's line
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s")
 _MIN_EXTRACT_TOKENS = 8
 _SHARES = {"user_request": 3, "summary": 4, "salient_facts": 2, "open_threads": 1}
 
 
 def extract_summary(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter: TokenCounter) -> Summary:
-    """Summarize without a model.
+    """Summarize turns without a model.
 
     Args:
         turns: The turns that leave the context.
-        earlier: The summary before, which the result includes.
-        budget: The most tokens of the result.
+        earlier: The previous summary. It becomes the beginning of the result, in at most about half of the budget.
+        budget: The most tokens of the result, as for `clip_summary`.
         counter: The token counter.
 
     Returns:
-        A provisional summary, without the number of messages and the images of `turns`.
+        A provisional summary. It has no images of `turns`, and does not count them in `stands_for`.
     """
     base = clip_summary(earlier or Summary(), budget // 2, counter)
-    headings = 48  # tokens, including those for the number of messages that are not listed
+    headings = 48  # the tokens of the headings, and of the lines with the number of unlisted messages
     room = max(_MIN_EXTRACT_TOKENS, budget - counter.count_text(format_summary(base)) - headings)
     requests = [turn.text.strip() for turn in turns if turn.role == "user" and turn.text.strip()]
     lines = [_turn_line(turn) for turn in turns if turn.role != "user"]
@@ -390,14 +397,16 @@ def extract_summary(turns: Sequence[Turn], earlier: Summary | None, budget: int,
 
 
 def clip_summary(summary: Summary, budget: int, counter: TokenCounter) -> Summary:
-    """Shorten a summary to a number of tokens, with its headings but without its images.
+    """Shorten a summary to a number of tokens.
 
-    Texts are cut at their end, and lists lose their last items first. A summary within the budget stays as it is.
+    Texts are cut at their end, and lists lose their last items first. A summary within the budget stays unchanged, as
+    do its images.
 
     Args:
         summary: The summary.
-        budget: Most tokens of the result.
-        counter: Counts tokens.
+        budget: The most tokens of the result. Headings are counted, images are not. The headings may exceed a tiny
+            budget.
+        counter: The token counter.
     """
     room, shortened = budget, summary
     while counter.count_text(format_summary(shortened)) > budget and room > _MIN_EXTRACT_TOKENS:
@@ -407,7 +416,10 @@ def clip_summary(summary: Summary, budget: int, counter: TokenCounter) -> Summar
 
 
 def _cut_summary(summary: Summary, room: int, counter: TokenCounter) -> Summary:
-    """Cut the texts of a summary to their shares; unused room goes to the other texts."""
+    """Cut the texts of a summary to their shares of the room.
+
+    Room that a short text does not use goes to the other texts.
+    """
     values = {name: getattr(summary, name) for name in _SHARES}
     texts = {
         name: value if isinstance(value, str) else "\n".join(f"- {each}" for each in value)
@@ -432,9 +444,9 @@ def _cut_text(text: str, room: int, counter: TokenCounter) -> str:
 
 
 def _join_newest(texts: Sequence[str], room: int, noun: str, counter: TokenCounter) -> str:
-    """Return the newest texts that fit, after a line with the number of missing texts.
+    """Join the newest texts that fit, after a line with the number of missing texts.
 
-    The texts are unchanged, except that the newest is cut if it is too long.
+    If the newest text is too long, it is cut. The other texts are unchanged.
     """
     newest: list[str] = []
     for text in reversed(texts):
@@ -449,7 +461,7 @@ def _join_newest(texts: Sequence[str], room: int, noun: str, counter: TokenCount
 
 
 def _turn_line(turn: Turn) -> str:
-    """Return one line for a turn: speaker, first sentence, and calls with arguments."""
+    """Return a line with a turn's speaker, first sentence, and calls with arguments."""
     speaker = turn.role if turn.name is None else f"{turn.role} {turn.name}"
     lines = [line.strip() for line in turn.text.splitlines() if line.strip()]
     spoken = [line for line in lines if not line.startswith(("[Calls ", "[Result of "))]
@@ -465,18 +477,19 @@ def _shorten(text: str, limit: int = _LINE_LENGTH) -> str:
 
 _EARLIER_RECORD = "earlier record"
 _MIN_TOKENS = 64
-_MIN_HALVED_TOKENS = 300  # a shorter prompt is not halved: a model with a smaller window is not usable
+_MIN_HALVED_TOKENS = 300  # a shorter prompt is not halved: no usable model refuses it for its length
 _MAX_HALVINGS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryResult:
-    """The result of summarizing.
+    """The result of a summarization.
 
     Attributes:
-        summary: The summary; not empty if the messages have content.
-        failure: The failure of the model, in which case the summary is provisional; None if there was none.
-        calls: The number of model calls.
+        summary: The summary. It is not empty if the messages have content.
+        failure: The exception of the model, or an error about an unusable reply. Then the summary is provisional.
+            Default None: the model did not fail, or there is no model.
+        calls: The number of model calls, including failed calls. Default: 0.
     """
 
     summary: Summary
@@ -498,18 +511,18 @@ def summarize(
     """Summarize messages.
 
     Args:
-        messages: The messages that leave the context, oldest first; not changed. A summary among them is used as
-            `earlier` if none is given.
-        earlier: The summary of messages that left before; None if there is none.
-        model: The result of `usable_model`. None: the summary is extracted without a model.
-        config: The settings for images, prompt and timeout; `enabled` is not checked here.
-        counter: Counts tokens.
+        messages: The messages that leave the context, oldest first. They are not changed. If `earlier` is None, the
+            first summary among them is used as `earlier`.
+        earlier: The summary of the messages that left the context earlier. None if there is none.
+        model: The result of `usable_model`. None extracts the summary without a model.
+        config: The settings for images, prompt and timeout. `enabled` is not checked here.
+        counter: The token counter.
         output_tokens: The most tokens of the summary, without its images.
         input_tokens: The most tokens of one prompt.
-        database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
+        database: The database whose traces show the model's calls. Default None: only LangChain's own traces show them.
 
     Returns:
-        The summary, whose `stands_for` counts all messages that it covers.
+        The result. `stands_for` of its summary counts all messages that the summary covers.
     """
     covered, earlier = _split_earlier(messages, earlier)
     turns = [turn_of(each) for each in covered]
@@ -542,7 +555,7 @@ def summarize(
 
 @dataclass
 class _SummaryProgress:
-    """The progress of a summary: the part that is done, and the turns that are left."""
+    """The progress of a summarization: the summary so far, and the remaining turns."""
 
     rest: list[Turn]
     limit: int
@@ -557,10 +570,14 @@ class _SummaryProgress:
         self.replaced_tokens = self._summary_tokens(self.earlier) if self.earlier else 0
 
     def next_piece(self) -> tuple[list[Turn], list[Turn]]:
-        """Return the turns that fit into a prompt, at least one, and the remaining turns."""
+        """Return the turns for the next prompt, at least one, and the remaining turns.
+
+        A turn that is too long is split.
+        """
         summary = self.summary
         if summary and self._summary_tokens(summary) > max(_MIN_TOKENS, self.limit // 2):
-            # The summary would fill the prompt. So it is summarized again, in parts, as a turn before all others.
+            # The summary would fill more than half of the prompt. So it becomes a turn before all others, and is
+            # summarized again.
             if not any(turn.role == _EARLIER_RECORD for turn in self.rest):
                 self.earlier = summary
             self.rest.insert(0, Turn(_EARLIER_RECORD, None, format_summary(summary)))
@@ -571,7 +588,7 @@ class _SummaryProgress:
         while rest:
             turn = rest.popleft()
             needed = turn_tokens(turn, self.counter, with_images=with_images)
-            # A turn that is too long for any prompt is cut, so that this prompt is not nearly empty.
+            # A turn that is too long for any prompt is split now if more than half of this prompt is empty.
             if needed > room and (not piece or (needed > full_room and room > full_room // 2)):
                 turn, *others = split_turn(turn, room, self.counter, with_images=with_images)
                 rest.extendleft(reversed(others))
@@ -583,7 +600,11 @@ class _SummaryProgress:
         return piece, [*rest]
 
     def accept_reply(self, reply: str, piece: Sequence[Turn], rest: list[Turn]) -> bool:
-        """Use a reply as the summary up to a piece; return False if it is not a summary."""
+        """Use a reply as the summary of a piece and all turns before it.
+
+        Return False if the reply is not a summary, or is not shorter than the text that it replaces. While turns
+        remain, a summary within `_summary_limit` is short enough.
+        """
         images: dict[str, SummaryImage] = {}
         for image in (*self.images, *(image for turn in piece for image in turn.images)):
             images.pop(image.image_id, None)  # a repeated image moves to its newest place
@@ -606,7 +627,7 @@ class _SummaryProgress:
         """Return the summary, with an extract of the turns that no model has summarized."""
         if not self.rest and self.summary is not None:
             return clip_summary(self.summary, self.output_tokens, self.counter)
-        # While parts of the earlier record are left, the new summary is incomplete: use the earlier record instead.
+        # If parts of the earlier record are left, the new summary is incomplete. Then use the earlier record instead.
         turns = [turn for turn in self.rest if turn.role != _EARLIER_RECORD]
         base = self.summary if len(turns) == len(self.rest) else self.earlier
         source_tokens = self.replaced_tokens + sum(turn_tokens(turn, self.counter) for turn in turns)
@@ -616,11 +637,14 @@ class _SummaryProgress:
 
     @property
     def _summary_limit(self) -> int:
-        """The most tokens of a summary that is part of another prompt."""
+        """The most tokens of a summary that is part of the next prompt."""
         return min(self.output_tokens, max(_MIN_TOKENS, self.limit // 3))
 
     def make_prompt(self, turns: Sequence[Turn]) -> list[BaseMessage]:
-        """Return the prompt about some turns; without turns, to count the tokens of the rest."""
+        """Make the prompt for some turns.
+
+        Without turns, the prompt shows how many tokens its other parts have.
+        """
         earlier, prompt = self.summary, self.config.prompt
         conversation = fence_text("conversation", "\n".join(turn.fenced_text for turn in turns))
         if self.images:
@@ -631,7 +655,7 @@ class _SummaryProgress:
             conversation = f"{record}\n{conversation}"
         values = {"{content}": conversation, "{PREVIOUS_SUMMARY}": record}
         text = _PLACEHOLDERS.sub(lambda match: values[match.group()], prompt or "{content}")
-        words = max(1, int(self._summary_limit * 0.75 * 0.9))  # three words are four tokens; the rest is caution
+        words = max(1, int(self._summary_limit * 0.75 * 0.9))  # four tokens are about three words; 10% are a reserve
         system = [] if prompt else [SystemMessage(_INSTRUCTIONS % words)]
         with_images = turns if self.config.include_image_payload_bytes else ()
         image_blocks = [block for turn in with_images for block in image_content(turn)]
@@ -648,7 +672,10 @@ class _SummaryProgress:
 def _split_earlier(
     messages: Sequence[BaseMessage], earlier: Summary | None
 ) -> tuple[list[BaseMessage], Summary | None]:
-    """Return the messages without the summary that they continue, and that summary."""
+    """Return the messages without the earlier summary, and the earlier summary.
+
+    If `earlier` is None, the first summary among the messages is the earlier summary.
+    """
     others: list[BaseMessage] = []
     for message in messages:
         summary = summary_in(message)
@@ -660,23 +687,25 @@ def _split_earlier(
 
 
 class SummarizationConfig(Options):
-    """The settings for a summary of old messages that continues the previous summary.
+    """The settings for the summary of old messages. It continues the previous summary.
 
     Attributes:
         enabled: True enables summarization. Default: True.
-        grace_recent_messages: n; the n-th last assistant message and all later messages are never summarized. If there
-            is no such message, this applies to the last user message and all later messages. Default: 1.
+        grace_recent_messages: The number of protected assistant messages. The first of them and all later messages are
+            never summarized. With 0, or without assistant messages, this applies to the last user message and all
+            later messages. Default: 1.
         output_max_tokens: The most tokens of a summary. Default: 6,000.
         include_original_instruction: True keeps the first user message unchanged. Default: True.
-        include_image_payload_bytes: True sends the images themselves to the summarizer, not only their names. Default:
+        include_image_payload_bytes: True sends the images themselves to the summarizer, not only their labels. Default:
             False.
-        max_retained_images: The most images kept with the summary. Default None: all that the model names; 5 after a
-            provider refused a context as too large.
-        input_max_tokens: The most tokens of one model call; longer input is summarized in pieces.
-            Default None: four fifths of the model's window if it is known, else the threshold, at least 8,000.
-        timeout: The seconds to wait for the model; None for no limit. Default: 120.
-        prompt: Instructions that replace the built-in ones, with `{content}` for the messages and
-            `{PREVIOUS_SUMMARY}` for the summary before. Other braces are literal. Default: None.
+        max_retained_images: The most images kept with the summary. Default None: all that the model names. If a
+            provider has refused the context as too large, None means 5.
+        input_max_tokens: The most tokens of the prompt of one model call. Longer input is summarized in pieces.
+            Default None: 80% of the summarizing model's window. If the window is unknown, the default is the threshold
+            of the compaction, or 8,000 if that is more.
+        timeout: The seconds to wait for each reply of the model. None sets no limit. Default: 120.
+        prompt: The instructions that replace the built-in ones. `{content}` stands for the messages, and
+            `{PREVIOUS_SUMMARY}` for the previous summary. Other braces are literal. Default None: the built-in ones.
     """
 
     enabled: bool = True

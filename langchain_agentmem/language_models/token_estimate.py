@@ -1,9 +1,10 @@
-"""Estimates of the number of tokens of a text, without a vocabulary.
+"""Estimates of the number of tokens of a text, without a tokenizer's vocabulary.
 
-The text is cut where a byte-pair tokenizer would cut it. The estimate is the sum of the usual costs of the pieces. A
-Latin word costs more if its pairs of adjacent letters are rare, so one table covers prose, identifiers and base64.
-Other scripts have a cost per letter. Digits, blanks and signs follow rules. The estimate tends to be high, because a
-context that is too long fails and one that is too short does not.
+The text is split into pieces where a byte-pair tokenizer would split it. The estimate is the sum of the usual costs of
+the pieces. A Latin word costs more if its pairs of adjacent letters are rare. So one table of pairs covers prose,
+identifiers and base64. Words in other scripts have a cost per letter. Digits, whitespace and signs follow rules.
+
+The estimate tends to be too high. A context that is too long fails, but one that is too short does not.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any
 
 from langchain_agentmem.base.data_tables import read_data_text
 
-# --- Where a text is cut -----------------------------------------------------------------------------------------
-# The classes follow o200k_base as far as `re` can: a letter run may begin with one sign or space, capitals lead a
-# word, digits come in threes. ASCII text is cut exactly alike, other text very nearly.
+# --- The pieces of a text ----------------------------------------------------------------------------------------
+# The patterns follow o200k_base as far as `re` permits. A word may begin with one sign or space. Capital letters begin
+# a word. A piece has at most three digits. ASCII text is split exactly as by o200k_base, other text almost exactly.
 
 _UPPER = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0386-\u038f\u0391-\u03ab\u0400-\u042f\u0531-\u0556"
 _LOWER = (
@@ -25,7 +26,7 @@ _LOWER = (
     "\u048a-\u052f\u0561-\u0587"  # Latin, Greek, Cyrillic, Armenian
     "\u0591-\u05bd\u05d0-\u05ea\u0610-\u061a\u0620-\u065f\u066e-\u06d3\u06d5-\u06dc\u06ee-\u06ef\u06fa-\u07bf"
     "\u0900-\u0963\u0971-\u09e3\u09f0-\u0a65\u0a70-\u0ae3\u0af0-\u0b65\u0b70-\u0be5\u0c00-\u0c65\u0c70-\u0ce5"
-    "\u0cf0-\u0d65\u0d70-\u0de5\u0df0-\u0df3"  # the scripts of India, vowel signs included
+    "\u0cf0-\u0d65\u0d70-\u0de5\u0df0-\u0df3"  # Hebrew to the scripts of India, vowel signs included
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ece\u0edc-\u0fbc\u1000-\u103f\u1050-\u10ff\u1200-\u17d3\u1820-\u1fff"
     "\u2c00-\u2dff\ua4d0-\ua6ff\ua722-\uabea"
 )
@@ -48,15 +49,17 @@ _PIECE = re.compile(
 _WORD = re.compile(rf"([^{_LETTER}]?)([{_LETTER}]+)(.*)", re.DOTALL)
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 
-# --- What a piece costs, in hundredths of a token ----------------------------------------------------------------
-# Fitted by least squares on the o200k_base counts of manual pages and interface translations in some 80 languages,
-# program sources in five languages, documentation, JSON, logs and random identifiers, and checked on texts of the
-# same kinds that took no part in the fit.
+# --- The costs of the pieces, in hundredths of a token -----------------------------------------------------------
+# The costs were fitted by least squares to the token counts of o200k_base. The texts were manual pages and interface
+# translations in about 80 languages, program sources in five languages, documentation, JSON, logs and random
+# identifiers. The costs were checked on other texts of the same kinds.
 
-# token_estimate.json holds what comes of it. "pairs": a row for each letter, a column for the letter after it, in steps
-# of 5 from -60; first the word's edge (^), last the accents (! is ä ö ü ß, " is é ñ ç …, ~ is ł č å …). "words" are
-# dearer by their letters than they are: the vocabulary has them whole. "scripts" and
-# "symbols" have the last code point of each range.
+# token_estimate.json has the costs:
+# - "pairs" has a row for each letter and a column for the letter after it. A digit of base 62 encodes the cost of the
+#   pair, in steps of 5 from -60. The first row and column are for the word's edge (^). The last ones are for accented
+#   letters: ! for ä ö ü ß, " for é ñ ç …, ~ for ł č å ….
+# - "words" has common words. The vocabulary has each of them as one token, so they cost less than their pairs.
+# - "scripts" and "symbols" have the last code point of each range of characters.
 
 _TABLES: dict[str, Any] = json.loads(read_data_text("language_models/token_estimate.json"))
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -74,17 +77,17 @@ _LEAD_COSTS = {"": 40, " ": 27, "_": 28, ".": 33, "(": 57, '"': 117, "'": 105, "
 _OTHER_LEAD_COST = 107
 _CONTRACTION_COST = 61
 _LONGEST_WORD = 32
-_ACCENTS = (  # the vocabulary knows accents as well as the languages that write them
+_ACCENTS = (  # a letter costs less if the vocabulary has many words of the languages that use it
     (re.compile("[äöüß]"), "!"),
     (re.compile("[éèêàçôîûâíóáúñã]"), '"'),
     (re.compile('[^a-z!"]'), "~"),
 )
 
 _CYRILLIC = range(0x0400, 0x0530)
-_OTHER_CYRILLIC_COST = (40, 30)  # every Cyrillic language but Russian, which the vocabulary knows best
+_OTHER_CYRILLIC_COST = (40, 30)  # per word and per letter; Russian costs less, as the vocabulary has more words of it
 _NOT_RUSSIAN = re.compile("[\u0402-\u040f\u0452-\u045f\u0490-\u052f]")
 _ARABIC = range(0x0600, 0x07C0)
-_OTHER_ARABIC_COST = (0, 68)  # Kurdish, Uyghur
+_OTHER_ARABIC_COST = (0, 68)  # per word and per letter, for Kurdish and Uyghur
 _NOT_ARABIC = re.compile("[\u0695\u06b5\u06c6-\u06c8\u06cb\u06ce\u06d0\u06d5]")
 
 _MAX_CACHED_PIECE = 24
@@ -98,7 +101,7 @@ _WINDOW = 16_384
 class _Costs(dict[str, int]):
     """A cache of the costs of recent pieces.
 
-    Words repeat, so one look-up prices most pieces.
+    Most words of a text repeat, so most costs need only one look-up.
     """
 
     def __init__(self, *, russian: bool = True) -> None:
@@ -119,14 +122,16 @@ _COSTS_NOT_RUSSIAN = _Costs(russian=False)
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text, close to o200k_base, and rather too high than too low.
+    """Estimate the number of tokens of a text.
 
-    The estimate is deterministic, and its time is linear in the length. Beyond 4 million characters, only 128 evenly
-    spaced windows of 16,384 characters are read and the result is scaled. For a very uneven text of that length, the
-    estimate may be wrong.
+    The estimate is close to the count of o200k_base, and tends to be too high. It is deterministic. The time is linear
+    in the length of the text, up to 4 million characters.
+
+    Of a longer text, 128 evenly spaced windows of 16,384 characters are read, and the result is scaled. So the estimate
+    may be wrong for a long text whose parts differ much.
 
     Args:
-        text: Any text, including lone surrogates and NULs.
+        text: Any text. It may contain lone surrogates and NULs.
 
     Returns:
         The number of tokens: 0 for an empty text, else at least 1.
@@ -170,7 +175,7 @@ def _latin_cost(lead: str, body: str, rest: str) -> int:
         return 100 + (_CONTRACTION_COST if rest else 0)
     cost = _LEAD_COSTS.get(lead, _OTHER_LEAD_COST)
     if letters != body:
-        # Capitals: a title, a shouted word, and a mixture like HTMLParser in turn.
+        # The three cases are words like Parser, HTML and HTMLParser.
         if body[1:] == letters[1:]:
             cost += 16 + 2 * len(body)
         else:
@@ -182,8 +187,8 @@ def _latin_cost(lead: str, body: str, rest: str) -> int:
             letters = accented.sub(symbol, letters)
     edged = f"^{letters}^"
     cost += sum([_PAIRS[edged[i : i + 2]] for i in range(len(edged) - 1)])
-    # Some pairs have a negative cost, because they indicate a common word. The cost of text that is not a word must
-    # not become too small.
+    # Some pairs have a negative cost, because they indicate a common word. The minimum prevents that a long run of
+    # letters that is not a word costs too little.
     return max(100, cost, 30 * (len(body) - _LONGEST_WORD))
 
 
@@ -201,9 +206,9 @@ def _script_cost(body: str, *, russian: bool) -> int:
 
 @lru_cache(maxsize=10_000)
 def _han_cost(character: str) -> int:
-    # The first plane of GB 2312 holds the 3,755 characters in common use: a frequency table that Python carries.
+    # Level 1 of GB 2312 has the 3,755 characters in common use. So Python's codec serves as a frequency table.
     try:
-        common = character.encode("gb2312")[0] <= 0xD7  # noqa: PLR2004 - the plane's last row
+        common = character.encode("gb2312")[0] <= 0xD7  # noqa: PLR2004 - the last row of level 1
     except UnicodeEncodeError:
         return 100 if character <= "\u9fff" else 200
     return 71 if common else 95
@@ -213,8 +218,8 @@ _USUAL_SIGNS_COST = 300
 
 
 def _sign_cost(signs: str) -> int:
-    # Repeated signs merge (=====), different ones about two by two while they are few, as code has them. Beyond
-    # ASCII nearly every sign stands alone.
+    # Equal adjacent signs (=====) share tokens. A short run of different signs, as in code, has about one token for two
+    # signs. Almost every sign outside ASCII is a token of its own.
     cost = repeats = 0
     previous = ""
     for sign in signs:

@@ -1,16 +1,16 @@
-"""Compression of single texts: `Compressor` makes a text fit a number of characters, with a model or by cutting it.
+"""Compression of single texts: `Compressor` shortens a text to a maximum number of characters.
 
     compressor = Compressor(model, database=database)
     short = compressor.compress(text, 300, "an archived record")
 
-If the model fails, hangs, or returns nothing or too much, its shortest answer or the text is cut, and an event reports
-it. `truncate` cuts a text, but never within one visible character.
+A model shortens the text. Without a model, the text is cut. If the model fails, exceeds the timeout, or returns no
+answer that fits, its shortest answer is cut. If no answer is shorter than the text, the text itself is cut. An event
+reports the failure. `truncate` cuts a text, but never between a character and its combining marks.
 
-Answers that fit are cached. The key is everything that an answer depends on: the whole text, the limit, the description
-of the text, and the model. Texts that were cut are not cached, since the model may work the next time. (The original
-had one unbounded cache for all, whose keys did not include the model.) The layered memories of one database share the
-cache, since each step of an agent creates a new memory. A shortened text therefore stays the same bytes in the agent's
-prompts.
+Answers that fit are cached. The key contains the text, the limit, the description of the text, and the model. Texts
+that were cut are not cached, since the model may succeed the next time. All layered memories of a database share one
+cache, since each step of an agent creates a new memory. A shortened text is therefore byte-identical in all prompts of
+the agent.
 """
 
 from __future__ import annotations
@@ -45,17 +45,18 @@ _MARK_CATEGORIES = frozenset({"Mn", "Me", "Mc"})
 
 
 def truncate(text: str, max_chars: int) -> str:
-    """Cut a text that is too long, at a nearby space if there is one, not within a character.
+    """Cut a text that is too long, at a space if there is one near the limit.
 
-    Combining marks, joined emoji and surrogate pairs stay whole. The result is empty if not even the first character
-    fits.
+    Characters with combining marks, joined emoji and surrogate pairs are not split. If not even the first character
+    fits, the result is "…" or empty.
 
     Args:
         text: Any text.
         max_chars: The maximum number of characters of the result, as `len` counts them; 0 or more.
 
     Returns:
-        The text itself if it is short enough, else its beginning and "…". The "…" is omitted if it does not fit.
+        The text itself if it is short enough, else its beginning and "…". If `max_chars` is less than 2, the "…" is
+        omitted.
 
     Raises:
         InvalidInput: `max_chars` is not a whole number, or it is negative.
@@ -73,7 +74,7 @@ def truncate(text: str, max_chars: int) -> str:
 
 
 def _is_within(before: str, after: str) -> bool:
-    """Return whether two consecutive code points are part of one character."""
+    """Return whether a text must not be cut between two consecutive code points."""
     return after >= "\u0300" and (
         unicodedata.category(after) in _MARK_CATEGORIES
         or _JOINER in (before, after)
@@ -83,7 +84,7 @@ def _is_within(before: str, after: str) -> bool:
 
 
 TIMEOUT = 60.0
-"""The maximum number of seconds to wait for an answer."""
+"""The maximum number of seconds to wait for an answer of the model."""
 CACHE_SIZE = 256
 """The maximum number of answers in the cache."""
 
@@ -103,27 +104,32 @@ _CODE_BLOCK = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
 
 
 class CompressionCache:
-    """A cache of the model's answers that fit, by everything that they depend on.
+    """A cache of the model's answers that fit, by text, limit, description and model.
 
-    Each entry references its model, since the key of a model without a name is its `id()`.
+    Each entry references its model. The key of a model without a name contains its `id()`, which Python could otherwise
+    reuse.
     """
 
     def __init__(self) -> None:
         self.answers: OrderedDict[Hashable, tuple[str, Any]] = OrderedDict()
 
     def forget(self) -> None:
-        """Remove every answer. An answer in progress is added to the former dictionary."""
+        """Remove every answer.
+
+        An answer in progress is added to the old dictionary, so it is not cached.
+        """
         self.answers = OrderedDict()
 
 
 class Compressor:
-    """A compressor that makes texts fit a limit. Safe to share between threads.
+    """A compressor that shortens texts to a limit. Thread-safe.
 
     Args:
         model: The model that shortens texts: a LangChain model, a function from messages to text, or the name of a
             model. Default: None; texts are cut.
-        database: The database whose hooks receive an event when a text is cut although a model is set. All compressors
-            of a database share one cache, which is emptied when something is erased. Default: none.
+        database: The database whose hooks receive an event if the model does not shorten a text enough. All compressors
+            of a database share one cache, which is emptied when memory is erased. Default: None; the compressor has its
+            own cache, and no event is emitted.
         attempts: The maximum number of model calls for one text. Default: 3.
 
     Raises:
@@ -142,12 +148,12 @@ class Compressor:
             database.caches.add(self._cache)
 
     def compress(self, text: str, max_chars: int, context: str = "") -> str:
-        """Return a text that fits a limit.
+        """Return a text, shortened if it exceeds a limit.
 
         Args:
             text: Any text.
             max_chars: The maximum number of characters of the result; 0 or more.
-            context: A short description of the text for the model ("an archived record"). Default: none.
+            context: A short description of the text for the model, such as "an archived record". Default: "".
 
         Returns:
             The text itself if it fits, else a shorter text of at most `max_chars` characters.
@@ -178,7 +184,7 @@ class Compressor:
     acompress = awaited(compress)
 
     def _shorten(self, text: str, max_chars: int, context: str) -> str:
-        """Return the first answer that fits, else the shortest of the answers and the text."""
+        """Return the first answer that fits. If none fits, return the shortest answer or the text."""
         block = fence_text(_FENCE_NAME, text, of=context or None)
         question = [SystemMessage(_INSTRUCTIONS.replace("{max_chars}", str(max_chars))), HumanMessage(block)]
         messages: list[BaseMessage] = [*question]
@@ -186,7 +192,7 @@ class Compressor:
         for _ in range(self._attempts):
             try:
                 reply = ask_model(self._database, self.model, messages, "layers.ask", TIMEOUT, traced=False)
-            except Exception as error:  # the text must fit even if the model fails
+            except Exception as error:  # if the model fails, the text is cut
                 if is_graph_bubble_up(error):
                     raise
                 failure = error
@@ -210,7 +216,7 @@ class Compressor:
 
 
 def _reply_text(text: str, reply: str) -> str:
-    """Return the answer in a model's reply; empty if the reply contains no letter or digit."""
+    """Return the answer in a model's reply; "" if the answer contains no letter or digit."""
     answer = strip_reasoning(reply).strip()
     if (inside := _CODE_BLOCK.match(answer)) is not None and not text.lstrip().startswith("```"):
         answer = inside.group(1).strip()

@@ -1,7 +1,7 @@
 """The settings and values that the layers share, and the context in which they read and change a memory.
 
-A layer reads the memory that is visible at its position. Each call writes all of its drafts in one transaction. The
-same transaction deletes some expired values.
+A layer reads the memory that is visible at its position. A call that changes the memory uses one transaction. The same
+transaction deletes up to 20 expired values.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ class LayersConfig(Options):
     """The settings of a layered memory.
 
     Attributes:
-        enabled: True if agents should use the memory; `is_enabled()` returns it. Default: True.
+        enabled: True if agents should use the memory. `is_enabled()` returns this setting. Default: True.
         core_max_chars: The budget of core memory, in characters of its `key: value` lines. Default: 2,000.
-        recall_max_events: The number of events that remain when old ones are consolidated, and that `recent` returns.
-            Old events are consolidated when there are more than 1.5 times as many. Default: 20.
+        recall_max_events: The number of events that remain after a consolidation, and that `recent` returns by default.
+            Old events are consolidated when there are more than 1.5 times this number. Default: 20.
         retrieval_k: The maximum number of records that a search returns. Default: 8.
         max_compression_iterations: The maximum number of model calls to compress one text. Default: 3.
-        section_budgets: The budgets of the sections of a prompt. Default: 3,000 characters for a record.
-        redact_secrets: True to remove secrets from everything before it is stored. Default: True.
+        section_budgets: The maximum numbers of characters in the sections of a prompt, by name. Default: 3,000 for a
+            record ("archival_snippet").
+        redact_secrets: True to remove secrets from texts before they are stored. Default: True.
         final_memory_filename_md: The file name of the exported text. Default: "final_memory_for_paper.md".
         final_memory_filename_json: The file name of the exported data. Default: "final_memory_for_paper.json".
 
@@ -66,10 +67,10 @@ class LayersConfig(Options):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LayersConfig:
-        """Read the settings of layered memory from a configuration of the original.
+        """Read the settings of layered memory from a configuration of the original system.
 
         Args:
-            config: Settings by name. Those of other parts, such as `db_path`, are ignored.
+            config: Settings by name. Settings of other parts, such as `db_path`, are ignored.
 
         Raises:
             InvalidInput: The configuration is not a mapping, or a value is wrong.
@@ -80,7 +81,7 @@ class LayersConfig(Options):
 
 
 DEFAULT_SETTINGS = LayersConfig()
-"""The settings of a layered memory for which none are passed."""
+"""The default settings of a layered memory."""
 T = TypeVar("T")
 
 
@@ -89,9 +90,9 @@ class WrittenEntry:
     """An entry of a layer, with its origin.
 
     Attributes:
-        thread_id: The thread that wrote it; None for a branch.
-        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: The name of the source, such as a tool's name.
+        thread_id: The id of the thread that wrote the entry; None if it was written on a branch.
+        source: The source: "user", "model", "tool", "import" or "person"; None for the application's code.
+        actor: The name of the source, such as a tool's name; None if unknown.
     """
 
     thread_id: str | None = field(default=None, compare=False, repr=False)
@@ -105,7 +106,7 @@ def origin_fields(version: MemoryVersion) -> dict[str, Any]:
 
 
 DEFAULT_IMPORTANCE = 3
-"""The importance of a value of core memory for which none is passed."""
+"""The default importance of a value of core memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,13 +116,13 @@ class CoreEntry(WrittenEntry):
     Attributes:
         key: Its key.
         value: Its text.
-        importance: From 1 to 5.
-        expires_at: The time it expires, in UTC; None for never.
-        created_at: The time the key was first set, in UTC.
-        updated_at: The time this value was set, in UTC.
-        thread_id: The thread that set it; None for a branch.
-        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: The name of the source, such as a tool's name.
+        importance: Its importance, from 1 to 5.
+        expires_at: The time at which it expires, in UTC; None if it does not expire.
+        created_at: The time at which the key was first set, in UTC.
+        updated_at: The time at which this value was set, in UTC.
+        thread_id: The id of the thread that set it; None if it was set on a branch.
+        source: Its source: "user", "model", "tool", "import" or "person"; None for the application's code.
+        actor: The name of the source, such as a tool's name; None if unknown.
     """
 
     key: str
@@ -140,12 +141,12 @@ class Event(WrittenEntry):
         id: Its id.
         kind: Its kind, such as "execution_result".
         content: Its text.
-        created_at: The time it happened, in UTC.
-        score: Its relevance to the query; None if it is not the result of a search.
-        why: The explanation of the score.
-        thread_id: The thread that wrote it; None for a branch.
-        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: The name of the source, such as a tool's name.
+        created_at: The time at which it happened, in UTC.
+        score: Its relevance to the query; None if it was not found by a search.
+        why: The explanation of the score; None if there is no score.
+        thread_id: The id of the thread that wrote it; None if it was written on a branch.
+        source: Its source: "user", "model", "tool", "import" or "person"; None for the application's code.
+        actor: The name of the source, such as a tool's name; None if unknown.
     """
 
     id: str
@@ -163,15 +164,15 @@ class Record(WrittenEntry):
     Attributes:
         id: Its id.
         content: Its text.
-        tags: Its tags, in the order in which they were given.
-        created_at: The time it was first written, in UTC.
-        updated_at: The time this version was written, in UTC.
-        score: Its relevance to the query; None if it is not the result of a search.
-        why: The explanation of the score.
+        tags: Its tags, in the order in which they were passed.
+        created_at: The time at which it was first written, in UTC.
+        updated_at: The time at which this version was written, in UTC.
+        score: Its relevance to the query; None if it was not found by a search.
+        why: The explanation of the score; None if there is no score.
         details: Its other fields, such as the `events` that a consolidated record replaces.
-        thread_id: The thread that wrote this version; None for a branch.
-        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: The name of the source, such as a tool's name.
+        thread_id: The id of the thread that wrote this version; None if it was written on a branch.
+        source: Its source: "user", "model", "tool", "import" or "person"; None for the application's code.
+        actor: The name of the source, such as a tool's name; None if unknown.
     """
 
     id: str
@@ -228,7 +229,7 @@ class LayerContext(MemorySession):
 
     Attributes:
         settings: The settings of the memory.
-        compressor: The compressor that makes texts fit their limits.
+        compressor: The compressor that shortens texts to their limits.
     """
 
     settings: LayersConfig
@@ -243,7 +244,7 @@ class Layer:
     """A layer of a layered memory.
 
     Args:
-        context: The context that it shares with the other layers.
+        context: The context that the layer shares with the other layers.
     """
 
     def __init__(self, context: LayerContext) -> None:
@@ -256,7 +257,7 @@ class Layer:
         return self._context.settings
 
     def _get_one(self, kind: str, key: str, value_of: Callable[[MemoryVersion], T], **more: Any) -> T | None:
-        """Return the event or the record with an id; None if it does not exist."""
+        """Return the event or record with an id; None if it does not exist."""
 
         def load(tx: Transaction, view: MemoryView) -> T | None:
             version = memory_rows.load_named(tx, view, kind, [key]).get(key)
@@ -274,14 +275,14 @@ class Layer:
         label: str | None = None,
         **more: Any,
     ) -> list[Any]:
-        """List the newest events or records, the oldest of them first.
+        """List the newest events or records, sorted from the oldest to the newest.
 
         Args:
             step_name: The name of the step in a trace; None to trace no step.
             kind: The kind of row to list.
             limit: The maximum number of entries.
-            tags: Only records that have all of these tags.
-            label: Only events of this kind.
+            tags: Only records that have all of these tags. Default: all.
+            label: Only events of this kind. Default: all.
             more: As for `MemorySession.read`.
         """
 
@@ -294,13 +295,13 @@ class Layer:
         return self._context.read(step_name, load, **inputs, **more)
 
     def _search(self, kind: str, query: str, limit: int, tags: Collection[str] = ()) -> list[Any]:
-        """Search events or records, the best first; "*" returns all, the newest first.
+        """Search events or records, and return them with the best first.
 
         Args:
             kind: The kind of row to search.
-            query: Any text.
-            limit: The maximum number of hits.
-            tags: Only records that have all of these tags.
+            query: Any text. "*" matches all; the newest entries are first and have no score.
+            limit: The maximum number of entries.
+            tags: Only records that have all of these tags. Default: all.
         """
         inputs = {"query": query, "limit": trace_limit(limit), "tags": tags or None}
         with self._context.step(f"{LAYER_NAMES[kind]}.search", "retriever", **inputs) as step:
@@ -313,7 +314,7 @@ class Layer:
         return values
 
     def _delete(self, kind: str, key: str, /, **inputs: Any) -> bool:
-        """Delete one entry. Return whether it existed."""
+        """Delete one entry, and return whether it existed."""
 
         def remove(tx: Transaction, change: PendingWrite) -> bool:
             visible = memory_rows.load_named(tx, change.view, kind, [key])
@@ -330,12 +331,12 @@ def has_tags(version: MemoryVersion, tags: Collection[str]) -> bool:
 
 
 def trace_limit(limit: int) -> int | None:
-    """Return a limit for a trace: None for no limit."""
+    """Return a limit as it appears in a trace; None for `NO_LIMIT`."""
     return None if limit == NO_LIMIT else limit
 
 
 LAYER_NAMES = {CORE: "core", EVENT: "recall", RECORD: "archival"}
-"""The layer of each kind of row."""
+"""The name of the layer for each kind of row."""
 CONVERTERS: Mapping[str, Callable[[MemoryVersion], Any]] = {EVENT: event_of, RECORD: record_of}
 
 

@@ -1,4 +1,4 @@
-"""`Corrections`: changes that people make to memory. Each is recorded with person and time, and can be undone.
+"""`Corrections`: changes that people make to memory. Each records the person and the time, and can be undone.
 
     from langchain_agentmem import AgentMemory
 
@@ -10,8 +10,8 @@
         print([each.after for each in memory.corrections.history("core", "city", namespace=("users", "ada"))])
 
 If threads share a namespace, a correction on the branch "main" applies to all of them. To correct the memory of a
-thread that shares none, pass `thread_id`: the correction applies at its newest checkpoint. Earlier checkpoints do not
-change.
+thread that shares no memory, pass `thread_id`. The correction then applies at its newest checkpoint. Earlier
+checkpoints do not change.
 """
 
 from __future__ import annotations
@@ -50,21 +50,24 @@ Values: TypeAlias = Mapping[str, Any]
 class Correction:
     """A change that a person made to a value.
 
-    `before` and `after` have these fields. "core": `value`, `importance` and `expires_at`. "record": `content` and
-    `tags`. "fact": `role`, `subject`, `predicate`, `object`, `valid_from`, `valid_to` and `confidence`.
+    The fields of `before` and `after` depend on the kind:
+
+    - "core": `value`, `importance` and `expires_at`.
+    - "record": `content` and `tags`.
+    - "fact": `role`, `subject`, `predicate`, `object`, `valid_from`, `valid_to` and `confidence`.
 
     Attributes:
-        id: Its id, unique in the namespace.
+        id: The id of the correction, unique in the namespace.
         kind: The kind of value: "core", "record" or "fact".
-        key: The key, or the id of the record or fact.
+        key: The key of the core value, or the id of the record or fact.
         namespace: The namespace of the value.
-        branch: The name of the branch; for the memory of one thread alone, the id of the thread.
+        branch: The name of the branch; for a thread that shares no memory, the id of the thread.
         by: The name of the person.
         at: The time of the correction, in UTC.
         before: The previous value; None if there was none.
         after: The corrected value; None if it was deleted.
         undoes: The id of the correction that this one undoes; None if it undoes none.
-        thread_id: The id of the thread, for the memory of one thread alone; else None.
+        thread_id: The id of the thread, if it shares no memory; else None.
     """
 
     id: str
@@ -82,15 +85,15 @@ class Correction:
 
 
 class CurrentValue(NamedTuple):
-    """The present value of a key, record or fact, which can be corrected.
+    """The current value of a key, record or fact.
 
     Attributes:
         value: The fields of the value, as in a `Correction`; None if there is none.
         version: The version of the value. Pass it as `expected`: the correction then fails if the value has changed.
-        at: The time this version was written, in UTC; None if there is no value.
-        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: The name of the source.
-        thread_id: The thread that wrote it; None for a branch.
+        at: The time at which this version was written, in UTC; None if there is no value.
+        source: Its source: "user", "model", "tool", "import" or "person"; None for the application's code.
+        actor: The name of the source; None if unknown.
+        thread_id: The id of the thread that wrote it; None if it was written on a branch.
     """
 
     value: Values | None
@@ -105,9 +108,10 @@ class CorrectionTarget(TypedDict, total=False):
     """The location of the value to correct.
 
     Attributes:
-        namespace: Its namespace. Default: that of the current run, else the root.
-        branch: Its branch. Default: "main", which the threads of a namespace see.
-        thread_id: The thread, in place of a branch, if it shares no memory. Its newest checkpoint is corrected.
+        namespace: The namespace of the value. Default: that of the current run, else the root.
+        branch: The name of the branch. Default: "main", which the threads of a shared namespace read.
+        thread_id: The id of a thread that shares no memory; replaces `branch`. The value is corrected at its newest
+            checkpoint. Default: None.
     """
 
     namespace: Sequence[str] | None
@@ -119,9 +123,10 @@ class CorrectionOptions(CorrectionTarget, total=False):
     """The location of the value to correct, the person, and the expected version.
 
     Attributes:
-        namespace: Its namespace. Default: that of the current run, else the root.
-        branch: Its branch. Default: "main", which the threads of a namespace see.
-        thread_id: The thread, in place of a branch, if it shares no memory. Its newest checkpoint is corrected.
+        namespace: The namespace of the value. Default: that of the current run, else the root.
+        branch: The name of the branch. Default: "main", which the threads of a shared namespace read.
+        thread_id: The id of a thread that shares no memory; replaces `branch`. The value is corrected at its newest
+            checkpoint. Default: None.
         by: The name of the person who corrects the value.
         expected: The expected `version` of the value, as `current` returned it. Default: any.
     """
@@ -131,14 +136,14 @@ class CorrectionOptions(CorrectionTarget, total=False):
 
 
 _Edit: TypeAlias = Callable[[LayeredMemory, Transaction, PendingWrite, Any], None]
-"""A function that adds the next version of the present value to a pending write."""
+"""A function that adds the next version of the current value to a pending write."""
 
 
 class Corrections:
-    """The corrections of memory by people; each method has an async twin with prefix `a`.
+    """The corrections of memory by people. Each method has an async twin, prefixed with `a`.
 
-    A correction is a version with the source "person" and the person's name. It stays in the history when newer
-    versions follow. It is erased with its value, or with a source of the previous value.
+    A correction is a version of a value with the source "person" and the person's name. It stays in the history when
+    newer versions follow. It is erased if its value, or a source of the previous value, is erased.
 
     Args:
         database: The database.
@@ -159,12 +164,12 @@ class Corrections:
         Args:
             key: The key of the value.
             value: The new value.
-            importance: From 1 to 5. Default: unchanged; 3 for a new value.
+            importance: Its importance, from 1 to 5. Default: unchanged; 3 for a new value.
             **options: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
             InvalidInput: An argument is wrong, or nothing would change.
-            Outdated: The present version is not the expected one.
+            Outdated: The current version is not the expected one.
         """
 
         def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion | None) -> None:
@@ -195,7 +200,7 @@ class Corrections:
 
         Raises:
             InvalidInput: An argument is wrong, the record does not exist, or nothing would change.
-            Outdated: The present version is not the expected one.
+            Outdated: The current version is not the expected one.
         """
 
         def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
@@ -208,7 +213,7 @@ class Corrections:
     arecord = awaited(record, writes=True)
 
     def fact(self, fact_id: str, /, *, by: str, expected: str | None = None, **changes: Any) -> Correction:
-        """Correct a fact. Its earlier values stay in its history, as after `KGMemory.update`.
+        """Correct a fact. Its earlier values stay in its history, like after `KGMemory.update`.
 
         Args:
             fact_id: The id of the fact.
@@ -219,7 +224,7 @@ class Corrections:
 
         Raises:
             InvalidInput: A value is wrong, the fact does not exist, or nothing would change.
-            Outdated: The present version is not the expected one.
+            Outdated: The current version is not the expected one.
         """
         location = {name: changes.pop(name) for name in ("namespace", "branch", "thread_id") if name in changes}
 
@@ -231,18 +236,18 @@ class Corrections:
     afact = awaited(fact, writes=True)
 
     def delete(self, kind: CorrectedKind, key: str, **options: Unpack[CorrectionOptions]) -> Correction:
-        """Delete a value, a record or a fact, so that the deletion can be undone.
+        """Delete a value, a record or a fact. The deletion can be undone.
 
         To remove it permanently, erase it instead.
 
         Args:
             kind: "core", "record" or "fact".
-            key: The key, or the id.
+            key: The key of the core value, or the id of the record or fact.
             **options: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
             InvalidInput: An argument is wrong, or the value does not exist.
-            Outdated: The present version is not the expected one.
+            Outdated: The current version is not the expected one.
         """
 
         def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
@@ -267,7 +272,7 @@ class Corrections:
 
         Raises:
             InvalidInput: The correction does not exist, or the corrected fact no longer exists.
-            Outdated: The value has changed since.
+            Outdated: The value has changed since the correction.
         """
         path = path_of(self._database.scopes.resolve(namespace))
         name = check_id(correction_id, "correction")
@@ -297,11 +302,11 @@ class Corrections:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def current(self, kind: CorrectedKind, key: str, **location: Unpack[CorrectionTarget]) -> CurrentValue:
-        """Return the present value, with the version to pass to a correction as `expected`.
+        """Return the current value, with the version to pass to a correction as `expected`.
 
         Args:
             kind: "core", "record" or "fact".
-            key: The key, or the id.
+            key: The key of the core value, or the id of the record or fact.
             **location: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
 
         Raises:
@@ -334,12 +339,13 @@ class Corrections:
         """List corrections, the newest first.
 
         Args:
-            kind: "core", "record" or "fact"; with `key`, only the corrections of that value. Default: all corrections
-                in the namespace and in the namespaces below it.
-            key: The key, or the id.
+            kind: "core", "record" or "fact". With `kind` and `key`, only the corrections of this value are listed.
+                Default: all corrections in the namespace and in the namespaces below it.
+            key: The key of the core value, or the id of the record or fact.
             limit: The maximum number of corrections; None for all. Default: 50.
             offset: The number of newest corrections to skip. Default: 0.
-            **location: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
+            **location: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`. Without `kind` and `key`, only
+                `namespace` has an effect.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -384,7 +390,7 @@ class Corrections:
         rows = query.corrections_within(tx, low=low, high=high, limit=limit, offset=offset, **filters)
         corrections: list[Correction] = []
         for row in rows:
-            # The memory of a thread that moved into a shared namespace is corrected on its branch "main".
+            # If a thread moved into a shared namespace, its corrections belong to the branch "main" of the namespace.
             is_alone = row["branch_kind"] == "thread" and not self._database.scopes.is_shared(row["path"])
             slot = (row["path"], row["kind"], row["key"], row["name"], row["thread"] if is_alone else None)
             try:
@@ -410,7 +416,7 @@ class Corrections:
         may_add: bool = False,
         **options: Any,
     ) -> Correction:
-        """Write a correction. With `may_add`, the present value may be missing."""
+        """Write a correction. With `may_add`, the value need not exist."""
         check_value(CorrectedKind, kind, "kind")
         person, expected = check_name(options.pop("by", None), _PERSON_LABEL), options.pop("expected", None)
         layers = self._memory_at(**options)
@@ -435,7 +441,7 @@ class Corrections:
             known = {event["n"] for event in _events_of(old)}
             sources = {event["in"] for event in _events_of(old) if event.get("in") is not None}
             sources |= {each for each in (thread, old and old.thread) if each}
-            # A correction may still contain text from the sources of the previous correction.
+            # The value may still contain text from the sources of the previous correction.
             for earlier in (*(each for each in last if each._data["after"] == before), *([undoes] if undoes else ())):
                 sources.update(earlier._data["sources"])
             data = {
@@ -479,7 +485,7 @@ def _events_of(version: MemoryVersion | VersionDraft | None) -> Sequence[Mapping
 
 
 def _stored_fields(kind: str, version: MemoryVersion | VersionDraft | None) -> Values | None:
-    """Return the fields of a value that a correction stores; None if it does not exist."""
+    """Return the fields of a value that a correction stores; None if the value does not exist."""
     if version is None or version.body is None:
         return None
     if kind != FACT:

@@ -1,15 +1,17 @@
 """Lossless conversion between LangChain's messages and `Message`, in both directions.
 
-Common fields are copied. `Message.langchain` has the fields that only LangChain has (metadata, artifacts, the class of
-a chunk), if they differ from LangChain's default. Fields that only `Message` has are stored in a note, under the key
-``"agentmem"`` of ``additional_kwargs``, and removed from there on the way back. The note also has fingerprints of the
-values that LangChain received instead, so that changes made in LangChain are kept.
+Fields that both have are copied. `Message.langchain` has the fields that only LangChain has, such as metadata,
+artifacts and the class of a chunk. Fields with LangChain's default are left out.
 
-LangChain's constructors rewrite their arguments: they parse calls, fill in chunks, turn numbers into text. A message
-must be restored unchanged, so it is made as a copy of an empty one, without validation.
+Fields that only `Message` has are stored in a note, under the key ``"agentmem"`` of ``additional_kwargs``. The
+conversion to `Message` removes the note. The note also has fingerprints of the values that the LangChain message has
+instead. If such a value no longer matches its fingerprint, it was changed in LangChain, and the change is kept.
 
-LangChain stores the arguments of a tool call as a dictionary, and unparsable calls in a second list. `ToolCallMsg`
-stores the text.
+LangChain's constructors rewrite their arguments: they parse calls, fill in chunks, and convert numbers to text. A
+message must be restored unchanged. So it is made as a copy of an empty message, without validation.
+
+LangChain stores the arguments of a tool call as a dictionary, and calls that it cannot parse in a second list.
+`ToolCallMsg` stores the text of the arguments.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ def calls_from_langchain(valid: list[dict[str, Any]], invalid: list[dict[str, An
     """Convert LangChain's tool calls to `ToolCallMsg`.
 
     Args:
-        valid: ``{"name", "args": dictionary, "id", "type": "tool_call"}``.
-        invalid: ``{"name", "args": text, "id", "error", "type": "invalid_tool_call"}``.
+        valid: The valid calls: ``{"name", "args": dictionary, "id", "type": "tool_call"}``.
+        invalid: The invalid calls: ``{"name", "args": text, "id", "error", "type": "invalid_tool_call"}``.
 
     Returns:
-        The calls, valid ones first, and whether `calls_to_langchain` returns exactly the arguments.
+        The calls, valid ones first, and whether `calls_to_langchain` restores `valid` and `invalid` exactly.
     """
     plain = is_plain(valid) and is_plain(invalid)
     calls = [
@@ -54,7 +56,7 @@ def calls_to_langchain(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any
         calls: The calls.
 
     Returns:
-        The calls whose arguments are a JSON object, and the invalid ones. An empty id becomes None.
+        The valid calls, whose arguments are a JSON object, and the invalid calls. An empty id becomes None.
     """
     valid: list[dict[str, Any]] = []
     invalid: list[dict[str, Any]] = []
@@ -69,10 +71,10 @@ def calls_to_langchain(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any
 
 
 def _args_text(args: Any, plain: bool) -> str:  # noqa: FBT001
-    """Write arguments as JSON text; approximately, if JSON cannot express them exactly.
+    """Write arguments as JSON text, approximately if JSON cannot express them exactly.
 
-    LangChain's own arguments are stored next to an approximate text. The keys of the text are sorted, as in tagged
-    dictionaries of a body, so that arguments that were stored and read result in the same text again.
+    If the text is approximate, `Message.langchain` stores the arguments too. An approximate text has sorted keys, as
+    tagged dictionaries have in a stored body. So stored arguments result in the same text again.
     """
     if isinstance(args, str):
         return args
@@ -97,9 +99,9 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 NOTE_KEY = "agentmem"
-"""The key of ``additional_kwargs`` for the fields that LangChain lacks."""
+"""The key of ``additional_kwargs`` for the note with the fields that LangChain lacks."""
 
-_OPENAI_ROLE = "__openai_role__"  # LangChain's mark of a developer message, which is a system message
+_OPENAI_ROLE = "__openai_role__"  # LangChain's key that marks a system message as a developer message
 
 
 _COMMON_FIELDS = frozenset(
@@ -108,12 +110,12 @@ _COMMON_FIELDS = frozenset(
 
 
 class _MessageClass:
-    """A message class of LangChain: its type name, and its fields that `Message` lacks."""
+    """A message class of LangChain, with its role and its fields that `Message` lacks."""
 
     def __init__(self, role: str | None, empty: BaseMessage) -> None:
         self.type_name = empty.type
         self.role = role  # the role of its messages; None if each message has a role field
-        self.empty = empty  # the message to copy
+        self.empty = empty  # the message that new messages are copied from
         self.own_fields = {name: value for name, value in empty.__dict__.items() if name not in _COMMON_FIELDS}
 
 
@@ -146,15 +148,16 @@ def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Messag
     """Convert a LangChain message to a `Message`.
 
     Args:
-        message: Any message. `to_langchain` restores a message of a user's own class as LangChain's nearest class, with
-            its own fields as extra fields.
+        message: Any message. If its class is not LangChain's own, `to_langchain` restores the nearest class of
+            LangChain. The fields of the subclass become extra fields.
         new_id: The id for a message without one. Default: a random UUID.
 
     Returns:
-        The message, with the same or the new id. Invalid tool calls follow the valid ones in ``tool_calls``.
+        The message. Its id is the original id, or else the new one. In ``tool_calls``, invalid calls follow valid ones.
 
     Raises:
-        MessageError: It is not a LangChain message, or a field was set to a value that no message can have.
+        MessageError: The argument is not a LangChain message, a field has a value that no `Message` can have, or the
+            message is nested too deeply.
     """
     kind = _CLASSES.get(type(message)) or _nearest_class(message)
     extra = message.model_extra
@@ -173,15 +176,15 @@ def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = 
     Args:
         message: Any message.
         part_of: The function that returns an image as a part of the content, such as `image_part`, which reads files.
-            Default: None, which adds only images with an http, https or data URL.
+            Default None: only images with an http, https or data URL are added.
 
     Returns:
-        A message of its original class, or of the class of its role: `HumanMessage`, `AIMessage`, `SystemMessage`,
-        `ToolMessage`, `FunctionMessage`, else `ChatMessage`. Tool calls whose arguments are not a JSON object
-        are its ``invalid_tool_calls``.
+        A message of the original class, or else of the class for the role: `HumanMessage`, `AIMessage`,
+        `SystemMessage`, `ToolMessage`, `FunctionMessage` or `ChatMessage`. Tool calls whose arguments are not a JSON
+        object are in ``invalid_tool_calls``.
 
     Raises:
-        MessageError: ``part_of`` cannot read an image, or a value is nested too deeply.
+        MessageError: ``part_of`` cannot read an image, or the message is nested too deeply.
     """
     kind = _class_for(message)
     try:
@@ -198,9 +201,11 @@ def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = 
 def load_images(message: BaseMessage) -> BaseMessage:
     """Read the images of a message that `to_langchain` made.
 
+    An image that cannot be read is replaced by a placeholder.
+
     Args:
-        message: A LangChain message. It is returned itself if it has no images known by path or URL, or if its content
-            was changed.
+        message: A LangChain message. It is returned itself if its note has no images, or if its content was changed
+            after the conversion.
     """
     if not has_images(message):
         return message
@@ -209,13 +214,13 @@ def load_images(message: BaseMessage) -> BaseMessage:
 
 
 def has_images(message: BaseMessage) -> bool:
-    """Return whether `to_langchain` made this message from a `Message` with images."""
+    """Return whether the note of a message has the paths or URLs of images."""
     note = message.additional_kwargs.get(NOTE_KEY)
     return isinstance(note, dict) and "images" in (note.get("fields") or ())
 
 
 def _nearest_class(message: Any) -> _MessageClass:
-    """Return the nearest LangChain class of a message of a user's own class."""
+    """Return the nearest class of LangChain for a message of another class."""
     if not isinstance(message, BaseMessage):
         raise MessageError(f"Expected a LangChain message, not {type(message).__name__}.")
     if kinds := [_CLASSES[parent] for parent in type(message).__mro__ if parent in _CLASSES]:
@@ -239,7 +244,7 @@ def _message_from(
         note = _split_kwargs(fields["additional_kwargs"], kind, langchain, values)
     langchain |= {
         name: _copy_containers(value)
-        for name, default in kind.own_fields.items()  # what only LangChain has
+        for name, default in kind.own_fields.items()  # the fields that only LangChain has
         if (value := fields[name]) is not default and (type(value) is not type(default) or value != default)
     }
     if kind.role == "assistant" and (fields["tool_calls"] or fields["invalid_tool_calls"]):
@@ -264,7 +269,10 @@ def _message_from(
 def _split_kwargs(
     kwargs: dict[Any, Any], kind: _MessageClass, langchain: dict[str, Any], values: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Split `additional_kwargs` into fields of `Message` and the rest, and return our note."""
+    """Split `additional_kwargs` into fields of `Message` and other values.
+
+    Return the note with the fields that LangChain lacks, or None.
+    """
     rest = _copy_containers(kwargs)
     note: dict[str, Any] | None = rest.get(NOTE_KEY)
     if isinstance(note, dict) and note.keys() == {"fields", "shown"}:
@@ -288,7 +296,10 @@ def _class_for(message: Message) -> _MessageClass:
 
 
 def _is_exact(message: Message) -> bool:
-    """Return True if LangChain has a field for each field of a message; False means unknown."""
+    """Return whether a message certainly needs no note.
+
+    True means that LangChain has a field for each field of the message. False means that this is unknown.
+    """
     return (
         type(message.content) is str
         and message.role in ("user", "assistant", "system")
@@ -346,12 +357,15 @@ def _content_with_images(content: Any, images: list[str], part_of: provider_cont
 
 
 def _make_note(message: Message, converted: Message) -> dict[str, Any] | None:
-    """Return the fields that LangChain would lose, with fingerprints of what it has instead."""
+    """Make the note with the fields that LangChain would lose, or return None.
+
+    The note also has fingerprints of the values that the LangChain message has instead.
+    """
     lost = [name for name in STORED_FIELDS if getattr(converted, name) != getattr(message, name)]
     if not lost:
         return None
     if "langchain" not in lost and NOTE_KEY in (message.langchain or _NO_FIELDS).get("additional_kwargs", _NO_FIELDS):
-        lost.append("langchain")  # our note replaces a user's value under this key, which must be restored too
+        lost.append("langchain")  # restores a user's value, which the note replaces
     fields: dict[str, Any] = {}
     fingerprints: dict[str, str] = {}
     for name in lost:
@@ -366,13 +380,13 @@ def _make_note(message: Message, converted: Message) -> dict[str, Any] | None:
 
 
 def _apply_note(note: dict[str, Any], values: dict[str, Any]) -> None:
-    """Restore the fields of a note, except those changed in LangChain since then."""
+    """Restore the fields of a note, except fields that were changed in LangChain."""
     fields, fingerprints = note["fields"], note["shown"]
     for name in STORED_FIELDS:
         value = values.get(name)
         if name == "created_at" and isinstance(value, str):
             value = datetime.fromisoformat(value)
-        # A changed content contains the remaining images.
+        # If the content was changed, it has the images that remain, so the images of the note are not restored.
         is_in_content = name == "images" and "content" in fingerprints and values["content"] != fields["content"]
         if (
             name in fields
@@ -402,7 +416,7 @@ def _is_canonical_time(value: Any) -> bool:
 
 
 def _copy_containers(value: Any) -> Any:
-    """Copy lists and dictionaries, but not their other values."""
+    """Copy a value's dictionaries and lists at all levels, but no other values."""
     if type(value) is dict:
         return {key: item if type(item) is str else _copy_containers(item) for key, item in value.items()}
     if type(value) is list:

@@ -6,15 +6,15 @@
     **name**: Ada
     </core_memory>
 
-Memory is fenced, as in this example. A message with memory is recognized by both its mark and its text. A mark alone
-hides nothing, since anyone can put a mark on a message.
+Inserted memory is fenced, as in this example. A message with memory is recognized by its mark and its text together. A
+mark alone hides nothing, since anyone can set a mark.
 
-A `Summary` is a value. Its message replaces many messages of a context. Its texts are from the conversation, so they
-are fenced, and the text around them contains no instruction. The summary is also stored in `additional_kwargs`, so that
-it is read back exactly, and is never summarized like a message of a speaker.
+The message of a `Summary` replaces many messages of a context. The texts of a summary are from the conversation. So
+they are fenced, and the text around them has no instruction. The summary is also stored in `additional_kwargs`. So it
+is read back exactly, and is never summarized like a message of a speaker.
 
-A shortened tool output has the id of the message that it replaces. In a graph's state, it must not be recorded as a
-newer version of that message.
+A shortened tool output has the id of the message that it replaces. In a graph's state, its mark prevents that it is
+recorded as a newer version of that message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from langchain_agentmem.base.encoding import IMAGE_TYPES, block_type, replace_su
 from langchain_agentmem.base.fencing import fence_text
 
 MEMORY_MARK = "agentmem_memory"
-"""The key in `additional_kwargs` of a message with memory. Its value is the part of memory."""
+"""The key in `additional_kwargs` of a message with memory. The value is the part of memory (`Part`)."""
 
 Part: TypeAlias = Literal["core", "recalled", "experiences"]
 Role: TypeAlias = Literal["user", "system"]
@@ -47,8 +47,8 @@ def memory_block(part: Part, text: str) -> str:
     """Return the text of a message with memory.
 
     Args:
-        part: The part of memory: "core" for core memory, "recalled" for search results of this turn, "experiences" for
-            instructions for this task.
+        part: The part of memory: "core" for core memory, "recalled" for the search results of a turn, "experiences" for
+            the instructions for a task.
         text: The memory, as text.
     """
     return f"{_HEADS[part]}\n{fence_text(_TAGS[part], text)}"
@@ -61,7 +61,8 @@ def memory_message(part: Part, text: str, role: Role = "user", before: str | Non
         part: The part of memory.
         text: The memory, as text.
         role: The role of the message. Default: "user".
-        before: The id of the message that the memory was recalled for. Default: none.
+        before: The id of the message that the memory was recalled for. It becomes part of the new message's id.
+            Default: none.
     """
     message_class = HumanMessage if role == "user" else SystemMessage
     key = f"{_ID}{part}" + (f"-{before}" if before else "")
@@ -69,11 +70,11 @@ def memory_message(part: Part, text: str, role: Role = "user", before: str | Non
 
 
 def is_injected(message: BaseMessage, *parts: Part) -> bool:
-    """Return whether a message contains inserted memory and nothing else.
+    """Return whether a message consists of inserted memory and nothing else.
 
     Args:
         message: Any message.
-        parts: The parts of memory to accept. Default: all.
+        *parts: The parts of memory to accept. Default: all.
     """
     part: Any = message.additional_kwargs.get(MEMORY_MARK)
     is_marked = isinstance(part, str) and part in (parts or _TAGS)
@@ -87,7 +88,7 @@ def is_injected(message: BaseMessage, *parts: Part) -> bool:
 
 
 SUMMARY_MARK = "agentmem_summary"
-"""The key in `additional_kwargs` of a summary message. Its value is the summary, without the data of images."""
+"""The key in `additional_kwargs` of a summary message. The value is the summary, without the data of its images."""
 
 _IMAGE_ID = "image_id"
 _FENCE = "record"
@@ -99,8 +100,8 @@ class SummaryImage:
 
     Attributes:
         image_id: The id: "img_" and a digest of the block.
-        context: A short description of its content or purpose. Default: "".
-        block: The content block of the original message, unchanged.
+        context: A short description of the image's content or purpose. Default: "".
+        block: The image's content block of the original message, unchanged. Default: {}.
     """
 
     image_id: str
@@ -113,16 +114,18 @@ class SummaryImage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """A summary of messages that left a context. Texts are stripped, and empty items removed.
+    """A summary of messages that left a context.
+
+    Whitespace around its texts and empty items are removed.
 
     Attributes:
-        user_request: The user's request.
-        summary: The summary of events.
-        salient_facts: Facts to remember. Default none.
-        open_threads: Unfinished tasks. Default none.
-        kept_images: Images that stay in the context, oldest first. Default none.
-        stands_for: The number of messages that it replaces. Default 0.
-        provisional: True if it was made without a model. Default False.
+        user_request: The user's request. Default: "".
+        summary: The summary of events. Default: "".
+        salient_facts: The facts to remember. Default: none.
+        open_threads: The unfinished tasks. Default: none.
+        kept_images: The images that stay in the context, oldest first. Default: none.
+        stands_for: The number of messages that the summary replaces. Default: 0.
+        provisional: True if at least a part of it was made without a model. Default: False.
     """
 
     user_request: str = ""
@@ -147,7 +150,7 @@ class Summary:
         return not (self.user_request or self.summary or self.salient_facts or self.open_threads)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary as a JSON-able dictionary, without the data of the images."""
+        """Return the summary as a dictionary for JSON, without the data of the images."""
         data = {each.name: getattr(self, each.name) for each in fields(self)}
         lists = {name: list(data[name]) for name in ("salient_facts", "open_threads")}
         images = [{_IMAGE_ID: each.image_id, "context": each.context} for each in self.kept_images]
@@ -157,12 +160,12 @@ class Summary:
     def from_dict(cls, given: Mapping[str, Any]) -> Summary:
         """Read a summary from the result of `to_dict` or from a model's reply.
 
-        A text instead of a list becomes one item. A list instead of a text becomes its lines, and an object one line.
-        Unknown names are ignored.
+        Unknown names are ignored. Values of other types are converted. A text becomes a list of one item. A list
+        becomes a text with a line for each item, and an object becomes one line.
 
         Args:
-            given: The mapping. The names `user_request_summary` and `keep_images` of model replies are accepted too, as
-                are `ConversationSummary` and `Variables` of TaskWeaver's templates.
+            given: The mapping. It may have the names `user_request_summary` and `keep_images` of model replies, and the
+                names `ConversationSummary` and `Variables` of TaskWeaver's templates.
         """
         request = given.get("user_request", given.get("user_request_summary"))
         count = given.get("stands_for")
@@ -193,7 +196,7 @@ def summary_message(summary: Summary, *, id: str | None) -> HumanMessage:  # noq
 
     Args:
         summary: The summary.
-        id: The message's id.
+        id: The id of the message, or None.
     """
     text = f"{_summary_head(summary)}\n{fence_text(_FENCE, format_summary(summary), id=id)}"
     content: list[str | dict[Any, Any]] = [{"type": "text", "text": text}]
@@ -210,8 +213,8 @@ def summary_in(message: BaseMessage) -> Summary | None:
         message: Any message.
 
     Returns:
-        The summary. None for a message that is not a summary, or that has a summary's mark but another text: anyone
-        can put a mark on a message, and its text must not be ignored.
+        The summary. None if the message has no mark of a summary, or if its text does not match the mark. Anyone can
+        set a mark, and the other text must not be ignored.
     """
     data = message.additional_kwargs.get(SUMMARY_MARK)
     if not isinstance(data, Mapping):
@@ -228,7 +231,10 @@ def summary_in(message: BaseMessage) -> Summary | None:
 
 
 def _has_exact_text(message: BaseMessage, summary: Summary) -> bool:
-    """Return whether a message has exactly a summary's text; images and id may be missing."""
+    """Return whether a message has exactly the text of a summary.
+
+    Images of the summary and the id in the text may be missing.
+    """
     content = [message.content] if isinstance(message.content, str) else message.content
     images = [block for block in content if not isinstance(block, str) and block_type(block) != "text"]
     if len(images) > len(summary.kept_images) or not all(block_type(block) in IMAGE_TYPES for block in images):
@@ -252,7 +258,10 @@ def _image_label(image: SummaryImage) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Remove the NULs and lone surrogates, which databases and providers refuse, from a text."""
+    """Remove the NULs from a text, and replace its lone surrogates.
+
+    Databases and providers refuse both.
+    """
     return replace_surrogates(text.replace("\x00", ""))
 
 
@@ -261,7 +270,7 @@ def _to_text(value: Any) -> str:
 
 
 def _iter_texts(value: Any) -> Iterable[str]:
-    """Yield the texts in a value of any type."""
+    """Yield the texts in a value of any type; a mapping results in one text."""
     if isinstance(value, Mapping):
         yield "; ".join(f"{key}: {_to_text(each)}" for key, each in value.items())
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -283,7 +292,8 @@ GENERATED_MARK = "agentmem_made"
 """The key in `additional_kwargs` of a message that a compaction or a repair made or altered."""
 ALTERED, FILLER, RESULT = "altered", "filler", "result"
 """The values of `GENERATED_MARK`: an altered message, a filler that providers require, or a user message that quotes a
-result without its call. All are texts, since some clients merge the values that messages have under one key."""
+tool result without its call. The values are texts, because some clients merge the values that several messages have
+under one key."""
 BEGINNING = "[The conversation begins here.]"
 CONTINUATION = "[The assistant goes on.]"
 NO_ANSWER = "[No answer was recorded here.]"
@@ -291,16 +301,19 @@ ASSISTANT_IMAGES = "[Images that the assistant made:]"
 NO_RESULT = "[No result was recorded for this call.]"
 
 SOURCE_MARK, SUMMARIZED = "lc_source", "summarization"
-"""The key in `additional_kwargs` of a summary of LangChain's own `SummarizationMiddleware`, and its value."""
+"""The key and the value in `additional_kwargs` of a summary that LangChain's `SummarizationMiddleware` made."""
 
 MARKS = frozenset((MEMORY_MARK, SUMMARY_MARK, GENERATED_MARK, SOURCE_MARK))
-"""The marks of generated messages. A message with a mark may still be from a speaker."""
+"""The keys of all marks. A message with a mark may still be from a speaker."""
 
 M = TypeVar("M", bound=BaseMessage)
 
 
 def alter_message(message: M, **changes: Any) -> M:
-    """Return a copy of a message with changed fields, marked as altered."""
+    """Return a copy of a message with changed fields and a mark (`GENERATED_MARK`).
+
+    An existing mark stays.
+    """
     kwargs = changes.pop("additional_kwargs", message.additional_kwargs)
     if getattr(message, "artifact", None) is not None:
         changes["artifact"] = None  # models do not receive artifacts; the original message still has it
@@ -310,7 +323,7 @@ def alter_message(message: M, **changes: Any) -> M:
 def is_from_compaction(message: BaseMessage) -> bool:
     """Return whether a message is a summary or has the mark `GENERATED_MARK`.
 
-    Anyone can set the mark.
+    Anyone can set this mark.
     """
     return GENERATED_MARK in message.additional_kwargs or summary_in(message) is not None
 
@@ -318,8 +331,8 @@ def is_from_compaction(message: BaseMessage) -> bool:
 def is_filler(message: BaseMessage) -> bool:
     """Return whether a message is a summary, memory, a filler or a `RemoveMessage`.
 
-    Such a message has no speaker. The mark and the text decide together: a mark on another text hides nothing.
-    LangChain's summaries may have any text in the user's role, so only their mark identifies them.
+    Such a message has no speaker. Its mark and its text identify it together, so a mark on another text hides nothing.
+    A summary made by LangChain is a user message with any text. Only its mark identifies it.
     """
     if isinstance(message, RemoveMessage) or summary_in(message) is not None or is_injected(message):
         return True

@@ -1,10 +1,11 @@
-"""The forms of a prompt: each is converted to messages, filled with memory, and converted back.
+"""The forms of a prompt: each is read as messages, filled with memory, and returned in its own form.
 
-The forms are a text, a prompt, messages, the variables of a prompt, and the state of a graph. Each is read as messages
-and returned in its own type.
+The forms are a text, a prompt value of LangChain, messages, the variables of a prompt template, and the state of a
+graph.
 
-`insert_memory` inserts memory into messages: core memory after the system messages, recalled memory before its
-question. Messages stay valid for every provider. The existing messages stay the same objects, in the same order.
+`insert_memory` inserts core memory after the system messages, and recalled memory before its question. The result is
+valid for every provider. The existing messages keep their order. Only messages with lone surrogates are replaced by
+copies.
 """
 
 from __future__ import annotations
@@ -36,25 +37,26 @@ class PromptTexts(NamedTuple):
     """The texts of memory to insert into a prompt.
 
     Attributes:
-        core: Core memory; "" for none.
-        recalled: The memory recalled for each visible question, by the ids of the questions. None is the key for the
-            last question, if its id is unknown.
+        core: Core memory. Default "": none.
+        recalled: The memory recalled for each visible question, by the id of the question. The key None stands for the
+            last question, whose id may be unknown. Default: none.
     """
 
     core: str = ""
     recalled: Mapping[str | None, str] = MappingProxyType({})
 
     def blocks(self) -> list[str]:
-        """Return the texts of the messages with this memory."""
+        """Return the texts of the messages that contain this memory."""
         recalled = [memory_block("recalled", each) for each in self.recalled.values()]
         return [memory_block("core", self.core), *recalled] if self.core else recalled
 
 
 class MemoryRunnable(Runnable[Any, Any]):
-    """A Runnable that uses memory; LangChain does not trace it if traces hide content.
+    """A Runnable that uses memory. If traces hide content, LangChain does not trace it.
 
     Attributes:
-        _writes: True if a call writes to the database, as for `awaited`: calls that only read do not wait for writers.
+        _writes: True if a call writes to the database. A call that only reads does not wait for writers. Default:
+            False.
     """
 
     _database: Any
@@ -65,18 +67,18 @@ class MemoryRunnable(Runnable[Any, Any]):
 
         Args:
             input: The input.
-            config: The run's config.
-            **kwargs: Not used.
+            config: The run's config. Default: none.
+            **kwargs: They are ignored.
         """
         del kwargs
         config = check_config(config)
         if self._database.tracing.shows_content:
             return self._call_with_config(self._run, input, config)  # type: ignore[arg-type]  # passes `config` by name
-        with self._database.tracing.use_config(config) as complete:  # LangChain would trace the whole input
+        with self._database.tracing.use_config(config) as complete:  # LangChain would trace the input
             return self._run(input, complete)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Run `invoke` asynchronously."""
+        """Run on an input asynchronously; see `invoke`."""
         del kwargs
         config = check_config(config)
         if self._database.tracing.shows_content:
@@ -92,10 +94,10 @@ class MemoryRunnable(Runnable[Any, Any]):
 
 
 def convert_messages(given: Sequence[Any]) -> list[BaseMessage]:
-    """Convert messages from any form that LangChain accepts.
+    """Convert values to messages. Each value has a form that LangChain accepts.
 
     Raises:
-        InvalidInput: The values are not messages.
+        InvalidInput: A value is not a message.
     """
     try:
         return convert_to_messages(given)
@@ -104,12 +106,12 @@ def convert_messages(given: Sequence[Any]) -> list[BaseMessage]:
 
 
 def insert_memory(messages: Sequence[BaseMessage], memory: PromptTexts, role: Role = "user") -> list[BaseMessage]:
-    """Insert memory into messages, in place of the memory that they contain.
+    """Insert memory into messages. It replaces core and recalled memory among them.
 
     Args:
         messages: A context. It is not changed.
         memory: The texts to insert.
-        role: The role of core memory. Recalled memory always has the user's role. Default: "user".
+        role: The role of the message with core memory. Recalled memory always has the role "user". Default: "user".
     """
     others = insert_texts(messages, "recalled", memory.recalled)
     others = [message for message in others if not is_injected(message, "core")]
@@ -119,12 +121,15 @@ def insert_memory(messages: Sequence[BaseMessage], memory: PromptTexts, role: Ro
 
 
 def insert_texts(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
-    """Insert texts before messages, in place of all existing messages of this part.
+    """Insert texts of a part of memory before messages.
+
+    They replace all existing messages of this part. A text is omitted if its message is missing.
 
     Args:
         messages: A context. It is not changed.
         part: The part of memory.
-        texts: The texts, by the ids of the messages that follow them. None is the key for the last user message.
+        texts: The texts, by the id of the message that each text precedes. The key None stands for the last message
+            that a user wrote.
     """
     others = [make_encodable(message) for message in messages if not is_injected(message, part)]
     start, last_user = _system_end(others), last_user_index(others)
@@ -135,13 +140,13 @@ def insert_texts(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str
         if key in places:
             place = max(start, _insertion_index(others, places[key]))
             while part == "recalled" and place > start and is_injected(others[place - 1], "experiences"):
-                place -= 1  # the same order, regardless of which part is inserted first
+                place -= 1  # the order does not depend on which part is inserted first
             inserted.setdefault(place, []).append(memory_message(part, text, before=key))
     return [each for place in range(len(others) + 1) for each in (*inserted.get(place, ()), *others[place : place + 1])]
 
 
 def _system_end(messages: Sequence[BaseMessage]) -> int:
-    """Return the index after the system messages at the beginning."""
+    """Return the index after the system messages at the beginning of a context."""
     return next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
 
 
@@ -167,12 +172,12 @@ def last_user_index(messages: Sequence[BaseMessage]) -> int | None:
 
 
 def question_of(query: Callable[[Any], str] | None, given: Any, messages: Sequence[BaseMessage]) -> str:
-    """Return the question that a prompt is about.
+    """Return the question of a prompt.
 
     Args:
-        query: The function that returns the question from `given`. None for the last message that a user wrote.
-        given: The input of the prompt.
-        messages: Its messages.
+        query: The function that returns the question in `given`. None uses the last message that a user wrote.
+        given: The prompt in its own form.
+        messages: The messages of the prompt.
 
     Raises:
         InvalidInput: The function does not return a text.
@@ -187,7 +192,7 @@ def question_of(query: Callable[[Any], str] | None, given: Any, messages: Sequen
 
 
 def _insertion_index(messages: Sequence[BaseMessage], place: int) -> int:
-    """Return the last index up to this one that is not between a call and its result."""
+    """Return the last index up to `place` that is not between a call and its result."""
     answered = {getattr(message, "tool_call_id", None) for message in messages[place:]} - {None}
     for earlier in range(place) if answered else ():
         if any(call.get("id") in answered for call in calls_of(messages[earlier])):
@@ -196,21 +201,21 @@ def _insertion_index(messages: Sequence[BaseMessage], place: int) -> int:
 
 
 READ_KEY = "__pregel_read"
-"""The key of a task's config for LangGraph's function that reads the channels of the state."""
+"""The key in a task's config for LangGraph's function that reads the state's channels."""
 HISTORY_KEY, CONTEXT_KEY = "messages", "llm_input_messages"
-"""The keys of a state: its messages, and the messages that its model receives."""
+"""The keys of a state for its history, and for the context that its model receives."""
 
 
 _Insert: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 
 
 class PromptForm(NamedTuple):
-    """An input read as messages.
+    """An input that was read as messages.
 
     Attributes:
-        messages: Its messages, or messages made from its texts.
-        fill: The function that returns the input with memory, or, for a node of a graph, the update of its state. Its
-            arguments are a function that inserts memory into messages, and the memory as text ("" for none).
+        messages: The messages of the input, or messages made from its texts.
+        fill: The function that returns the input with memory. For the state of a graph, it returns an update of the
+            state. Its arguments are a function that inserts memory into messages, and the memory as text ("" for none).
     """
 
     messages: list[BaseMessage]
@@ -221,10 +226,11 @@ def read_form(given: Any, config: RunnableConfig, key: str, *, shared: bool = Fa
     """Read an input as messages.
 
     Args:
-        given: A text, messages, a prompt, a dictionary, or the state of a graph.
+        given: A text, messages, a prompt value, a dictionary, or the state of a graph.
         config: The run's config.
-        key: The key for the text in a dictionary without messages.
-        shared: True to add the text under this key to a state too, if the state has the key. Default: False.
+        key: The key under which a dictionary without messages receives the memory as text.
+        shared: True also adds the text under this key to an input with messages. A state must have the key for it.
+            Default: False.
 
     Raises:
         InvalidInput: The input is of another type, or the state of the graph has none of the keys.
@@ -273,23 +279,26 @@ def _read_mapping(given: Any, config: RunnableConfig, key: str, *, shared: bool)
 
 
 def _context_in(given: Any, history: list[BaseMessage]) -> list[BaseMessage]:
-    """Return the context that an earlier node, such as a compaction, made of a history.
+    """Return the context that an earlier node, such as a compaction, made from a history.
 
-    Return the history itself if there is none.
+    If there is none, or if it is from an earlier turn, return the history itself.
     """
     found = given.get(CONTEXT_KEY) if isinstance(given, Mapping) else getattr(given, CONTEXT_KEY, None)
     if isinstance(found, str) or not isinstance(found, Sequence) or not found or not history:
         return history
     context = convert_messages(found)
     if context[-1] != history[-1] and not (context[-1].id == history[-1].id and is_from_compaction(context[-1])):
-        return history  # the context is of the previous turn
+        return history  # the context is from an earlier turn
     ids = {each.id for each in history}
     is_current = all(each.id in ids or is_from_compaction(each) or is_injected(each) for each in context)
     return context if is_current else history
 
 
 def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:
-    """Return whether a mapping is the running graph's state, not a dictionary made by a node."""
+    """Return whether a mapping is the state of the running graph.
+
+    A dictionary that a node made is not the state.
+    """
     read = (config.get("configurable") or {}).get(READ_KEY)
     try:
         return read is not None and bool(given) and all(read(key) is value for key, value in given.items())
@@ -298,17 +307,17 @@ def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:
 
 
 def history_in(state: Any) -> Any:
-    """Return the value of "messages" in a state or a dictionary, or None."""
+    """Return the value of the key "messages" in a state or a dictionary, or None."""
     return state.get(HISTORY_KEY) if isinstance(state, Mapping) else getattr(state, HISTORY_KEY, None)
 
 
 def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
-    """Return the wanted keys that the state of the running graph has; None if no graph runs.
+    """Return the wanted keys that the running graph's state has; None if no graph runs.
 
-    LangGraph silently drops keys that its schema does not name.
+    LangGraph silently drops keys that the schema of the state does not have.
 
     Raises:
-        InvalidInput: The state has none of them.
+        InvalidInput: The state has none of the wanted keys.
     """
     read = (config.get("configurable") or {}).get(READ_KEY)
     if read is None:
@@ -327,10 +336,10 @@ def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
 
 
 def state_update(values: list[tuple[str, Any]]) -> Any:
-    """Return the update of a graph's state that a node returns."""
+    """Make an update of a graph's state that a node can return."""
     from langgraph.types import Command  # noqa: PLC0415 - loaded by the running graph
 
-    # In this form, stream_mode="messages" does not treat the messages of the context as new ones.
+    # With a list of pairs, stream_mode="messages" does not stream the messages of the context as new messages.
     return Command(update=values)
 
 
@@ -339,7 +348,10 @@ def _prepend(given: str, text: str) -> str:
 
 
 def _question_messages(variables: Mapping[str, Any]) -> list[BaseMessage]:
-    """Return the question among the variables of a prompt as a message, or an empty list."""
+    """Return a list with the question among a prompt's variables, or an empty list.
+
+    The question is the variable with a usual name, such as "input", or the only text among the variables.
+    """
     texts = {name: value for name, value in variables.items() if isinstance(value, str)}
     named = [texts[name] for name in ("input", "question", "query", "user_query") if name in texts]
     question = named[0] if named else next(iter(texts.values())) if len(texts) == 1 else None

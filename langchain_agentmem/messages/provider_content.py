@@ -1,8 +1,10 @@
-"""The content of a message as providers expect it: in the form of the OpenAI chat API.
+"""The content of a message in the form of the OpenAI chat API, which providers expect.
 
 A message stores the path or the URL of an image. A file is read only when the message is sent to a provider. Its media
-type is detected from its first bytes, or from its name if the bytes are unknown. `image_part` raises an error for an
-image that cannot be read; `part_or_placeholder`, for the messages of a conversation, returns a placeholder instead.
+type is detected from its first bytes. If they are unknown, the type is guessed from the file's name.
+
+`image_part` raises an error for an image that cannot be read. `part_or_placeholder`, which conversations use, returns a
+placeholder instead.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 
 MAX_IMAGE_BYTES = 20 * 2**20
-"""The maximum size of an image file in bytes. No provider accepts a larger image."""
+"""The maximum size of an image file in bytes: 20 MiB. No provider accepts a larger image."""
 
 PartOf: TypeAlias = Callable[[str], dict[str, Any]]
-"""A function that returns an image, given its path or URL, as a part of a message's content."""
+"""A function that accepts the path or URL of an image, and returns the image as a part of a message's content."""
 
 _failures = FirstFailures(logging.getLogger(__name__))
 
@@ -47,7 +49,10 @@ _SIGNATURES = (
 
 
 def is_remote(image: str) -> bool:
-    """Return whether an image is an http, https or data URL, which is sent unchanged."""
+    """Return whether an image is given by an http, https or data URL.
+
+    Such a URL is sent unchanged.
+    """
     return image.lower().startswith(("http://", "https://", "data:"))
 
 
@@ -55,11 +60,11 @@ def image_part(image: str) -> dict[str, Any]:
     """Return an image as a part of a message's content, in the form of the OpenAI API.
 
     Args:
-        image: An http, https or data URL, which stays as it is, or the path of a local file, which becomes a data URL
-            with its contents in base64.
+        image: An http, https or data URL, which is not changed. Or the path or file URL of a local file. Its content
+            becomes a data URL in base64.
 
     Raises:
-        MessageError: The file cannot be read, or has more than `MAX_IMAGE_BYTES`.
+        MessageError: The file cannot be read, or has more than `MAX_IMAGE_BYTES` bytes.
     """
     if is_remote(image):
         return image_url_part(image)
@@ -67,25 +72,25 @@ def image_part(image: str) -> dict[str, Any]:
         path = _local_path(image)
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
-            raise ValueError("it is not a file")  # noqa: TRY301 - reported like the system's errors
+            raise ValueError("it is not a file")  # noqa: TRY301 - reported as an OSError is
         if info.st_size > MAX_IMAGE_BYTES:
             raise ValueError(f"it has {info.st_size:,} bytes; the maximum is {MAX_IMAGE_BYTES:,}")  # noqa: TRY301
         return image_url_part(_data_url(str(path), info.st_mtime_ns, info.st_size))
-    except (OSError, RuntimeError, ValueError) as error:  # pathlib raises RuntimeError for an unknown home
+    except (OSError, RuntimeError, ValueError) as error:  # expanduser raises RuntimeError for an unknown home
         raise MessageError(
             f"The image {safe_repr(image)} cannot be read: {error}. Restore the file, or remove it from the message."
         ) from error
 
 
 def image_url_part(image: str) -> dict[str, Any]:
-    """Return an image as a part with its path or URL, without reading it."""
+    """Return a part that has an image's path or URL. The image is not read."""
     return {"type": "image_url", "image_url": {"url": image}}
 
 
 def part_or_placeholder(image: str) -> dict[str, Any]:
     """Return an image as `image_part` does, or a placeholder text if it cannot be read.
 
-    The failure is logged as a warning.
+    The first failure of each image is logged as a warning.
     """
     try:
         return image_part(image)
@@ -115,10 +120,12 @@ def standard_image_part(block: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def generated_image(block: Any) -> dict[str, Any] | None:
-    """Return a model's image as a part of a user's message; None for any other block.
+    """Return an image that a model made as a part of a user message.
+
+    Return None for a block that is not an image.
 
     Args:
-        block: A block of an assistant's content, in the form of OpenAI, of Gemini or of LangChain.
+        block: A block of an assistant's content, in the form of OpenAI, Gemini, Anthropic or LangChain.
     """
     kind = block_type(block)
     if kind == "image_generation_call":
@@ -135,11 +142,11 @@ def media_type(data: bytes, name: str = "") -> str:
     """Detect the media type of a file.
 
     Args:
-        data: At least its first 12 bytes.
-        name: Its name. The extension is used if the bytes are unknown. Default: unknown.
+        data: The content of the file, at least its first 12 bytes.
+        name: The name of the file. Its extension is used if the bytes are unknown. Default: "".
 
     Returns:
-        A media type; ``"application/octet-stream"`` if it is unknown.
+        The media type, or ``"application/octet-stream"`` if it is unknown.
     """
     for signature, kind in _SIGNATURES:
         if data.startswith(signature):
@@ -150,7 +157,7 @@ def media_type(data: bytes, name: str = "") -> str:
 
 
 @lru_cache(maxsize=16)
-def _data_url(path: str, mtime_ns: int, size: int) -> str:  # noqa: ARG001 - they distinguish a changed file
+def _data_url(path: str, mtime_ns: int, size: int) -> str:  # noqa: ARG001 - the keys of the cache
     data = Path(path).read_bytes()
     return f"data:{media_type(data, path)};base64,{base64.b64encode(data).decode('ascii')}"
 
@@ -169,12 +176,17 @@ def _local_path(image: str) -> Path:
 
 
 def json_text(value: Any, *, sort_keys: bool = False) -> str:
-    """Write structured content as JSON text for a model: dates as ISO text, sets as lists.
+    """Write structured content as JSON text for a model.
 
-    Values that this form cannot express are tagged, see `langchain_agentmem.base.encoding`.
+    Dates and times become ISO text, sets become sorted lists, and UUIDs, decimals and time spans become text. If the
+    content has a value that still cannot be written, values are tagged; see `langchain_agentmem.base.encoding`.
+
+    Args:
+        value: The content.
+        sort_keys: True sorts the keys of dictionaries. Default: False.
 
     Raises:
-        MessageError: The value contains an object that cannot be written.
+        MessageError: The content has an object that cannot be written.
     """
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_default, sort_keys=sort_keys)
@@ -197,15 +209,15 @@ def _json_default(value: Any) -> Any:
 
 
 def convert_content(content: Any, images: list[str] | None, part_of: PartOf = image_part) -> str | list[Any]:
-    """Convert content to text, or to a list of parts if it has images or blocks.
+    """Convert content to text, or to a list of parts if it is a list or has images.
 
     Args:
         content: The content of a message: text, a dictionary, a list of texts and blocks, or None.
-        images: Paths and URLs of its images.
+        images: The paths and URLs of the images of the message. None for no images.
         part_of: The function that returns an image as a part. Default: `image_part`.
 
     Returns:
-        Text, or parts. A dictionary becomes JSON text. Blocks that are unknown here stay as they are.
+        The text or the parts. A dictionary becomes JSON text. Blocks of unknown types are not changed.
 
     Raises:
         MessageError: An image file cannot be read.
@@ -226,10 +238,12 @@ def unwrap_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | No
     Args:
         content: The content of a tool message. An envelope is ``{"tool_call_id", "output"}``, as a dictionary or as
             JSON text.
-        tool_call_id: The field of the message. If the two ids differ, the content is no envelope.
+        tool_call_id: The field `tool_call_id` of the message. If it differs from the envelope's id, the content is not
+            an envelope. None accepts every id.
 
     Returns:
-        The content for the provider, and the id of the call. Without an envelope, both are unchanged.
+        The content for the provider, and the id of the call. Without an envelope, both are unchanged. An envelope with
+        other keys stays whole.
     """
     envelope = content
     if isinstance(content, str) and content.lstrip()[:1] == "{" and '"tool_call_id"' in content:
@@ -240,21 +254,21 @@ def unwrap_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | No
     inner = envelope.get("tool_call_id")
     if not isinstance(inner, str) or tool_call_id not in (None, inner):
         return content, tool_call_id
-    if set(envelope) != {"tool_call_id", "output"}:  # it has other keys: keep all of it
+    if set(envelope) != {"tool_call_id", "output"}:  # other keys must not be lost
         return content, inner
     output = envelope["output"]
     return output if isinstance(output, str) else json_text(output), inner
 
 
 def readable_text(content: Any) -> str:
-    """Return the readable text of some content.
+    """Return the readable text of a message's content.
 
     Args:
         content: Text, a dictionary, a list of texts and blocks, or None.
 
     Returns:
-        The text, the texts of blocks, the captions of images, and the texts in a dictionary, one per line. Reasoning,
-        calls and encoded data are left out.
+        The text itself, or a line for each text: the texts and captions of blocks, or the texts in a dictionary.
+        Reasoning, tool calls and data URLs are left out.
     """
     if isinstance(content, str):
         return content
@@ -273,7 +287,7 @@ def _content_part(block: Any) -> Any:
         try:
             return convert_to_openai_data_block(block)
         except (ValueError, KeyError, TypeError):
-            return block  # a provider's own form of it
+            return block  # a provider's own form of the block
     return block
 
 
@@ -287,7 +301,7 @@ def _block_lines(block: Any) -> list[str]:
         return []
     text = block.get("text")
     lines = [text] if isinstance(text, str) and (kind is None or kind in TEXT_TYPES) else []
-    if kind == "tool_result":  # a provider's own form of a tool result, with content inside
+    if kind == "tool_result":  # a provider's own form of a result; it has content inside
         return [readable_text(block.get("content"))]
     lines.extend(block[key] for key in ("caption", "alt", "title") if isinstance(block.get(key), str))
     return [line for line in lines if line]

@@ -2,14 +2,14 @@
 
 Words and patterns are in `dates.yaml`. A text becomes a string of kinds, one character for each word, number or mark.
 One expression finds times in it ("last week", "3 May") and replaces their words with a time. A second one combines
-these times ("between A and B", "two weeks before A"). Both take linear time. To support another time, add a pattern to
-that file, and a function to this module if none reads it.
+these times ("between A and B", "two weeks before A"). Both take linear time. To support another form of time, add a
+pattern to that file. If no function of this module can read it, add a function too.
 
 All times are in UTC. Ambiguous times refer to the past: "in May" and "8 May" are the latest that have begun, "Monday"
-the latest Monday, today included, and "last Monday" one before today. Weeks begin on Monday, seasons are those of the
-northern half, and winter 2022 begins in December 2022. "Two weeks ago" is one unit long, around that day. "Since A"
-lasts until now. "After", "before", "until" and "by A" are open, but a search looks for documents near A. So they reach
-a week from A, or the length of A if that is more. "Recently" names no time.
+the latest Monday, today included, and "last Monday" the latest before today. Weeks begin on Monday. Seasons are
+those of the northern hemisphere, and winter 2022 begins in December 2022. "Two weeks ago" is a span of one unit around
+that day. "Since A" lasts until now. "After", "before", "until" and "by A" are open, but a search looks for documents
+near A. So these spans are a week long, or as long as A if that is more. "Recently" names no time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import NamedTuple, TypeAlias
 from langchain_agentmem.base.data_tables import load_data_table
 
 MAX_CHARS = 1_000
-"""Maximum characters of a text to read."""
+"""The maximum number of characters of a text that are read."""
 
 _MINUTE = 60 * 1_000_000
 _DAY = 86_400_000_000
 _WEEK, _WEEKEND = 7 * 24 * 60, 2 * 24 * 60
 _MONTHS = {43_200: 1, 131_040: 3, 525_600: 12}
-"""The months of each unit that is measured in months, by its length in minutes."""
+"""The number of months of each unit that is measured in months, by its length in minutes."""
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST_MONTH = 12
 _WORD_GAP = r"[\s\u2019'-]{1,2}"
@@ -69,9 +69,9 @@ _Yearly: TypeAlias = Callable[[int], _Time]
 
 
 class _Token(NamedTuple):
-    """A word, number or mark of a text, or the time that replaces some of these.
+    """A word, number or mark of a text, or a time that replaces several of them.
 
-    It has a kind, a value, and a position in the text.
+    `start` and `end` are its position in the text.
     """
 
     kind: str
@@ -127,13 +127,13 @@ def find_times(text: str, now: int) -> list[TimeSpan]:
 
     Args:
         text: Anything; no text is invalid. The first 1,000 characters are read.
-        now: The time that "yesterday" refers to, in microseconds since 1970, UTC.
+        now: The current time, to which "yesterday" refers, in microseconds since 1970, UTC.
 
     Returns:
         One span for each time. Spans that begin before 1900 or end after 2200 are omitted.
     """
     if len(text) > MAX_CHARS:
-        text = " ".join(text[:MAX_CHARS].rsplit(None, 1)[:1])  # not a part of a number
+        text = " ".join(text[:MAX_CHARS].rsplit(None, 1)[:1])  # cut at a space, so that no number is cut
     text = unicodedata.normalize("NFKC", text)
     earliest, latest, _ = _days(date(1900, 1, 1), date(2200, 12, 31))
     if not earliest <= now < latest:
@@ -185,7 +185,7 @@ def _values(tokens: Sequence[_Token], *kinds: str) -> list[int]:
 
 
 def _count_range(tokens: Sequence[_Token]) -> tuple[int, int]:
-    """Return the lowest and the highest count that the tokens can mean."""
+    """Return the lowest and the highest count that the tokens can mean. Default: 1."""
     count = [1, *_values(tokens, "number", "other", "count")][-1]
     return (2, 5) if count < 0 else (count, count)
 
@@ -240,7 +240,7 @@ def _next_time(time_in: _Yearly, now: int) -> _Time | None:
 
 
 def _weekday_by(moment: int, weekday: int) -> _Time:
-    """Return the latest given day of the week that has begun."""
+    """Return the latest occurrence of a weekday that has begun by a moment."""
     return _day(moment, -((_date_at(moment).weekday() - weekday) % 7))
 
 
@@ -281,7 +281,7 @@ def _numeric(tokens: Sequence[_Token], now: int) -> _Time | None:
     numbers = _values(tokens, "number")[:2]
     year_last = tokens[-1].kind == "year" and len(numbers) > 1
     if year_last and (numbers[0] > _LAST_MONTH or (tokens[1].kind != "/" and numbers[1] <= _LAST_MONTH)):
-        numbers.reverse()  # 8.5.2023 is day first, 5/8/2023 month first if possible
+        numbers.reverse()  # in 8.5.2023 the day is first, in 5/8/2023 the month if possible
     return _resolve_year(_yearly(numbers[:1], numbers[1:]), tokens, now)
 
 
@@ -295,7 +295,7 @@ def _calendar(tokens: Sequence[_Token], now: int) -> _Time | None:
 
 
 def _resolve_year(time_in: _Yearly, tokens: Sequence[_Token], now: int) -> _Time | None:
-    """Return a yearly time in the stated year, else the latest that has begun."""
+    """Return a yearly time in the stated year or direction, else the latest that has begun."""
     year, direction = _values(tokens, "year"), _values(tokens, "direction")
     if year or _values(tokens, "unit") or direction == [0]:
         return time_in(year[0] if year else _date_at(now).year + direction[-1])
@@ -347,7 +347,10 @@ def _times(tokens: Sequence[_Token]) -> list[_Time]:
 
 
 def _between(tokens: Sequence[_Token], _now: int) -> _Time:
-    """Return the span from one time to the end of another; a year in one applies to both."""
+    """Return the span from one time to the end of another.
+
+    A time without a year gets the nearest year that keeps the order.
+    """
     first, last = _times(tokens)
     if first.yearly and not last.yearly:
         first = _latest_time(first.yearly, last.start) or first

@@ -1,13 +1,14 @@
-"""Encrypted SQLite files, by SQLCipher: every page of the file and of its log is encrypted, indexes included.
+"""Encrypted SQLite files. SQLCipher encrypts every page of a file and of its log, including indexes.
 
-SQLCipher needs half a second to derive a key from a passphrase (PBKDF2, 256,000 rounds), for every connection. Here the
-key is derived once for a file and passed to its connections. SQLCipher can still open the file with the passphrase. The
-salt is read through SQLCipher: opening the file outside of SQLite would drop SQLite's locks.
+For every connection, SQLCipher needs half a second to derive a key from a passphrase (PBKDF2, 256,000 rounds). This
+module derives the key once for a file, and passes it to each connection. SQLCipher can still open the file with the
+passphrase. The salt is read through SQLCipher, because closing a file that was opened outside of SQLite drops SQLite's
+locks.
 
-`rewrite_file` encrypts a file, decrypts it, or changes its key. It writes a new file, which replaces the old one when
-it is complete. Meanwhile `rewrite_file` holds SQLite's exclusive lock, so no other process has the old file open. It
-overwrites the first page of the old file before it releases the lock. So a waiting process finds no database in the old
-file, and its writes are not lost there.
+`rewrite_file` encrypts a file, decrypts it, or changes its key. It writes a new file, which then replaces the old one.
+Meanwhile it holds SQLite's exclusive lock, so no other process uses the old file. It overwrites the first page of the
+old file before it releases the lock. So a process that waited for the lock finds no database in the old file, and
+cannot lose its writes there.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from langchain_agentmem.base.files import create_private, replace_atomically
 from langchain_agentmem.errors import safe_repr
 
 APPLICATION_ID = 0x41474D45
-"""The mark of this package in SQLite's header ("AGME"). Databases of other programs do not have it."""
+"""The application id in SQLite's header ("AGME"), which identifies databases of this package."""
 SQLITE_MAGIC = b"SQLite format 3\0"
 PBKDF2_ROUNDS = 256_000
-"""The rounds of PBKDF2 in SQLCipher 4."""
+"""The number of rounds of PBKDF2 in SQLCipher 4."""
 
 
 @cache
 def sqlcipher() -> Any:
-    """Return the driver of encrypted files, which has the interface of Python's `sqlite3`.
+    """Return the driver for encrypted files, which has the interface of Python's `sqlite3`.
 
     Raises:
         MissingExtra: The driver is not installed.
@@ -55,7 +56,7 @@ class Cipher:
     """The cipher that unlocks the connections to one file.
 
     Args:
-        key: The key, which is fetched now.
+        key: The key. A function that returns the key is called once, by the constructor.
     """
 
     def __init__(self, key: EncryptionKey) -> None:
@@ -64,16 +65,16 @@ class Cipher:
         self._derived_keys: dict[str, EncryptionKey] = {}
 
     def unlock(self, connection: Any) -> None:
-        """Set the key of a connection, before it reads or writes anything."""
+        """Set the key of a connection that has not read or written anything yet."""
         if isinstance(self.key(), str):
-            connection.set_key(f"x'{'0' * 64}'")  # a raw key, to read the salt without deriving a key
+            connection.set_key(f"x'{'0' * 64}'")  # reads the salt: a raw key needs no derivation
             salt = connection.execute("pragma cipher_salt").fetchone()[0]
             connection.set_key(self._derive_key(salt))
         else:
             connection.set_key(self.new_file_key())
 
     def new_file_key(self) -> str:
-        """Return the key for another file in SQLCipher's form, with a new salt for a passphrase."""
+        """Return the key for another file in SQLCipher's form. A passphrase gets a new salt."""
         given = self.key()
         return f"x'{given.hex()}'" if isinstance(given, bytes) else self._derive_key(os.urandom(16).hex())
 
@@ -85,7 +86,11 @@ class Cipher:
 
 
 def error_class(key: EncryptionKey | None) -> type[Exception]:
-    """Return the base class of the errors of a file's driver."""
+    """Return the base class of the driver's errors for a file.
+
+    Args:
+        key: The file's key; None for a plain file.
+    """
     return sqlite3.Error if key is None else sqlcipher().Error
 
 
@@ -95,8 +100,8 @@ def connect(path: Path | str, key: EncryptionKey | None, *, driver: Any = None, 
     Args:
         path: The file. A missing file is created.
         key: The file's key; None for a plain file.
-        driver: The driver of a file that is not encrypted. Default: Python's.
-        **options: Other arguments of the driver.
+        driver: The driver for a plain file. Default: Python's `sqlite3`.
+        **options: Other arguments of the driver's `connect`.
     """
     cipher = None if key is None else Cipher(key)
     connection = (cipher.driver if cipher else driver or sqlite3).connect(path, **options)
@@ -110,7 +115,7 @@ def connect(path: Path | str, key: EncryptionKey | None, *, driver: Any = None, 
 
 
 def is_plain_file(path: Path) -> bool:
-    """Return whether a file begins like an unencrypted SQLite file."""
+    """Return whether a file begins with the header of an unencrypted SQLite file."""
     with path.open("rb") as file:
         return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
@@ -119,16 +124,17 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
     """Rewrite a file with another key.
 
     Args:
-        path: The file, which no process has open.
-        key: The file's key; None for a plain file.
+        path: The file, which no process may have open.
+        key: The file's current key; None for a plain file.
         new_key: The new key; None to decrypt the file.
         progress: Receives the progress.
 
     Raises:
-        InvalidInput: The file does not exist, or cannot be written.
+        InvalidInput: The file does not exist, or cannot be read or written.
         DatabaseBusy: Another process has the file open.
         DatabaseUnreadable: The key does not fit, or the file is damaged.
         ForeignDatabase: The file belongs to another program.
+        StorageError: The driver failed otherwise.
         MissingExtra: SQLCipher is not installed.
     """
     driver, name = sqlcipher(), safe_repr(str(path))
@@ -136,7 +142,7 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
     key, new_key = (None if each is None else each.resolve() for each in (key, new_key))
     report = progress if progress is not None else lambda _: None
     try:
-        # `old` is closed after SQLite's connection, because closing it drops SQLite's locks.
+        # Closing `old` drops SQLite's locks, so it is closed after SQLite's connection.
         with path.open("rb+") as old, _connect_exclusive(path, key) as source:
             if source.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
                 raise errors.ForeignDatabase(f"{name} is not a database of langchain-agentmem.")
@@ -148,12 +154,12 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
                 with _connect_exclusive(temp, new_key) as copy:
                     _check_integrity(copy, path)
                     copy.execute("pragma journal_mode = wal").fetchone()
-                # Files next to the old file must not be used with the new one.
+                # SQLite must not use the old file's log and other companion files with the new file.
                 source.execute("pragma journal_mode = delete").fetchone()
                 for suffix in ("-shm", "-journal"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
             _sync_folder(path.parent)
-            os.pwrite(old.fileno(), bytes(4_096), 0)  # with the old salt, so no process with the key reads it
+            os.pwrite(old.fileno(), bytes(4_096), 0)  # erases the salt too, so a waiting process cannot read it
             report(Progress("checking", 2, 2))
     except (OSError, driver.Error) as error:
         raise file_error(error, path, "rewritten", has_key=key is not None) from error
@@ -161,7 +167,7 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
 
 @contextlib.contextmanager
 def _connect_exclusive(path: Path, key: EncryptionKey | None) -> Iterator[Any]:
-    """Open a connection with an exclusive lock until it is closed."""
+    """Open a connection that holds an exclusive lock until it is closed."""
     connection = connect(path, key, driver=sqlcipher(), timeout=0, isolation_level=None)
     with contextlib.closing(connection):
         connection.execute("pragma locking_mode = exclusive").fetchone()
@@ -177,7 +183,13 @@ def _check_integrity(connection: Any, path: Path) -> None:
 
 
 def _export(source: Any, target: Path, key: EncryptionKey | None) -> None:
-    """Write the content of a connection's database to an empty file."""
+    """Write the database of a connection to an empty file.
+
+    Args:
+        source: The connection.
+        target: The empty file.
+        key: The key of the empty file; None for a plain file.
+    """
     source.execute("attach ? as target key ?", (str(target), "" if key is None else Cipher(key).new_file_key()))
     for pragma in ("auto_vacuum", "application_id", "user_version"):
         [value] = source.execute(f"pragma main.{pragma}").fetchone()
@@ -188,7 +200,7 @@ def _export(source: Any, target: Path, key: EncryptionKey | None) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the file names in a folder to the disk, if the system supports it."""
+    """Sync a folder's directory entries to the disk, if the operating system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -198,25 +210,25 @@ def _sync_folder(folder: Path) -> None:
 
 
 def file_error(error: Exception, path: Path, action: str, *, has_key: bool) -> errors.AgentMemoryError:
-    """Return the package's error for a failure to rewrite or copy a file.
+    """Convert an error during the rewriting or copying of a file to an error of this package.
 
     Args:
-        error: The failure, of the operating system or of the driver.
+        error: The error of the operating system or of the driver.
         path: The file.
-        action: The failed action, as a participle.
+        action: The failed action, as a participle such as "rewritten".
         has_key: True if a key was given.
     """
     name = safe_repr(str(path))
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return errors.DatabaseBusy(f"{name} is open in another program. Close it there first.")
-    if "file is not a database" in str(error):  # SQLCipher's driver reports no code when a backup fails
+    if "file is not a database" in str(error):  # SQLCipher's driver sets no error code if a backup fails
         return errors.DatabaseUnreadable(unreadable_message(str(path), has_key=has_key))
     kind = errors.InvalidInput if isinstance(error, OSError) else errors.StorageError
     return kind(f"{name} cannot be {action}: {error}. The file is unchanged.")
 
 
 def unreadable_message(path: str, *, has_key: bool) -> str:
-    """Return the error message for a file that SQLite does not accept as a database.
+    """Return the error message for a file that SQLite cannot read as a database.
 
     Args:
         path: The file.
@@ -235,16 +247,17 @@ def unreadable_message(path: str, *, has_key: bool) -> str:
 
 
 def copy_file(file: Path, target: Path, key: EncryptionKey | None = None) -> None:
-    """Copy a database's file. If it is in use, include the content of its log.
+    """Copy a database's file, including the content of its log.
 
     Args:
-        file: The database.
-        target: The path of the copy, which does not exist.
-        key: The key of the database and its copy. Default: not encrypted.
+        file: The file.
+        target: The path of the copy. No file may exist there.
+        key: The key of the database and its copy. Default: None, not encrypted.
 
     Raises:
-        InvalidInput: The file cannot be read, or the copy not written.
-        DatabaseUnreadable: The key does not fit.
+        InvalidInput: The file cannot be read, or the copy cannot be written.
+        DatabaseBusy: Another program has locked the file.
+        DatabaseUnreadable: The key does not fit, or the file is not a database.
         StorageError: The driver failed otherwise.
     """
     try:

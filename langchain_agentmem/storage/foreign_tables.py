@@ -1,6 +1,6 @@
 """The tables and rows of other programs' databases, which are opened read-only.
 
-The statements contain only names of tables and columns that the database itself reported.
+The statements that read rows are built only from quoted table and column names.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from urllib.parse import quote
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 
 Columns = Mapping[str, frozenset[str]]
-"""The columns of tables, by the names of the tables."""
+"""The column names of each table, by table name."""
 
 _COLUMNS_QUERY = "select m.name, p.name from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
 _PAGE_ROWS = 500
 
 
 def columns_in(connection: sqlite3.Connection) -> Columns:
-    """Return the columns of the tables of a SQLite database."""
+    """Return the column names of each table of a SQLite database."""
     return _group_columns(connection.execute(_COLUMNS_QUERY))
 
 
 def quote_name(name: str) -> str:
-    """Quote a name for SQL."""
+    """Quote the name of a table or column for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 class ForeignTables:
-    """The tables of a database, as of one moment.
+    """The tables of a database in one snapshot: all reads are in one transaction.
 
     Attributes:
         name: The name of the database for errors, without passwords.
-        columns: The columns of each table.
+        columns: The column names of each table.
 
     Args:
-        name: As above.
-        columns: As above.
-        cursor: Creates a cursor.
+        name: See the attribute.
+        columns: See the attribute.
+        cursor: A function that creates a cursor.
         error_class: The base class of the driver's errors.
     """
 
@@ -68,8 +68,8 @@ class ForeignTables:
         """Yield the rows of a table.
 
         Args:
-            table: A key of `columns`.
-            *order: The columns to order the rows by. Columns that the table lacks are ignored.
+            table: The name of a table in `columns`.
+            *order: The columns by which the rows are sorted. Columns that the table lacks are ignored.
 
         Raises:
             InvalidInput: The database cannot be read.
@@ -78,7 +78,7 @@ class ForeignTables:
         return self._read(f"select * from {quote_name(table)}" + (f" order by {order_by}" if order_by else ""))  # noqa: S608
 
     def count_values(self, table: str, column: str) -> dict[Any, int]:
-        """Count the rows of a table by the values of a column, in the order of the values."""
+        """Count the rows for each value of a column. The result is in the order of the values."""
         counts = f"select {quote_name(column)} as value, count(*) as count from {quote_name(table)}"  # noqa: S608
         return {row["value"]: int(row["count"]) for row in self._read(f"{counts} group by 1 order by 1")}
 
@@ -88,7 +88,7 @@ def foreign_tables(source: Path | str) -> Iterator[ForeignTables]:
     """Open a database of another program read-only.
 
     Args:
-        source: The path of a SQLite file, or the URL or connection string of a PostgreSQL database.
+        source: A `Path` of a SQLite file, or the URL or connection string (`str`) of a PostgreSQL database.
 
     Raises:
         InvalidInput: The database does not exist, or cannot be read.
@@ -101,9 +101,9 @@ def foreign_tables(source: Path | str) -> Iterator[ForeignTables]:
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Open a SQLite file read-only.
 
-    If no other process has the file open, no file is written next to it either.
+    If no process has the file open, SQLite creates no files next to it.
     """
-    # Without a log, no process has the file open. Opening it as immutable creates no new log.
+    # SQLite's write-ahead log exists while a process has the file open. With "immutable", SQLite creates no log.
     is_idle = _has_log_format(path) and not path.with_name(path.name + "-wal").exists()
     uri = f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if is_idle else "")
     return sqlite3.connect(uri, uri=True, check_same_thread=False)
@@ -155,7 +155,7 @@ def _group_columns(pairs: Iterable[tuple[str, str]]) -> Columns:
 
 @contextmanager
 def _translate_errors(name: str, *errors: type[Exception]) -> Iterator[None]:
-    """Translate the errors of a driver into `InvalidInput`."""
+    """Translate some errors of the block into `InvalidInput`."""
     try:
         yield
     except errors as error:

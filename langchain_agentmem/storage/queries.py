@@ -1,14 +1,17 @@
-"""The named queries. Their SQL is stored in `.sql` files, and no value is ever interpolated into it.
+"""The named queries. Their SQL is stored in `.sql` files, and values are always passed as parameters.
 
-Each file in `queries/` contains queries that begin with a line `-- name: the_name`. A file `log.sql` is for both
-engines; `log.postgres.sql` and `log.sqlite.sql` contain the queries that differ between dialects. Parameters are
-written `:name`. Text that several queries share is a fragment, which begins with `-- fragment: the_name`. A query
-includes it with `{the_name}`, or with arguments for a list or table, as in `{the_name given}` (`lists.*.sql`).
-Operations call a query by attribute, `query.insert_entry(tx, branch=1, …)`, and are independent of dialects. Each
-engine finds the text in its own table.
+Each query in the files of `queries/` begins with a line `-- name: the_name`. A file such as `log.sql` is for both
+dialects. `log.postgres.sql` and `log.sqlite.sql` contain the queries that differ between dialects. Parameters are
+written `:name`.
 
-Bodies are content-addressed: each is stored once, with its BLAKE2b-160 digest as the key. A transaction that stores a
-reference stores the body first. A transaction that drops references then deletes the bodies without references.
+Text that several queries share is a *fragment*, which begins with a line `-- fragment: the_name`. A query includes it
+as `{the_name}`. Some fragments take names of parameters, tables or rows, as in `{the_name given}` (`lists.*.sql`).
+
+Operations call a query as an attribute, `query.insert_entry(tx, branch=1, …)`, and are independent of dialects. Each
+engine looks up the SQL of its dialect by the query's name.
+
+Bodies are content-addressed: each is stored once, with its BLAKE2b-160 digest as the key. A transaction stores a body
+before the first reference to it. A transaction that deletes references then deletes the bodies that have none left.
 """
 
 from __future__ import annotations
@@ -42,17 +45,17 @@ _INNERMOST = re.compile(r"\([^()]*\)")
 
 @cache
 def load_queries(dialect: str) -> Mapping[str, str]:
-    """Read the queries of one dialect.
+    """Load the queries of one dialect.
 
     Args:
         dialect: "sqlite" or "postgres".
 
     Returns:
-        The SQL text by query name, parameters written `:name`.
+        The SQL by query name, with parameters written `:name`. SQL of the dialect replaces common SQL of the same name.
 
     Raises:
-        ValueError: A name occurs twice in files for the same dialects.
-        KeyError: A fragment is unknown.
+        ValueError: A name occurs twice in the common files, or twice in the files of the dialect.
+        KeyError: A query includes an unknown fragment.
     """
     files = sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda file: file.name)
     all_texts: dict[tuple[str, str], str] = {}
@@ -81,10 +84,14 @@ def parameter_names(sql: str) -> frozenset[str]:
 
 
 def number_parameters(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
-    """Rewrite `:name` as a sign and a number: `$1` for PostgreSQL, `?1` for SQLite.
+    """Rewrite each `:name` as a sign and a number: `$1` for PostgreSQL, `?1` for SQLite.
+
+    Args:
+        sql: The SQL.
+        sign: "$" or "?".
 
     Returns:
-        The SQL, and the parameters' names by number.
+        The new SQL, and the names of the parameters in the order of their numbers.
     """
     names: dict[str, int] = {}
 
@@ -96,12 +103,14 @@ def number_parameters(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
 
 @cache
 def sqlite_statement(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
-    """Rewrite `:name` as `?1`: SQLite binds values by position in half the time.
+    """Rewrite each `:name` as `?1`: SQLite binds values by position in half the time.
+
+    Python 3.12.0 to 3.12.3 cannot bind `?1` by position, so the SQL is unchanged there.
 
     Returns:
-        The SQL, and a function that returns the ordered values from the parameters by name.
+        The SQL, and a function that converts a mapping of parameters to the argument of the driver.
     """
-    if (3, 12) <= sys.version_info < (3, 12, 4):  # these versions treat ?1 as a name
+    if (3, 12) <= sys.version_info < (3, 12, 4):  # these versions bind ?1 by name
         return sql, lambda parameters: parameters
     text, names = number_parameters(sql, "?")
     if len(names) > 1:
@@ -112,7 +121,7 @@ def sqlite_statement(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]
 def returns_rows(sql: str) -> bool:
     """Return whether a query returns rows.
 
-    Text in parentheses, such as a subquery that writes, is ignored.
+    Text in parentheses is ignored, such as a subquery that writes.
     """
     outer, count = _QUOTED.sub("", sql), 1
     while count:
@@ -130,15 +139,16 @@ def is_write(sql: str) -> bool:
 _VALUE_PARAMETERS = (
     "body", "value", "recipe", "head", "metadata", "extra", "versions", "indexed", "note", "payload", "messages",
 )  # fmt: skip
-"""The parameters with values of callers."""
+"""The names of parameters whose values come from callers, and may therefore be large."""
 
 
 @cache
 def value_parameters(dialect: str, name: str) -> tuple[str, ...] | None:
-    """Return a writing query's parameters with callers' values, or None.
+    """Return the names of an insert's or update's parameters whose values come from callers.
 
-    None means that their sizes are not checked. The result is () for `insert_entries`, of which only the number of rows
-    is checked.
+    Returns:
+        The names; None if sizes are not checked. `insert_entries` has no such parameters: the result is (), since its
+        number of rows is checked.
     """
     sql = load_queries(dialect).get(name, "")
     names = tuple(filter(parameter_names(sql).__contains__, _VALUE_PARAMETERS))
@@ -151,13 +161,17 @@ def _words(sql: str) -> list[str]:
 
 
 def _split(text: str) -> list[tuple[tuple[str, str], str]]:
-    """Split a file into queries and fragments: type and name, and text without comments."""
+    """Split a file into queries and fragments.
+
+    Returns:
+        The type ("name" or "fragment") and name of each, and its SQL without comments.
+    """
     parts = zip(*(_NAME.split(text)[n::3] for n in (1, 2, 3)), strict=True)
     return [((kind, name), _COMMENT.sub("", sql).strip()) for kind, name, sql in parts]
 
 
 class Query:
-    """A named query. Call it with a transaction and parameters to get its rows."""
+    """A named query. A call with a transaction and parameters returns its rows."""
 
     __slots__ = ("name",)
 
@@ -173,7 +187,7 @@ class Query:
         return tx.run(self.name, parameters, lazy=True)
 
     def run_many(self, tx: Transaction, rows: list[dict[str, Any]]) -> None:
-        """Run the query once for each mapping of parameters."""
+        """Run the query once for each dictionary of parameters."""
         tx.run_many(self.name, rows)
 
 
@@ -189,26 +203,32 @@ query = _Queries()
 
 
 def digest(body: bytes) -> bytes:
-    """Return the key of a body: 20 bytes of BLAKE2b."""
+    """Return the key of a body: its BLAKE2b digest of 20 bytes."""
     return blake2b(body, digest_size=20).digest()
 
 
 LINK_BYTES = 32
+"""The size of a link of the audit trail in bytes."""
 
 
 def next_link(link: bytes, entry: bytes) -> bytes:
-    """Return the link of the audit trail after a link, given the digest of the entry between."""
+    """Return the link of an entry of the audit trail.
+
+    Args:
+        link: The link of the previous entry.
+        entry: The digest of the entry.
+    """
     return blake2b(link + entry, digest_size=LINK_BYTES).digest()
 
 
 def store_bodies(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
-    """Store bodies that are not stored yet.
+    """Store those bodies that are not stored yet.
 
     Args:
         tx: The transaction.
-        bodies: Body by digest.
+        bodies: The bodies, by digest.
     """
-    # Ordered by key, so two writers of the same bodies never wait for each other.
+    # Sorted by key, so two writers of the same bodies cannot deadlock.
     rows = [{"hash": key, "body": bodies[key]} for key in sorted(bodies)]
     if len(rows) == 1:
         query.store_content(tx, **rows[0])
@@ -221,7 +241,7 @@ def collect_bodies(tx: Transaction, hashes: Iterable[bytes]) -> None:
 
     Args:
         tx: The transaction.
-        hashes: The digests of the dropped references.
+        hashes: The digests of the bodies.
     """
     if rows := [{"hash": key} for key in sorted(set(hashes))]:
         query.lock_contents(tx, hashes=json.dumps([row["hash"].hex() for row in rows]))
@@ -229,11 +249,14 @@ def collect_bodies(tx: Transaction, hashes: Iterable[bytes]) -> None:
 
 
 def ensure_namespace(tx: Transaction, path: str) -> int:
-    """Return the id of a namespace, which is created if it is missing.
+    """Return the row id of a namespace, which is created if it is missing.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
+
+    Raises:
+        BranchMoved: Another transaction deleted the namespace meanwhile; the operation is retried.
     """
     rows = query.find_namespace(tx, path=path)
     if not rows:

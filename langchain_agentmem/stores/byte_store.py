@@ -1,13 +1,13 @@
-"""`AgentMemoryByteStore`: LangChain's key-value store for bytes, in the one database.
+"""`AgentMemoryByteStore`: LangChain's key-value store for bytes, in the database of a memory.
 
     store = AgentMemoryByteStore("agent.db", namespace=("embeddings",))
     store.mset([("a", b"1"), ("b", b"2")])
     store.mget(["b", "missing"])  # [b"2", None]
 
-Use it wherever LangChain expects a `ByteStore`, for example with `CacheBackedEmbeddings`. The object has no state, so
+Use it wherever LangChain expects a `ByteStore`, for example with `CacheBackedEmbeddings`. The object caches nothing, so
 any number of objects, threads and processes can share one namespace.
 
-Any text is a key:
+A key may contain any characters:
 
     from langchain_agentmem import AgentMemoryByteStore
 
@@ -15,8 +15,8 @@ Any text is a key:
     store.mset([("colour:sky", b"blue"), ("colour:grass", b"green"), ("100%", b"any text is a key")])
     print(store.mget(["colour:grass", "missing"]), list(store.yield_keys(prefix="colour:")))
 
-A key is stored exactly: as UTF-8, unpaired surrogates included. Keys are compared byte by byte, which is the order of
-code points. No character of a key is a wildcard in a search.
+A key is stored unchanged, as UTF-8. It may contain unpaired surrogates. Keys are sorted by their bytes, which is the
+order of code points. A prefix has no wildcards.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.tracing import Thunk
 
 MAX_KEY_BYTES = 2_000
-"""Bytes; PostgreSQL's indexes have no room for more."""
+"""The maximum length of a key in UTF-8. PostgreSQL cannot index longer keys."""
 PAGE_SIZE = 500
-"""Maximum keys in one statement, and in one page of a listing."""
+"""The maximum number of keys in one statement, and in one page of a listing."""
 
-_AFTER_ALL_KEYS = b"\xff"  # no UTF-8 has this byte
-_Text: TypeAlias = InstanceOf[str]  # pydantic's own type refuses unpaired surrogates
+_AFTER_ALL_KEYS = b"\xff"  # UTF-8 never contains this byte
+_Text: TypeAlias = InstanceOf[str]  # pydantic rejects unpaired surrogates in a `str`
 _KEYS, _PAIRS, _PREFIX = Sequence[_Text], Sequence[tuple[_Text, bytes]], _Text | None
-"""The types of a list of keys, of a list of keys with values, and of a key's prefix."""
+"""The types of the arguments: keys, pairs of a key and its value, and a prefix."""
 
 
 def encode_key(key: str) -> bytes:
-    """Return a key as it is stored.
+    """Encode a key for storage.
 
     Raises:
         InvalidInput: The key is too long.
@@ -64,7 +64,7 @@ def encode_key(key: str) -> bytes:
 
 
 def erase(tx: Transaction, low: str, high: str) -> int:
-    """Delete every value of the namespaces in a range of paths. Return their number."""
+    """Delete all values of the namespaces in a range of paths. Return the number of values."""
     counts = query.blob_counts(tx, low=low, high=high)
     for row in counts:
         query.delete_blobs(tx, path=row["path"])
@@ -73,7 +73,7 @@ def erase(tx: Transaction, low: str, high: str) -> int:
 
 
 def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
-    """Describe the damaged values of the namespaces in a range of paths, in sentences."""
+    """Describe the damaged values of the namespaces in a range of paths, one sentence each."""
     found: list[str] = []
     for counts in query.blob_counts(tx, low=low, high=high):
         start, missing = b"", int(counts["blobs"])
@@ -106,26 +106,26 @@ def _find_blobs(tx: Transaction, path: str, keys: Iterable[bytes]) -> Sequence[R
 
 
 def _list_keys(tx: Transaction, path: str, prefix: str, start: bytes) -> list[bytes]:
-    """Return a page of the keys that begin with a prefix, in order, from some bytes on."""
+    """Return a page of the sorted keys that begin with a prefix and are not less than `start`."""
     first = prefix.encode("utf-8", "surrogatepass")
-    # No byte of UTF-8 is 0xff, so the next byte ends the range of a prefix.
+    # The last byte of UTF-8 is never 0xff, so it can be incremented to get the end of the range.
     end = first[:-1] + bytes((first[-1] + 1,)) if first else _AFTER_ALL_KEYS
     rows = query.blob_keys(tx, path=path, low=max(first, start), high=end, limit=PAGE_SIZE)
     return [bytes(row["key"]) for row in rows]
 
 
 class AgentMemoryByteStore(BaseStore[str, bytes]):
-    """A key-value store of one namespace. It excludes the keys of namespaces below.
+    """A key-value store of one namespace. Namespaces below it have their own keys.
 
-    A key is any string of at most 2,000 bytes in UTF-8, stored exactly. It may be empty or have characters that no
-    other store accepts. A value is `bytes`, of up to the gigabyte that both databases support.
+    A key is any string of at most 2,000 bytes in UTF-8. It is stored unchanged. It may be empty, and may contain NULs
+    and unpaired surrogates. A value is `bytes`, up to the maximum of the database, which is about one gigabyte.
 
     Args:
-        memory: An `AgentMemory`, or the path or URL of a database.
-        namespace: The namespace of the values. Default: the running config's, else the root.
+        memory: An `AgentMemory`, or the path or URL of a database. Default: a database in memory.
+        namespace: The namespace of the values. Default: the namespace of the running config, else the root.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
         StorageError: The database cannot be opened.
     """
 
@@ -147,16 +147,16 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     # -- reading -----------------------------------------------------------------------------------------------
 
     def mget(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the values of keys, as of one moment.
+        """Return the values of keys, all from one snapshot.
 
         Args:
-            keys: Any number, in any order; duplicates are allowed.
+            keys: The keys, in any number and order. Duplicates are allowed.
 
         Returns:
-            A value for each key; None for missing keys.
+            One value for each key, in the order of the keys. None for a missing key.
 
         Raises:
-            InvalidInput: A key is not a string.
+            InvalidInput: A key is not a string, or is too long.
         """
         wanted = check_value(_KEYS, keys, "keys")
         places = {encode_key(key): key for key in wanted}
@@ -175,13 +175,13 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         return await run_in_worker(partial(self.mget, keys))
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
-        """Return an iterator over the keys in code point order, read a page at a time.
+        """Return an iterator over the keys in code point order. It reads one page at a time.
 
-        Nothing is locked between the pages, so writes to this store are possible meanwhile, inside the loop too. A key
-        that exists the whole time appears once. A key that is added or deleted meanwhile may appear or not.
+        No lock is held between pages, so the store can be written during the iteration, even inside the loop. A key
+        that exists during the whole iteration is yielded once. A key that is added or deleted during it may be yielded.
 
         Args:
-            prefix: Only keys that begin with this text. It has no wildcards. Default: all keys.
+            prefix: Yield only keys that begin with this text. It has no wildcards. Default: all keys.
 
         Raises:
             InvalidInput: The prefix is not a string.
@@ -197,17 +197,17 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def mset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
-        """Store values, and replace those of existing keys; after an error, none is stored.
+        """Store values in one transaction, and replace the values of existing keys.
 
         Args:
-            key_value_pairs: Keys with their values. The last of several pairs with the same key wins.
+            key_value_pairs: Pairs of a key and its value. Of several pairs with the same key, the last is stored.
 
         Raises:
-            InvalidInput: A key is not a string, or a value is not `bytes`.
+            InvalidInput: A key is not a string or is too long, or a value is not `bytes`.
             StorageError: The database failed. Nothing was written.
         """
         values = dict(check_value(_PAIRS, key_value_pairs, "key_value_pairs"))
-        # Sorted, so that two writers of the same keys cannot deadlock.
+        # All writers lock the rows in the same order, so they cannot deadlock.
         rows = sorted((encode_key(key), value) for key, value in values.items())
         now = self._database.now()
 
@@ -227,10 +227,10 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         """Delete keys with their values, in one transaction. Missing keys are ignored.
 
         Args:
-            keys: Any number.
+            keys: The keys, in any number and order.
 
         Raises:
-            InvalidInput: A key is not a string.
+            InvalidInput: A key is not a string, or is too long.
             StorageError: The database failed. Nothing was deleted.
         """
         wanted = check_value(_KEYS, keys, "keys")

@@ -1,8 +1,8 @@
-"""Items as rows: their keys and values, and the operations get, write, touch, sweep and erase.
+"""Items as database rows: their keys, values and times, and how they are read and written.
 
-A value is stored as JSON, with tags for types that JSON lacks, and is searchable by its text. Expired items are
-invisible to every reader; a sweep only frees their space. The search index changes in the same transaction. Texts that
-are overwritten, shortened, excluded from search, deleted or swept leave nothing behind in it.
+A value is stored as JSON, with tags for types that JSON lacks. Its text is searchable. No reader returns an expired
+item, even before `sweep` deletes its row. Each write updates the search index in the same transaction. Replaced and
+deleted texts are removed from the index completely.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ITEM_KIND = "item"
 
 
 MAX_KEY_BYTES = 2_000
-"""Bytes; PostgreSQL's indexes have no room for more."""
+"""The maximum length of a key in UTF-8. PostgreSQL cannot index longer keys."""
 MAX_TTL = 1e9
-"""Minutes: some 1,900 years."""
+"""The maximum time to live, in minutes: about 1,900 years."""
 
 _TAG_BYTES = TAG.encode()
 _LONG_DIGITS = 19
@@ -40,10 +40,10 @@ _INVALID_CHARS = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def check_key(key: Any) -> str:
-    """Check the key of an item.
+    """Check the key of an item, and return it.
 
     Raises:
-        InvalidInput: The key is not a string, empty, too long, or has characters that no database can store.
+        InvalidInput: The key is not a string, is empty or too long, or contains a NUL or an unpaired surrogate.
     """
     if isinstance(key, str) and key.isascii() and 0 < len(key) <= MAX_KEY_BYTES and "\0" not in key:
         return key
@@ -56,10 +56,10 @@ def check_key(key: Any) -> str:
 
 
 def check_ttl(ttl: Any) -> float | None:
-    """Check a time to live.
+    """Check a time to live in minutes, and return it as a float.
 
     Raises:
-        InvalidInput: The time is not a positive number of minutes.
+        InvalidInput: The time is neither None nor a positive number of at most `MAX_TTL`.
     """
     if ttl is None:
         return None
@@ -69,7 +69,9 @@ def check_ttl(ttl: Any) -> float | None:
 
 
 def encode_value(value: Mapping[str, Any]) -> bytes:
-    """Encode a value for storage as JSON, with keys in their order and tags for other types.
+    """Encode a value as JSON for storage.
+
+    The keys keep their order. Objects of types that JSON lacks are tagged.
 
     Raises:
         InvalidInput: The value is not a dictionary, or contains an object that cannot be stored as JSON.
@@ -81,7 +83,7 @@ def encode_value(value: Mapping[str, Any]) -> bytes:
 
 
 def decode_value(data: bytes, path: str, key: str) -> dict[str, Any]:
-    """Decode the value of an item into new objects.
+    """Decode the stored value of an item.
 
     Raises:
         DatabaseUnreadable: The stored bytes are damaged.
@@ -102,14 +104,16 @@ def damaged_item_error(path: str, key: str) -> DatabaseUnreadable:
 
 
 def full_text(value: Mapping[str, Any]) -> str:
-    """Return all text and numbers of a value, one a line, without keys and booleans."""
+    """Return all strings and numbers of a value, one per line. Keys and booleans are omitted."""
     texts: list[str] = []
     _collect_texts(value, texts)
     return "\n".join(texts)
 
 
 def stored_text(value: Mapping[str, Any], data: bytes) -> str:
-    """Return the text of a value to be stored, as the stored bytes will return it again.
+    """Return the text of a value that will be stored.
+
+    It equals the text that is later computed from the stored bytes, which `write` removes from the index.
 
     Args:
         value: The value.
@@ -124,7 +128,7 @@ def _collect_texts(value: Any, texts: list[str]) -> None:
     elif isinstance(value, int | float):
         if not isinstance(value, bool):
             texts.append(str(value))
-    elif isinstance(value, dict | Mapping):  # first dict, since testing for an abstract class is slow
+    elif isinstance(value, dict | Mapping):  # dict comes first, since a check for an abstract class is slow
         for inner in value.values():
             _collect_texts(inner, texts)
     elif isinstance(value, list):
@@ -135,9 +139,9 @@ def _collect_texts(value: Any, texts: list[str]) -> None:
 
 
 def _decode(data: bytes) -> Any:
-    """Decode a value as `decode` does, but faster for common values."""
+    """Decode a value with orjson if it returns the same as `decode`, since it is faster."""
     has_long_number = len(data.translate(None, _NO_DIGITS)) >= _LONG_DIGITS and _LONG_NUMBER.search(data)
-    if _TAG_BYTES in data or has_long_number:  # orjson reads integers of more than 64 bits as floats
+    if _TAG_BYTES in data or has_long_number:  # orjson reads integers beyond 64 bits as floats
         return decode(data)
     try:
         return orjson.loads(data)
@@ -146,7 +150,7 @@ def _decode(data: bytes) -> Any:
 
 
 def encode_texts(field_texts: tuple[str, ...] | None) -> str | None:
-    """Encode the texts of named fields for their column; None stands for the whole value."""
+    """Encode the indexed texts for their column. Return None if the whole value is indexed."""
     return None if field_texts is None else json.dumps(field_texts)
 
 
@@ -154,26 +158,26 @@ def indexed_texts(data: bytes | None, indexed: str | None) -> tuple[str, ...]:
     """Return the indexed texts of a stored item.
 
     Args:
-        data: The stored value; needed only if the whole value is indexed.
+        data: The stored value. Needed only if the whole value is indexed.
         indexed: The result of `encode_texts`.
     """
     try:
         if indexed is not None:
             return tuple(map(str, read_column(indexed, list)))
         return (full_text(_decode(bytes(data or b"{}"))),)
-    except (InvalidInput, DatabaseUnreadable, AttributeError):  # damaged; deleting the item must remain possible
+    except (InvalidInput, DatabaseUnreadable, AttributeError):  # a damaged item can still be deleted
         return ("",)
 
 
 def indexed_text(data: bytes | None, indexed: str | None) -> str:
-    """Return the texts of `indexed_texts` as one text."""
+    """Return the result of `indexed_texts` as one text, one per line."""
     return "\n".join(indexed_texts(data, indexed))
 
 
 MINUTE_MICROS = 60_000_000
-"""Microseconds."""
+"""The microseconds of a minute."""
 PAGE_SIZE = 500
-"""Items to process together."""
+"""The number of items that are read or deleted together."""
 
 
 class ItemPlace(NamedTuple):
@@ -184,7 +188,10 @@ class ItemPlace(NamedTuple):
 
 
 class ItemTimes(NamedTuple):
-    """The times in microseconds when an item was created, last written, and expires, if ever."""
+    """The times of an item, in microseconds since 1970.
+
+    `expires_at` is None if the item never expires.
+    """
 
     created_at: int
     updated_at: int
@@ -196,11 +203,11 @@ class ItemDraft(NamedTuple):
 
     Attributes:
         value: The result of `encode_value`.
-        ttl: Minutes until it expires, after the last read or write; None for never.
-        text: The text to index; empty for none.
-        field_texts: The texts of the fields to index; None stands for the whole value.
-        times: The original times; None for an item that is written now.
-        source: The origin of the item, see `Writer`.
+        ttl: Minutes from the last write or refreshing read until the item expires. None if it never expires.
+        text: The text to index. An empty text is not indexed.
+        field_texts: The texts of the fields to index. None if the whole value is indexed.
+        times: The times of an imported item. None for an item that is written now.
+        source: The source of the item, see `SourceNote`.
         actor: The name of the source.
     """
 
@@ -225,13 +232,13 @@ class StoredItem(NamedTuple):
 
 
 LockedRows = dict[str, dict[str, Row]]
-"""Rows by the path of their namespace and their key."""
+"""Rows by the path of their namespace, and then by their key."""
 ItemChanges: TypeAlias = Mapping[ItemPlace, ItemDraft | None]
-"""The drafts of items by place; None deletes an item."""
+"""The drafts of items by place. None deletes the item."""
 
 
 def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
-    """Return the items at some places, without missing and expired ones."""
+    """Return the items at the given places. Missing and expired items are omitted."""
     found: dict[ItemPlace, StoredItem] = {}
     wanted = set(places)
     for path, keys in _by_namespace(wanted) if len(wanted) > 1 else [(at.path, [at.key]) for at in wanted]:
@@ -246,9 +253,10 @@ def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemP
 
 
 def lock(tx: Transaction, places: Iterable[ItemPlace]) -> LockedRows:
-    """Lock and return the rows at places to be written, expired or not.
+    """Lock and return the rows at places that will be written, including expired items.
 
-    If a place has no row and another writer adds one meanwhile, the transaction runs again.
+    A missing row cannot be locked. If another writer inserts it before this transaction does, the transaction is
+    retried.
     """
     locked: LockedRows = {}
     for path, keys in _by_namespace(places):
@@ -258,15 +266,15 @@ def lock(tx: Transaction, places: Iterable[ItemPlace]) -> LockedRows:
 
 
 def write(tx: Transaction, changes: ItemChanges, locked: LockedRows | None = None, *, now: int) -> None:
-    """Write items, or delete them where there is no draft.
+    """Write items, or delete those without a draft.
 
-    An existing item keeps its creation time. An expired item is created anew.
+    An existing item keeps its creation time. An expired item gets a new one.
 
     Args:
         tx: The transaction.
         changes: The drafts by place.
-        locked: The result of `lock` for these places, earlier in this transaction. Default: they are locked now.
-        now: The time.
+        locked: The result of `lock` for these places in this transaction. Default: the places are locked now.
+        now: The current time, in microseconds since 1970.
     """
     locked = lock(tx, changes) if locked is None else locked
     emptied = set()
@@ -293,12 +301,12 @@ def touch(tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
 
 
 def sweep(tx: Transaction, *, now: int, limit: int = PAGE_SIZE) -> int:
-    """Delete items that have expired.
+    """Delete expired items.
 
     Args:
         tx: The transaction.
-        now: The time.
-        limit: Maximum items to delete.
+        now: The current time, in microseconds since 1970.
+        limit: The maximum number of items to delete. Default: 500.
 
     Returns:
         The number of deleted items.
@@ -311,7 +319,7 @@ def sweep(tx: Transaction, *, now: int, limit: int = PAGE_SIZE) -> int:
 
 
 def erase(tx: Transaction, low: str, high: str) -> int:
-    """Delete every item of the namespaces in a range of paths. Return their number."""
+    """Delete all items of the namespaces in a range of paths. Return the number of items."""
     erased = 0
     paths = set()
     while rows := query.items_within(tx, path=low, key="", high=high, limit=PAGE_SIZE):
@@ -323,7 +331,10 @@ def erase(tx: Transaction, low: str, high: str) -> int:
 
 
 def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
-    """Describe the problems of items of the namespaces in a range of paths, in sentences."""
+    """Describe the damaged items in a range of paths, and all items missing from the index.
+
+    Each description is a sentence.
+    """
     found: list[str] = []
     path, key = low, ""
     while rows := query.items_within(tx, path=path, key=key, high=high, limit=PAGE_SIZE):
@@ -335,7 +346,7 @@ def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
 
 
 def item_from_row(row: Row, path: str) -> StoredItem:
-    """Convert a row to an item of the namespace with this path."""
+    """Convert a row of the namespace with this path to an item."""
     at = ItemPlace(path, row["key"])
     return StoredItem(row["id"], at, bytes(row["value"]), row["created_at"], row["updated_at"], row["ttl"])
 
@@ -374,7 +385,7 @@ def _write(
 
 
 def _insert(tx: Transaction, path: str, rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Insert items, and return their rows by key."""
+    """Insert items, and return their row ids by key."""
     if not rows:
         return {}
     if len(rows) == 1:
@@ -392,7 +403,7 @@ def _delete(tx: Transaction, rows: Sequence[Row]) -> None:
 
 
 def _delete_empty(tx: Transaction, paths: Iterable[str]) -> None:
-    """Remove the namespaces whose last item is gone."""
+    """Delete the index series of the namespaces that have no items left, and empty namespaces."""
     for path in sorted(paths):
         if not query.has_items(tx, path=path):
             search_index.delete_series(tx, path, ITEM_KIND)
@@ -400,7 +411,7 @@ def _delete_empty(tx: Transaction, paths: Iterable[str]) -> None:
 
 
 def _by_namespace(places: Iterable[ItemPlace]) -> list[tuple[str, list[str]]]:
-    """Group keys by the path of their namespace, both in order."""
+    """Group keys by the path of their namespace. Both paths and keys are sorted."""
     return [(path, [at.key for at in group]) for path, group in groupby(sorted(set(places)), lambda at: at.path)]
 
 
@@ -419,7 +430,7 @@ def _item_columns(draft: ItemDraft, times: ItemTimes, number: int | None) -> dic
 
 
 def _item_times(draft: ItemDraft, row: Row | None, now: int) -> ItemTimes:
-    """Return the times of an item. An expired item is created anew."""
+    """Return the times of an item to write. An expired item gets a new creation time."""
     is_alive = row is not None and (row["expires_at"] is None or row["expires_at"] > now)
     return draft.times or ItemTimes(
         created_at=row["created_at"] if row is not None and is_alive else now,
@@ -429,7 +440,7 @@ def _item_times(draft: ItemDraft, row: Row | None, now: int) -> ItemTimes:
 
 
 def expiry_of(ttl: float, now: int) -> int:
-    """Return the expiry of an item that is written or read now."""
+    """Return the time when an item expires that is written or read now."""
     return now + round(ttl * MINUTE_MICROS)
 
 

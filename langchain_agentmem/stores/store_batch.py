@@ -1,7 +1,10 @@
-"""Batches of LangGraph's store operations: checked as a whole, run in one transaction, answered in order.
+"""Batches of LangGraph's store operations.
 
-A trace shows a batch as one step. Its name is the kind of its operations, such as "get" or "search", or "batch" for
-several kinds. A batch of searches alone is shown as a retriever, with its results as documents.
+All operations of a batch are checked before one is run. They run in one transaction. The results have the order of the
+operations.
+
+A trace shows a batch as one step. The name of the step is the kind of the operations, such as "get" or "search". It is
+"batch" if they are of several kinds. A batch of searches only is traced as a retriever, with its results as documents.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from langchain_agentmem.tracing import format_result, shorten_text
 
 
 def verb_of(op: Op) -> str:
-    """Return the name of an operation, such as "get"."""
+    """Return the kind of an operation, such as "get"."""
     if isinstance(op, PutOp):
         return "delete" if op.value is None else "put"
     if isinstance(op, langgraph.GetOp):
@@ -54,21 +57,21 @@ def _trace_document(found: langgraph.SearchItem) -> dict[str, Any]:
 
 
 WHOLE_VALUE = "$"
-"""The path of a whole value."""
+"""The path of the whole value, in LangGraph's index options."""
 _COUNT: Any = Annotated[int, Ge(0), Le(2**31)]
 """The valid range of a limit or an offset."""
 
 Fields = tuple[str, ...]
 Items: TypeAlias = SharedItems | ThreadItems
-"""The items that a batch reads and writes, one object for each transaction."""
+"""The items that a batch reads and writes. Each transaction has its own object."""
 
 
 class InvalidNamespace(InvalidInput, langgraph.InvalidNamespaceError):
-    """An error for a namespace that cannot hold items, of this package and of LangGraph."""
+    """An error for a namespace that cannot contain items. It is also an error of LangGraph."""
 
 
 Answers: TypeAlias = tuple[list[Result], list[item_rows.StoredItem]]
-"""The result of each operation of a batch, and the read items whose expiry must be put off."""
+"""The results of the operations, and the read items whose expiry must be postponed."""
 
 
 class Batch:
@@ -76,13 +79,13 @@ class Batch:
 
     Args:
         ops: The operations.
-        ttl: The store's configuration of expiry.
-        fields: The paths whose texts are indexed, unless an operation names its own; None for the whole value.
-        base: The namespace that precedes the operations' namespaces.
-        limits: The limits of the length of queries and of the number of conditions.
+        ttl: The TTL configuration of the store.
+        fields: The paths of values to index, for operations without paths of their own. None for the whole value.
+        base: The namespace that precedes the namespaces of the operations.
+        limits: The limits of the length of queries and of the number of conditions in a filter.
 
     Raises:
-        InvalidInput: An operation is invalid. None is run.
+        InvalidInput: An operation is invalid. No operation is run.
     """
 
     def __init__(
@@ -123,22 +126,22 @@ class Batch:
         return format_result(results[0] if len(results) == 1 else results)
 
     def embed(self, vector_of: Callable[[ItemQuery], VectorQuery | None]) -> None:
-        """Embed the queries of the batch, before it is run.
+        """Embed the search queries of the batch, before the transaction begins.
 
         Args:
-            vector_of: Returns the vector of a query.
+            vector_of: A function that returns the vector of a query, or None.
         """
         for number, (item_query, refresh) in self._searches.items():
             if item_query.question and item_query.limit:
                 self._searches[number] = (item_query._replace(dense=vector_of(item_query)), refresh)
 
     def read(self, tx: Transaction, items: Items, now: int) -> Answers:
-        """Run the reading operations. Every value is a new object for the caller.
+        """Run the operations that read. Each returned value is a new object.
 
         Args:
             tx: The transaction.
             items: The items.
-            now: The time.
+            now: The current time, in microseconds since 1970.
         """
         results: list[Result] = [None] * len(self._ops)
         touched: list[item_rows.StoredItem] = []
@@ -169,7 +172,7 @@ class Batch:
         }
 
     def _page_of(self, op: langgraph.ListNamespacesOp, namespaces: Iterable[Namespace]) -> list[Namespace]:
-        """Return the page of namespaces that an operation asks for."""
+        """Return the namespaces that an operation lists, from its offset up to its limit."""
         found: dict[Namespace, None] = {}
         for namespace in namespaces:
             labels = namespace[len(self._base) :]
@@ -180,12 +183,12 @@ class Batch:
         return list(found)[op.offset : op.offset + op.limit]
 
     def run(self, tx: Transaction, items: Items, now: int) -> Answers:
-        """Run all operations. Reads see the state before the writes.
+        """Run all operations. The operations that read run before those that write.
 
         Args:
             tx: The transaction.
             items: The items.
-            now: The time.
+            now: The current time, in microseconds since 1970.
         """
         locked: Any = items.lock(tx, self.changes)
         results, touched = self.read(tx, items, now)
@@ -219,7 +222,7 @@ class Batch:
     def _draft(self, op: PutOp) -> item_rows.ItemDraft:
         if not op.namespace:
             raise InvalidNamespace("Items need a namespace with at least one label, such as ('users',), got ().")
-        value = item_rows.encode_value(op.value)  # type: ignore[arg-type]  # a deletion has no draft
+        value = item_rows.encode_value(op.value)  # type: ignore[arg-type]  # a deletion never gets here
         ttl = item_rows.check_ttl(self._ttl.get("default_ttl") if isinstance(op.ttl, langgraph.NotProvided) else op.ttl)
         draft = item_rows.ItemDraft(value, ttl, source=self._writer.source, actor=self._writer.actor)
         if op.index is False:
@@ -232,14 +235,14 @@ class Batch:
 
 
 def check_fields(name: str, fields: Any) -> Fields | None:
-    """Check paths into values.
+    """Check the paths of the fields to index.
 
     Args:
         name: The name of the argument, for the error.
-        fields: The paths, or one.
+        fields: The paths, or a single path.
 
     Returns:
-        The paths; None for the whole value.
+        The paths. None for the whole value.
 
     Raises:
         InvalidInput: The paths are not a list of strings.
@@ -253,7 +256,7 @@ def check_fields(name: str, fields: Any) -> Fields | None:
 
 
 def _texts_at(value: dict[str, Any], fields: Fields) -> Fields:
-    """Return the non-empty texts at some paths of a value."""
+    """Return the texts at the given paths of a value. Blank texts are omitted."""
     view = json_value(value)
     found: list[str] = []
     for path in fields:
@@ -265,14 +268,14 @@ def _texts_at(value: dict[str, Any], fields: Fields) -> Fields:
 
 
 def path_of_items(namespace: Any) -> str:
-    """Return the path of a namespace that can hold items.
+    """Check that a namespace can contain items, and return its path.
 
     Raises:
-        InvalidNamespace: The namespace cannot hold items.
+        InvalidNamespace: The namespace cannot contain items.
     """
     if type(namespace) is tuple and set(map(type, namespace)) <= {str}:
         return _cached_path(namespace)
-    return _check_path(namespace)  # a list, or invalid labels: neither is hashable for the cache
+    return _check_path(namespace)  # a list or invalid labels, which may not be hashable for the cache
 
 
 def _check_path(namespace: Any) -> str:
@@ -299,7 +302,7 @@ def _parse_search(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits)
 
 
 def _parse_path_range(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str, str]:
-    """Check an operation that lists namespaces, and return the range of their paths."""
+    """Check an operation that lists namespaces, and return the path range to search."""
     check_value(_COUNT, op.limit, "limit")
     check_value(_COUNT, op.offset, "offset")
     check_value(PositiveInt | None, op.max_depth, "max_depth")

@@ -1,4 +1,4 @@
-"""The ASGI application, and what its pages share: templates, addresses, forms and errors."""
+"""The ASGI application, and the helpers of its pages for templates, forms and errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ User = str | Callable[[Mapping[str, Any]], str]
 T = TypeVar("T")
 
 ANSWER_TIMEOUT = 0.03
-"""Seconds that a page waits for an answer."""
+"""The default number of seconds that a page waits for an answer."""
 CACHE_AGE = timedelta(minutes=1)
 
 
@@ -67,8 +67,8 @@ class AnswerCache:
         answer = await studio.cache.fetch("figures", lambda: memory.admin.stats())
         if answer is None: ...    # not known yet: the page shows this, and reloads itself
 
-    No page waits longer than `ANSWER_TIMEOUT`. An expired answer is shown until
-    its replacement is ready.
+    By default, a page waits at most `ANSWER_TIMEOUT`. An expired answer is shown
+    until its replacement is ready.
     """
 
     def __init__(self) -> None:
@@ -79,15 +79,15 @@ class AnswerCache:
     async def fetch(
         self, name: str, find: Callable[[], T], *, max_wait: float = ANSWER_TIMEOUT
     ) -> CachedAnswer[T] | None:
-        """Return the cached answer; None if it is not known yet.
+        """Return the cached answer, or None if it is not computed yet.
 
         Args:
             name: The key of the answer.
-            find: Computes the answer, in a thread.
+            find: The function that computes the answer. It runs in a thread.
             max_wait: Seconds to wait for the answer. Default: `ANSWER_TIMEOUT`.
 
         Raises:
-            AgentMemoryError: The computation failed. The next call tries it again.
+            AgentMemoryError: The computation failed. The next call starts it again.
         """
         pending = self._pending.get(name)
         if pending is None or _is_expired(pending):
@@ -115,7 +115,7 @@ class Studio:
     Attributes:
         memory: The memory.
         user: The user's name, or a function that returns it from the ASGI scope of a request.
-        experiences: A library to show; None for none.
+        experiences: The experience library to show, if any.
         cache: The cache of slow answers.
     """
 
@@ -126,7 +126,7 @@ class Studio:
 
     @property
     def read_only(self) -> bool:
-        """True if nothing can be changed."""
+        """True if the database is read-only."""
         return self.memory.database.engine.options.read_only
 
     def user_of(self, request: Request) -> str:
@@ -148,8 +148,9 @@ def application(
         memory: The memory to show. It is not closed.
         user: The author of corrections: a name, or a function that returns it from the ASGI scope. Default: the user
             who runs this process.
-        experiences: A library to show. Default: none.
-        token: The token that opens a session, once, as `?token=…` of any page. Default: no token is required.
+        experiences: The experience library to show. Default: none.
+        token: The token that opens one session. A browser passes it once, as `?token=…` in the address of any page.
+            Default: no token is required.
         hosts: The host names, with ports, that requests may use. Default: any.
     """
     if not (user is None or isinstance(user, str) or callable(user)):
@@ -165,7 +166,7 @@ def application(
 
 
 def _system_user() -> str:
-    """Return the name of the user who runs this process, if the system knows it."""
+    """Return the name of the user who runs this process, or "somebody" if it is unknown."""
     try:
         return getpass.getuser()
     except (ImportError, KeyError, OSError):  # for example in a container
@@ -179,14 +180,14 @@ def studio_of(request: Request) -> Studio:
 
 
 def address(request: Request, path: str, **query: Any) -> str:
-    """Return the address of a page with its query; None and empty values are left out."""
+    """Return the address of a page with its query, without None and empty values."""
     present = {name: value for name, value in query.items() if value is not None and value != ""}
     encoded = {name: format_namespace(value) if isinstance(value, tuple) else value for name, value in present.items()}
     return quote(request.scope.get("root_path", "")) + path + (f"?{urlencode(encoded)}" if encoded else "")
 
 
 def namespace_param(request: Request) -> tuple[str, ...] | None:
-    """Return the namespace that a request names; None for none.
+    """Return the namespace in the query of a request, or None if it is missing.
 
     Raises:
         InvalidInput: The namespace is not valid.
@@ -196,7 +197,7 @@ def namespace_param(request: Request) -> tuple[str, ...] | None:
 
 
 def required_param(request: Request, name: str) -> str:
-    """Return a required parameter of a request.
+    """Return a required query parameter of a request.
 
     Raises:
         InvalidInput: The parameter is missing.
@@ -208,10 +209,10 @@ def required_param(request: Request, name: str) -> str:
 
 
 def number_param(request: Request, name: str, default: int = 0, *, most: int = 1_000_000_000) -> int:
-    """Return a whole number of a request, 0 or more.
+    """Return a query parameter of a request as a whole number from 0 to `most`.
 
     Raises:
-        InvalidInput: The value is no such number.
+        InvalidInput: The value is not a whole number in this range.
     """
     text = request.query_params.get(name)
     if not text:
@@ -222,10 +223,12 @@ def number_param(request: Request, name: str, default: int = 0, *, most: int = 1
 
 
 def time_param(request: Request, name: str) -> datetime | None:
-    """Return a time of a request, in UTC unless it has a time zone; None for none.
+    """Return a query parameter of a request as a UTC time, or None if it is missing.
+
+    A value without a time zone is taken as UTC.
 
     Raises:
-        InvalidInput: The value is no time.
+        InvalidInput: The value is not a time.
     """
     text = request.query_params.get(name)
     return parse_time(text) if text else None
@@ -236,7 +239,8 @@ def render_page(request: Request, template: str, status: int = 200, **values: An
 
     Args:
         request: The request.
-        template: Its template; one that extends `base.html` has the blocks "title" and "content".
+        template: The file name of the template. Templates that extend `base.html` fill its blocks "title" and
+            "content".
         status: The HTTP status.
         **values: The values for the template.
     """
@@ -255,7 +259,7 @@ def render_page(request: Request, template: str, status: int = 200, **values: An
 
 
 def _current_url(request: Request, changed: Mapping[str, Any]) -> str:
-    """Return the address of the current page, with other values."""
+    """Return the address of the current page, with some query values changed."""
     return address(request, quote(_page_path(request)), **{**request.query_params, **changed})
 
 
@@ -266,7 +270,9 @@ def _page_path(request: Request) -> str:
 
 
 def form_route(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable[Response]]) -> Route:
-    """Return a route that changes data: by POST, with a form of Studio, unless read-only.
+    """Return a POST route that changes data.
+
+    The route accepts only forms that Studio made for the same session, and none if the database is read-only.
 
     Args:
         path: The path of the route.
@@ -299,15 +305,15 @@ def redirect(request: Request, path: str, **query: Any) -> Response:
 
 
 def escape_invisible(value: Any) -> Any:
-    """Return a value as templates show it, with invisible characters written out.
+    """Return a value with its invisible characters replaced by escape sequences.
 
-    Characters that reverse the direction of text are written out too.
+    Templates show every value in this form. Characters that reverse the direction of text are replaced too.
     """
     return escape_unprintable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def format_time(time: datetime | None, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """Return a time in UTC as text; an empty text for None."""
+    """Return a time in UTC as text, or an empty text for None."""
     return "" if time is None else f"{time.astimezone(UTC):{pattern}}"
 
 
@@ -322,7 +328,7 @@ STATIC: Mapping[str, tuple[bytes, str]] = {
     for file in resources.files("langchain_agentmem.studio").joinpath("static").iterdir()
     if f".{file.name.rpartition('.')[2]}" in TYPES
 }
-"""All static files, read once, so that no request reads the disk."""
+"""The content and the media type of each static file, read once, so that no request reads the disk."""
 
 
 async def _static_file(request: Request) -> Response:
@@ -347,6 +353,6 @@ def not_found(detail: str) -> HTTPException:
 
 
 def page_links(total: int, start: int, size: int = PAGE) -> Sequence[tuple[str, int]]:
-    """Return the labels and starts of the neighbours of a page."""
+    """Return the labels and start numbers of the links to neighbouring pages."""
     neighbours = [("Newest", 0), ("Newer", max(start - size, 0))] if start else []
     return neighbours + ([("Older", start + size)] if start + size < total else [])

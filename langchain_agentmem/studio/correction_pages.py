@@ -1,7 +1,7 @@
-"""The pages that correct core memory, records and facts, and that erase.
+"""The pages that correct core memory, records and facts, and the pages that erase data.
 
-The page of a correction shows the current value, a form to change it, earlier corrections, and the undo. An erasure
-begins with a preview of the affected objects, and requires the user to type their name.
+The page of a correction shows the current value, a form to change it, and earlier corrections. The newest correction
+can be undone there. An erasure begins with a preview of the affected objects. It requires the user to type their name.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ FACT_FIELDS = ("subject", "predicate", "object", "role", "valid_from", "valid_to
 
 
 class CorrectionSubject(NamedTuple):
-    """The value to correct, as an address names it.
+    """The value to correct, as the address of a page identifies it.
 
     Attributes:
-        kind: "core", "record" or "fact"; `Corrections` checks it.
-        key: The key, or the id.
+        kind: "core", "record" or "fact".
+        key: The key of core memory, or the id of a record or fact.
         namespace: The namespace of the owner.
         branch: The branch.
-        thread: The thread, if the value belongs to that thread alone.
+        thread: The thread, if the value belongs to that thread only.
     """
 
     kind: Any
@@ -48,7 +48,11 @@ class CorrectionSubject(NamedTuple):
 
 
 def subject_of(request: Request) -> CorrectionSubject:
-    """Return the value to correct that the address of a request names."""
+    """Return the identity of the value to correct, from the address of a request.
+
+    Raises:
+        InvalidInput: The kind is unknown, or a parameter is missing or not valid.
+    """
     kind = web.required_param(request, "kind")
     if kind not in KIND_NAMES:
         raise InvalidInput(f"kind must be one of {', '.join(KIND_NAMES)}, not {safe_repr(kind)}.")
@@ -61,7 +65,7 @@ def subject_of(request: Request) -> CorrectionSubject:
 
 
 def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the fields of a form with the texts of a value."""
+    """Return the form fields of a value, as texts by name."""
     values = value or {}
     if kind == "core":
         return {"value": values.get("value", ""), "importance": str(values.get("importance") or 3)}
@@ -80,11 +84,11 @@ def changes_of(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str
     """Return the form fields that differ from a value, as arguments of `Corrections`.
 
     Raises:
-        InvalidInput: A field cannot be read.
+        InvalidInput: A field cannot be parsed.
     """
     changes: dict[str, Any] = {}
     for name, text in fields_of(kind, present).items():
-        before = text.replace("\r\n", "\n")  # browsers submit their own line ends
+        before = text.replace("\r\n", "\n")  # browsers submit line breaks as CR LF
         given = fields.get(name, before).replace("\r\n", "\n")
         if given != before:
             changes[name] = _parse_value(name, given)
@@ -117,11 +121,11 @@ _PARSERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     **dict.fromkeys(("importance", "confidence"), (_parse_number, "a number")),
     **dict.fromkeys(("valid_from", "valid_to"), (_parse_time, "a UTC time such as 2024-05-31 18:00")),
 }
-"""The parsers and forms of fields that are more than a text."""
+"""The parsers of fields that are not plain text, each with the expected form for its error."""
 
 
 def describe_value(kind: str, value: Mapping[str, Any] | None) -> str | None:
-    """Return a short text for a value; None for None."""
+    """Return a text that describes a value, or None for None."""
     if value is None:
         return None
     fields = fields_of(kind, value)
@@ -142,8 +146,8 @@ async def correct(
     Args:
         request: The request.
         status: The HTTP status.
-        problem: The error for the submitted form, if any.
-        fields: The fields of that form.
+        problem: The error of a submitted form, if any.
+        fields: The submitted fields, which are shown again.
     """
     subject = subject_of(request)
     corrections = web.studio_of(request).memory.corrections
@@ -170,12 +174,12 @@ async def correct(
 
 
 def _can_be_sent(text: str) -> bool:
-    """Return True if a form returns a text unchanged: no half characters, NUL or CR."""
+    """Return True if browsers submit a text unchanged: no surrogates, NUL or CR."""
     return "\0" not in text and "\r" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 async def change(request: Request, fields: Mapping[str, str]) -> Response:
-    """Change or delete a value with a submitted form."""
+    """Change or delete a value, as a submitted form requests."""
     try:
         await _apply_correction(request, subject := subject_of(request), fields)
     except Outdated:
@@ -187,11 +191,11 @@ async def change(request: Request, fields: Mapping[str, str]) -> Response:
 
 
 async def _apply_correction(request: Request, subject: CorrectionSubject, fields: Mapping[str, str]) -> None:
-    """Correct a value with a submitted form.
+    """Correct or delete a value, as a submitted form requests.
 
     Raises:
         InvalidInput: The correction is not valid.
-        Outdated: The value has another version than the form was made for.
+        Outdated: The value was changed after the form was loaded.
     """
     studio, version = web.studio_of(request), fields.get("version", "")
     corrections, location = studio.memory.corrections, subject.location
@@ -243,12 +247,12 @@ async def corrections(request: Request) -> Response:
 
 
 class EraseTarget(NamedTuple):
-    """The objects to erase, as an address names them.
+    """The objects to erase, as the address of a page identifies them.
 
     Attributes:
         namespace: The namespace.
-        thread_id: A thread in the namespace and below; None for another object.
-        conversation_id: A conversation in the namespace; None for another object.
+        thread_id: A thread, in the namespace and all namespaces below it; None to erase another object.
+        conversation_id: A conversation in the namespace; None to erase another object.
     """
 
     namespace: tuple[str, ...]
@@ -262,10 +266,10 @@ class EraseTarget(NamedTuple):
 
 
 def erase_target(request: Request) -> EraseTarget:
-    """Return the objects to erase that the address of a request names.
+    """Return the objects to erase, from the address of a request.
 
     Raises:
-        InvalidInput: The address names nothing, two objects, or everything.
+        InvalidInput: The address names no object, or both a thread and a conversation.
     """
     params = request.query_params
     namespace = web.namespace_param(request) or ()
@@ -278,7 +282,7 @@ def erase_target(request: Request) -> EraseTarget:
 
 
 async def erase(request: Request) -> Response:
-    """Show the page that asks for an erasure."""
+    """Show the first page of an erasure, which offers its preview."""
     return _render_erasure(request, erase_target(request))
 
 
@@ -301,7 +305,7 @@ async def _show_rehearsal(
 
 
 async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
-    """Erase the named objects, if the user typed their name."""
+    """Erase the selected objects, if the user typed their name."""
     target = erase_target(request)
     if not hmac.compare_digest(fields.get("name", "").strip().encode(), target.name.strip().encode()):
         return await _show_rehearsal(request, target, 400, "The name does not match. Nothing was erased.")

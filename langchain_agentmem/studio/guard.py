@@ -1,14 +1,15 @@
-"""The access control of Studio: token, session, origin of a request, and headers of an answer.
+"""The access control of Studio: token, session, origin of requests, and headers of responses.
 
-It wraps the whole application, so it protects every page:
+`Guard` wraps the whole application, so it protects every page:
 
 - `Host` must be one of Studio's own host names, if they are configured. This prevents DNS rebinding, where another
   site's name resolves to this server.
-- The token of the address opens one session, once; the session is a cookie that scripts and other sites cannot use.
-  Without a token, for example behind your own authentication, every client has a session.
-- A request that changes data must come from a page of Studio. `Origin`, `Sec-Fetch-Site` and a value in each form,
-  derived from the session, prove it.
-- Browsers must not frame, sniff or cache a response, and run and load Studio's own files only.
+- The token in the address works once, and opens the only session. The session is a cookie that scripts and other sites
+  cannot use. Without a token, for example behind your own authentication, every client gets a session.
+- A request that changes data must come from a page of Studio. The headers `Origin` and `Sec-Fetch-Site` prove it, and a
+  value in each form that is derived from the session.
+- Response headers forbid framing and sniffing, and caching except of static files. They let browsers load and run only
+  Studio's own files.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 TOKEN, CSRF = "token", "csrf"
 CSRF_SCOPE_KEY = "langchain_agentmem.studio.csrf"
-"""The key of an ASGI scope for the value that the forms of its session contain."""
+"""The key in an ASGI scope under which `Guard` stores the value that forms of the session must contain."""
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -47,7 +48,7 @@ class Guard:
 
     Args:
         app: Studio itself.
-        token: The token that opens a session, once. Default: every client has a session.
+        token: The token that opens the only session, once. Default: every client gets a session.
         hosts: The host names, with ports, that requests may use. Default: any; the server in front checks them.
     """
 
@@ -105,7 +106,7 @@ class Guard:
         return matches and self._open_session is None and scope["method"] == "GET"
 
     def _find_session(self, scope: Scope) -> str | None:
-        # Other servers on this host also set cookies, which Python's `http.cookies` may not parse.
+        # Starlette parses the cookies: `http.cookies` may fail on the cookies of other servers on this host.
         cookie = HTTPConnection(scope).cookies.get(self._cookie_name)
         if cookie and self._token is not None:
             return cookie if hmac.compare_digest(cookie.encode(), (self._open_session or "").encode()) else None

@@ -1,4 +1,4 @@
-"""The server of `agentmem studio`, on this machine only, with an address that works once."""
+"""The server of `agentmem studio`, on loopback by default, for one session."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ def serve(
 
     Args:
         memory: The memory to show.
-        host: The address to listen at, also the host name that requests must use. Default: loopback.
+        host: The address to listen on, and the host name that requests must use. Default: "127.0.0.1". Any name of
+            loopback allows the others.
         port: The port; 0 for any free port. Default: 8642.
         user: The author of corrections. Default: the user who runs this process.
-        experiences: A library to show. Default: none.
-        announce: Called once with the address that opens Studio.
+        experiences: The experience library to show. Default: none.
+        announce: A function that is called once with the address that opens Studio. Default: `print`.
         open_browser: Open a browser at the address. Default: False.
 
     Raises:
-        InvalidInput: The host is a wildcard address, or Studio cannot listen at it.
+        InvalidInput: The host is a wildcard address, or Studio cannot listen on it.
     """
     listener = _open_listener(host, port)
     with listener:
@@ -64,7 +65,7 @@ def serve(
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HTTP_PORT = 80
-"""The port that browsers leave out."""
+"""The default port of HTTP, which browsers omit from `Host`."""
 
 
 def _open_listener(host: str, port: int) -> socket.socket:
@@ -80,7 +81,7 @@ def _open_listener(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(socket_address)
-        listener.listen()  # accept requests from now on, and answer them when the server runs
+        listener.listen()  # connections now wait until the server runs
     except OSError as error:
         listener.close()
         raise InvalidInput(

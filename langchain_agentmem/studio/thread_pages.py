@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from langchain_agentmem.layers.layered_memory import LayeredMemory
 
 LOG_PANELS = ("messages", "compaction", "prompts")
-"""The panels of a conversation without checkpoints, by their names in addresses."""
+"""The panels of a conversation without checkpoints: the values of `show` in addresses."""
 TITLE_MESSAGES = 8
-"""Number of first messages searched for the title of a thread."""
+"""The number of messages, from the first, that are searched for the title of a thread."""
 MAX_ITEMS = 200
-"""Maximum number of items of a thread to compare with those before."""
+"""The maximum number of a thread's items that are compared between two checkpoints."""
 LANE_WIDTH, ROW_HEIGHT, MAX_LANES = 14, 30, 10
-"""The width of a lane of the tree, the height of a row, and the maximum number of lanes."""
+"""The width of a lane of the tree, the height of a row, and the index of the last lane."""
 
 TemplateValues = dict[str, Any]
 """The values for a template."""
 
 
 ROLES = ("user", "assistant", "system", "tool")
-"""Roles that the form suggests."""
+"""The roles that the form of the list of threads suggests."""
 
 
 class ThreadAddress(NamedTuple):
@@ -56,8 +56,8 @@ class ThreadAddress(NamedTuple):
     Attributes:
         memory: The memory.
         namespace: The namespace of the thread.
-        name: Its id.
-        history: Its checkpoints around the shown one; None for a conversation without any.
+        name: The id of the thread or conversation.
+        history: The checkpoints around the shown one; None for a conversation without checkpoints.
         checkpoint: The shown checkpoint.
         config: The config that names the checkpoint.
         state: The state of the checkpoint.
@@ -105,7 +105,7 @@ async def threads(request: Request) -> Response:
 
 
 async def thread(request: Request) -> Response:
-    """Show a thread at a checkpoint, or the conversation of its id if it has none."""
+    """Show a thread at a checkpoint, or its conversation if it has no checkpoints."""
     place = _requested_thread(request)
     config = _thread_config(place)
     if subgraph := request.query_params.get("ns"):
@@ -122,7 +122,7 @@ async def thread(request: Request) -> Response:
     history_ends = saver.ahistory(config, ends=True, limit=web.PAGE)
     panel, ends = await asyncio.gather(_load_panel(request, place, _PANELS), history_ends)
     owner = place.namespace if state is None else state.config["configurable"]["thread_id"].namespace
-    if owner != place.namespace:  # without a thread in the root, the id alone finds one in any namespace
+    if owner != place.namespace:  # if the root has no such thread, the id finds one in any namespace
         found = await place.memory.admin.athreads((), thread_id=place.name, sizes=False)
         if place.namespace in {each.namespace for each in found.threads}:
             return await _log_page(request, _requested_thread(request))
@@ -179,9 +179,9 @@ def _requested_thread(request: Request) -> ThreadAddress:
 async def _load_window(
     request: Request, place: ThreadAddress, config: RunnableConfig
 ) -> tuple[CheckpointHistory, CheckpointSummary | None]:
-    """Return the checkpoints around the requested one, and that one. Default: the newest.
+    """Return a page of checkpoints, and the requested one of them. Default: the newest.
 
-    A request names a checkpoint by its id or its number.
+    A request names a checkpoint by its id or its number. The checkpoint is None if the thread has none.
 
     Raises:
         HTTPException: The checkpoint does not exist.
@@ -227,9 +227,9 @@ async def _log_page(request: Request, place: ThreadAddress, *, of_thread: bool =
 
 
 async def _messages_panel(request: Request, place: ThreadAddress) -> TemplateValues:
-    """Return a page of messages; for a checkpoint also the rest of its state.
+    """Return a page of messages.
 
-    The values of its interrupts are included.
+    For a checkpoint, also return the rest of its state and the values of its interrupts.
     """
     marked = request.query_params.get("message")
     if place.config is None:
@@ -258,7 +258,7 @@ async def _messages_panel(request: Request, place: ThreadAddress) -> TemplateVal
 
 
 async def _load_log(request: Request, place: ThreadAddress) -> TemplateValues:
-    """Return a page of the log: around a message, the last ones, or those before one."""
+    """Return a page of the log: around a message, before a message, or the newest messages."""
     around, until = request.query_params.get("message"), request.query_params.get("until")
     before, after = (web.PAGE // 2, web.PAGE // 2 - 1) if around else (web.PAGE, 0)
     try:
@@ -294,7 +294,10 @@ def thread_title(found: CheckpointTuple | None) -> str | None:
 
 
 async def _memory_panel(request: Request, place: ThreadAddress) -> TemplateValues:
-    """Show the memory of a thread at a checkpoint; at the newest one, as the next run sees it."""
+    """Return the memory of a thread at a checkpoint.
+
+    At the newest checkpoint, it is the memory that the next run sees.
+    """
     memory, config, checkpoint, history = place.memory, place.config, place.checkpoint, place.history
     if config and history and not history.newer and checkpoint == history.checkpoints[0]:
         newest = {name: value for name, value in config["configurable"].items() if name != "checkpoint_id"}
@@ -311,7 +314,7 @@ async def _memory_panel(request: Request, place: ThreadAddress) -> TemplateValue
 async def _load_layers(
     request: Request, layers: LayeredMemory, facts: KGMemory, checkpoint: CheckpointSummary | None = None
 ) -> TemplateValues:
-    """Return core memory, and a page each of records, events and facts, the newest first."""
+    """Return core memory, and one page each of records, events and facts, newest first."""
     starts = {name: web.number_param(request, name) for name in ("records", "events", "facts")}
     core, records, events, latest_facts = await asyncio.gather(
         layers.core.aentries(),
@@ -324,9 +327,9 @@ async def _load_layers(
 
 
 def _make_page(found: Sequence[Any], start: int) -> TemplateValues:
-    """Return a page of objects, and whether there are more.
+    """Return a page of objects, and whether more exist.
 
-    The caller loads one more object than a page.
+    The caller loads one object more than fits on a page.
     """
     return {"here": found[: web.PAGE], "start": start, "more": len(found) > web.PAGE}
 
@@ -381,7 +384,10 @@ def _summaries(messages: Iterable[BaseMessage]) -> dict[str, BaseMessage]:
 
 
 async def _prompts_panel(request: Request, place: ThreadAddress) -> TemplateValues:
-    """Return the memory in the prompts of a page of messages, with the reasons for one."""
+    """Return a page of messages with the memory in their prompts.
+
+    For one message, the items and the reasons for their selection are returned too.
+    """
     values = await _messages_panel(request, place)
     messages: Sequence[views.ShownMessage] = values["messages"]
     notes = await place.chat.aprompt_notes([each.key for each in messages if each.key])
@@ -413,7 +419,10 @@ async def _message_text(place: ThreadAddress, key: str) -> str | None:
 
 
 async def _item_texts(place: ThreadAddress, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
-    """Return the texts of the items in a prompt that still exist."""
+    """Return the texts of the items in a prompt that still exist.
+
+    At most one page of texts is loaded, in addition to the texts that the notes contain.
+    """
     texts = {("core", key): value for note in notes for key, value in note.values.items()}
     readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_message_text, place)}
     if place.config is not None:
@@ -451,7 +460,7 @@ class DrawnRow(NamedTuple):
         checkpoint: The checkpoint.
         x: The x coordinate of its dot.
         y: The y coordinate of its dot.
-        line: The points of the line to its parent, or out of the drawing; "" if it has no parent.
+        line: The points of the line to its parent, or out of the drawing; "" if the checkpoint has no parent.
     """
 
     checkpoint: CheckpointSummary
@@ -461,9 +470,10 @@ class DrawnRow(NamedTuple):
 
 
 def draw_tree(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
-    """Draw checkpoints, a row each, the newest above.
+    """Draw checkpoints as a tree, with one row each and the newest at the top.
 
-    The line from a checkpoint down to its parent has its own lane, and crosses no dot between.
+    The line from a checkpoint down to its parent has its own lane, and crosses no dot in between. Lanes after
+    `MAX_LANES` are drawn in its place.
 
     Args:
         found: The checkpoints, the newest first.

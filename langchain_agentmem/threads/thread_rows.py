@@ -1,10 +1,10 @@
-"""Threads and their checkpoint namespaces: a thread's own, and one for each call of a subgraph.
+"""The rows of threads and of their checkpoint namespaces: the root namespace, and those of subgraphs.
 
 The functions for whole threads prune, delete, copy and merge them. No content is copied within a database.
 
-Every removal locks the part store first: two transactions that locked it last could wait for each other.
+Every removal locks the part store before it deletes anything. Otherwise two transactions could deadlock.
 
-`PART` registers the tables of threads, and their verification.
+`PART` registers the tables of threads and the function that verifies them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,18 @@ ROOT_NS = ""
 
 
 class Thread(NamedTuple):
-    """A stored thread, with its part store as last seen, and a checkpoint namespace."""
+    """A stored thread, with its part store as last seen, and one of its checkpoint namespaces.
+
+    Attributes:
+        id: The row id of the thread.
+        path: The path of its namespace.
+        name: Its "thread_id" in LangGraph.
+        store: The part store as last seen.
+        delta: True if its checkpoints need their ancestors, because the graph has DeltaChannels.
+        removed_count: The number of checkpoints and subgraph calls removed since the last sweep of the part store.
+        ns_id: The row id of the checkpoint namespace; None if it is missing or unknown.
+        created_at: The creation time, in microseconds since 1970.
+    """
 
     id: int
     path: str
@@ -40,25 +51,26 @@ class Thread(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The id and creation time, which differ for a new thread under the id of a deleted one."""
+        """The row id and the creation time: a new thread may get the row id of a deleted one."""
         return self.id, self.created_at
 
 
 class ThreadDeleted(Exception):
-    """The thread of a run was deleted while it ran."""
+    """The thread of a run was deleted during the run."""
 
 
 def find_thread(tx: Transaction, at: ThreadKey, ns: str = ROOT_NS, *, exact: bool = False) -> Thread | None:
-    """Find a thread.
+    """Find a thread; return None if it does not exist.
 
     Args:
         tx: The transaction.
-        at: The key. With the empty path: the root's own thread, else the only one of this name.
-        ns: The checkpoint namespace to look up too. Default: the thread's own.
-        exact: True if the empty path stands for the root only. Default: False.
+        at: The key of the thread. If the path is empty and the root namespace lacks this thread, the thread is searched
+            in all namespaces.
+        ns: The checkpoint namespace whose row id is looked up too. Default: the root.
+        exact: True to search only the namespace of `at`. Default: False.
 
     Raises:
-        InvalidInput: No namespace is given, and several namespaces have a thread of this name.
+        InvalidInput: All namespaces were searched, and several have a thread of this name.
     """
     rows = query.find_thread(tx, path=at.path, name=at.name, ns=ns)
     if not (rows or at.path or exact):
@@ -80,7 +92,19 @@ def find_thread(tx: Transaction, at: ThreadKey, ns: str = ROOT_NS, *, exact: boo
 def make_thread(
     tx: Transaction, path: str, name: str, now: int, *, store: StorePosition | None = None, delta: bool = False
 ) -> Thread:
-    """Create a thread, with a part store of its own unless another one is given."""
+    """Create a thread.
+
+    Args:
+        tx: The transaction.
+        path: The path of its namespace.
+        name: Its id in LangGraph.
+        now: The time, in microseconds since 1970.
+        store: The part store. Default: a new one.
+        delta: True if its checkpoints need their ancestors. Default: False.
+
+    Raises:
+        BranchMoved: Another transaction has created the thread; the operation is retried.
+    """
     query.create_namespace(tx, path=path)
     if store is None:
         [row] = query.create_store(tx, next_part=LOOSE_START)
@@ -92,7 +116,7 @@ def make_thread(
 
 
 def ensure_ns(tx: Transaction, thread: Thread, ns: str) -> int:
-    """Return the row id of a checkpoint namespace of a thread; create it if missing."""
+    """Return the row id of a thread's checkpoint namespace, which is created if it is missing."""
     existing = find_thread(tx, ThreadKey(thread.path, thread.name), ns, exact=True)
     return existing.ns_id if existing is not None and existing.ns_id is not None else make_ns(tx, thread, ns)
 
@@ -106,9 +130,9 @@ def make_ns(tx: Transaction, thread: Thread, ns: str) -> int:
 
 
 MAX_REMOVED = 32
-"""The number of removed checkpoints after which their values are swept."""
+"""The number of removed checkpoints after which values are swept. Also the most that one new checkpoint removes."""
 BATCH_SIZE = 200
-"""The number of checkpoints that one transaction removes, so that no writer waits for long."""
+"""The maximum number of checkpoints that `prune_thread` removes per transaction, so that no writer waits for long."""
 
 
 class DeletedThread(NamedTuple):
@@ -121,15 +145,15 @@ class DeletedThread(NamedTuple):
 def prune_thread(tx: Transaction, at: ThreadKey, *, keep: int) -> int:
     """Remove the oldest checkpoints of a thread, with the values that only they needed.
 
-    A thread with DeltaChannels is not pruned, since its checkpoints need their ancestors.
+    A thread with DeltaChannels is not pruned, because its checkpoints need their ancestors.
 
     Args:
         tx: The transaction.
-        at: The thread; the empty path stands for the root.
-        keep: The number of checkpoints of each checkpoint namespace to keep.
+        at: The thread; an empty path means the root namespace.
+        keep: The number of newest checkpoints to keep in each checkpoint namespace. The newest one is always kept.
 
     Returns:
-        The number of removed checkpoints; if it is `BATCH_SIZE`, there may be more.
+        The number of removed checkpoints. If it is `BATCH_SIZE`, call again: there may be more to remove.
     """
     thread = find_thread(tx, at, exact=True)
     if thread is None or thread.delta:
@@ -147,7 +171,7 @@ def prune_thread(tx: Transaction, at: ThreadKey, *, keep: int) -> int:
 
 
 def _sweep_removed(tx: Transaction, thread: Thread, removed: int, *, now: bool) -> None:
-    """Sweep the values of removed checkpoints now, or add to the count for a later sweep."""
+    """Sweep the part store now, or add the removed checkpoints to the count for a later sweep."""
     if now and thread.removed_count + removed:
         value_store.sweep_store(tx, thread.store.store_id)
     elif removed:
@@ -155,7 +179,9 @@ def _sweep_removed(tx: Transaction, thread: Thread, removed: int, *, now: bool) 
 
 
 def delete_threads(tx: Transaction, threads: Rows) -> list[DeletedThread]:
-    """Delete threads with everything that belongs to them.
+    """Delete threads with their checkpoints, values and pending writes.
+
+    Part stores and namespaces that become empty are deleted too.
 
     Args:
         tx: The transaction.
@@ -180,7 +206,7 @@ def delete_threads(tx: Transaction, threads: Rows) -> list[DeletedThread]:
 def delete_for_runs(tx: Transaction, checkpoints: Rows, writes: Rows) -> None:
     """Remove the checkpoints of some runs, with their pending writes.
 
-    Pending writes of these runs to checkpoints of other runs are deleted too. Otherwise later runs would apply them.
+    Pending writes of these runs to other checkpoints are deleted too. Otherwise later runs would apply them.
 
     Args:
         tx: The transaction.
@@ -206,7 +232,7 @@ def copy_thread(tx: Transaction, thread: Thread, copied: Thread | None, target: 
     Args:
         tx: The transaction.
         thread: The thread.
-        copied: An earlier copy to complete; None for none.
+        copied: The existing copy to complete; None to create one.
         target: The id of the copy, which is in the same namespace.
         now: The time, in microseconds since 1970.
 
@@ -214,7 +240,7 @@ def copy_thread(tx: Transaction, thread: Thread, copied: Thread | None, target: 
         The copy.
 
     Raises:
-        InvalidInput: Another thread has this id.
+        InvalidInput: `copied` is not a copy of the thread: it has another part store.
     """
     value_store.lock_store(tx, thread.store)
     if copied is None:
@@ -230,7 +256,7 @@ def copy_thread(tx: Transaction, thread: Thread, copied: Thread | None, target: 
 
 
 def add_rows(tx: Transaction, ns_id: int, rows: Sequence[dict[str, Any]]) -> int:
-    """Store the rows that a checkpoint namespace lacks.
+    """Store those of the given rows that a checkpoint namespace lacks.
 
     Args:
         tx: The transaction.
@@ -253,7 +279,19 @@ def add_rows(tx: Transaction, ns_id: int, rows: Sequence[dict[str, Any]]) -> int
 
 
 def remove_expired(tx: Transaction, thread: Thread, ns_id: int, ns: str, new: str, rules: Retention, now: int) -> None:
-    """Remove a few expired checkpoints; called for every new one, so that no call takes long."""
+    """Remove expired checkpoints and subgraph calls, at most `MAX_REMOVED` each.
+
+    It is called for every new checkpoint, so each call has little to remove.
+
+    Args:
+        tx: The transaction.
+        thread: The thread.
+        ns_id: The row id of the checkpoint namespace.
+        ns: The checkpoint namespace. Ended subgraph calls are removed only with the root.
+        new: The id of the new checkpoint, which is kept.
+        rules: The rules that determine which checkpoints have expired.
+        now: The time, in microseconds since 1970.
+    """
     before = None if rules.max_age is None else now - int(rules.max_age.total_seconds() * 1_000_000)
     rows = query.surplus_checkpoints(tx, ns_id=ns_id, keep=rules.keep_last, before=before, limit=MAX_REMOVED)
     names = [row["name"] for row in rows if row["name"] != new]
@@ -268,7 +306,10 @@ def remove_expired(tx: Transaction, thread: Thread, ns_id: int, ns: str, new: st
 
 
 def _remove_oldest(tx: Transaction, ns_id: int, names: Sequence[str]) -> None:
-    """Remove the oldest checkpoints of a namespace with their writes, also late ones."""
+    """Remove the oldest checkpoints of a checkpoint namespace, with their pending writes.
+
+    Pending writes that were added after an earlier removal of their checkpoint are deleted too.
+    """
     if names:
         query.delete_checkpoint.run_many(tx, [{"ns_id": ns_id, "name": name} for name in names])
         query.delete_stray_writes(tx, ns_id=ns_id, up_to=max(names))
@@ -280,7 +321,7 @@ def _rows_by_key(tx: Transaction, ns_id: int) -> dict[tuple[Any, ...], dict[str,
     values = query.ns_values(tx, ns_id=ns_id)
     writes = query.ns_writes(tx, ns_id=ns_id)
     rows = (*checkpoints, *values, *writes)
-    # A database row is not a dictionary.
+    # A database row is not a dictionary, which later code needs.
     return {_row_key(row): row for row in ({name: row[name] for name in row.keys()} for row in rows)}  # noqa: SIM118
 
 
@@ -295,12 +336,14 @@ PAGE_SIZE = 200
 
 
 def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
-    """Return the problems of the threads of some namespaces.
+    """Return the problems of the threads in a range of namespaces.
+
+    The number series are checked for all part stores, regardless of the range.
 
     Args:
         tx: The transaction.
-        low: The first namespace path.
-        high: The path after the last.
+        low: The inclusive lower bound of the namespace paths.
+        high: The exclusive upper bound of the namespace paths.
 
     Returns:
         The problems, one sentence each; empty if there are none.
@@ -355,14 +398,14 @@ def merge_thread(
     *,
     delta: bool,
 ) -> int:
-    """Add to a thread the checkpoints, values and writes that it lacks.
+    """Add checkpoints, values and writes from another database that a thread lacks.
 
     Args:
         tx: The transaction.
-        at: The thread, which exists.
-        parts: The parts of the values in another database, with their bodies.
-        rows: The rows of its checkpoint namespaces there, each with the name of its namespace as "ns".
-        delta: True if its checkpoints need their ancestors.
+        at: The thread, which must exist.
+        parts: The rows of the parts in the other database, with their bodies.
+        rows: The rows of checkpoints, values and writes in the other database. "ns" is the checkpoint namespace.
+        delta: True if the added checkpoints need their ancestors.
 
     Returns:
         The number of added checkpoints.
@@ -390,4 +433,4 @@ def merge_thread(
 
 _TABLES = ("thread", "part_store", "checkpoint_ns", "part", "checkpoint", "channel_value", "pending_write")
 PART = Part(tables={"checkpoints": _TABLES}, verify={"threads": lambda tx: find_problems(tx, *path_range(()))})
-"""The part of threads. It has no erasure: `rewinding` erases threads with their memory."""
+"""The `Part` of threads. It has no `erase` function: `rewinding` erases threads with their memory."""

@@ -1,21 +1,21 @@
 """The conversion of channel values to recipes and parts, and back.
 
 `ValueDraft` splits values into parts. A message becomes a part that shares its body with the conversation log and all
-other threads. A longer list or dictionary is cut into chunks at boundaries that its content determines. So an insertion
-or a removal changes only the chunk around it. LangGraph's serializer writes everything else as a whole.
+other threads. A long list or dictionary is cut into chunks at boundaries that its content determines. So an insertion
+or a removal changes only the chunks around it. LangGraph's serializer writes everything else as a whole.
 
-The serializer determines how much can be shared. LangGraph's own serializer allows sharing everything. Under encryption
-each message is encrypted separately, once, and is shared within its thread; everything else is encrypted as a whole.
-The output of any other serializer is unknown, so each value is stored as that serializer wrote it.
+The serializer determines how much can be shared. With LangGraph's `JsonPlusSerializer`, all parts can be shared. With
+its `EncryptedSerializer`, each message is encrypted separately, once, and is shared within its thread. Everything else
+is encrypted as a whole. Any other serializer writes each value as a whole, because its output is unknown.
 
 *Prototypes* are recently read or stored messages; callers receive copies. A prototype cannot be stale: a part never
-changes, and its number is never reused. Prototypes only save reading known parts, and their total size is limited.
+changes, and its number is never reused. Prototypes are a cache of limited size that avoids reading known parts again.
 
-*Stamps* mark message objects whose part is known. A graph passes its whole state to every checkpoint, and nearly all
+*Stamps* mark message objects whose part is known. A graph passes its whole state to every checkpoint. Nearly all
 messages in it are the same objects that were read or stored before. A stamp holds the part number of such an object. It
-is attached to the message itself, as the set in which pydantic records the given fields, so both have the same
-lifetime. It also holds the stored fields, or a fingerprint of them. So a message that was changed in place is never
-mistaken for the stored one.
+replaces the set in which pydantic records the explicitly set fields of the message. So a stamp and its message have the
+same lifetime. A stamp also holds the stored fields, or a fingerprint of them, to detect messages that were changed in
+place.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ from langchain_agentmem.threads import value_store
 from langchain_agentmem.threads.value_store import DamagedValue, Range, Recipe, StoredPart, StorePosition
 
 MOST_BYTES = 32_000_000
+"""The default maximum size of all prototypes of a cache in bytes."""
 _PROTOTYPE_BYTES = 1_000
-"""Approximate size of a prototype in bytes, without its body."""
+"""The approximate size of a prototype in bytes, without its body."""
 _NESTED_FACTOR = 8
-"""Maximum size of a prototype with lists and dictionaries, as a multiple of its body."""
+"""The maximum size of a prototype with nested lists and dictionaries, as a multiple of the size of its body."""
 
 
 def _prototype_size(prototype: MessagePrototype) -> int:
@@ -58,10 +59,10 @@ EXACT_OPTIONS = (
     | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
-"""Options that allow only MessagePack's own types: other types could hide a change, so they have no fingerprint."""
+"""The options that make ormsgpack refuse other types than MessagePack's own. Changes in those could be missed."""
 
 BLOCK_SIZE = 128
-"""The number of messages per comparison, which fit into a processor's cache."""
+"""The number of messages per comparison. It is small enough that they fit into a processor's cache."""
 
 _set_attribute = object.__setattr__
 _get_stamp, _get_extra = attrgetter("__pydantic_fields_set__"), attrgetter("__pydantic_extra__")
@@ -70,9 +71,10 @@ _get_owner, _get_store, _get_number = attrgetter("owner"), attrgetter("store"), 
 
 
 def fingerprint(message: Any) -> int | None:
-    """Return a hash of all fields of a message; None if some value is not plain.
+    """Return a hash of all fields of a message; None if it cannot be computed exactly.
 
-    Plain values are strings, numbers, lists and dictionaries.
+    It can be computed only if the message has no extra fields, and all values are of MessagePack's own types. Examples
+    of these types are strings, numbers, lists and dictionaries.
     """
     if message.__pydantic_extra__:
         return None
@@ -83,13 +85,13 @@ def fingerprint(message: Any) -> int | None:
 
 
 class MessageStamp(set[str]):
-    """The set of the given fields of a message, with the part number of the message.
+    """The set of the explicitly set fields of a message, with the part number of the message.
 
     Attributes:
         owner: The cache that created the stamp.
         store: The part store's id and number of sweeps.
         number: The number of the part.
-        mark: The stored fields, if comparing them finds every change; else their fingerprint.
+        mark: The stored fields, if a comparison with them detects every change; else their fingerprint.
     """
 
     __slots__ = ("mark", "number", "owner", "store")
@@ -121,7 +123,7 @@ class KnownMessages:
         self._max_bytes = max_bytes
 
     def add_prototype(self, store_id: int, number: int, prototype: MessagePrototype) -> None:
-        """Add a prototype. If the cache is full, discard all others."""
+        """Add a prototype. If the cache exceeds its maximum size, discard all others."""
         known = self._prototypes.setdefault(store_id, {})
         if number in known:
             return
@@ -133,7 +135,12 @@ class KnownMessages:
             self._bytes = size
 
     def recall(self, store_id: int, ranges: list[Range]) -> tuple[dict[int, MessagePrototype], list[Range]]:
-        """Return the known prototypes of parts in some ranges, and the ranges of unknown parts."""
+        """Return the cached prototypes by part number, and the ranges of uncached parts.
+
+        Args:
+            store_id: The id of the part store.
+            ranges: The ranges of the wanted parts.
+        """
         known = self._prototypes.get(store_id, {})
         found: dict[int, MessagePrototype] = {}
         missing: list[Range] = []
@@ -162,7 +169,8 @@ class KnownMessages:
             message: The message object.
             store: The part store's id and number of sweeps.
             number: The number of the part.
-            mark: The stored fields, or their fingerprint from before they were written. With None, nothing is stamped.
+            mark: The stored fields, or their fingerprint, which was computed before they were written. With None,
+                nothing is stamped.
         """
         if mark is None:
             return
@@ -171,7 +179,13 @@ class KnownMessages:
         _set_attribute(message, "__pydantic_fields_set__", stamp)
 
     def stamp_copies(self, prototype: MessagePrototype, store: tuple[int, int], number: int) -> None:
-        """Stamp all future copies of a prototype, which share one stamp."""
+        """Stamp a prototype, so that all its future copies share the stamp.
+
+        Args:
+            prototype: The prototype.
+            store: The part store's id and number of sweeps.
+            number: The number of the part.
+        """
         stamp = prototype.given
         if type(stamp) is not MessageStamp or stamp.owner is not self:
             mark = prototype.fields if prototype.flat else fingerprint(prototype.copy())
@@ -183,7 +197,14 @@ class KnownMessages:
         prototype.given = stamp
 
     def part_numbers(self, items: Iterable[Any], store: tuple[int, int]) -> Iterator[int | None]:
-        """Yield the part number of each item; None for unknown or changed items and other types."""
+        """Yield the part number of each item; None for an item without a valid stamp.
+
+        An item has no valid stamp if it is not a message, was changed, or was stamped for another store position.
+
+        Args:
+            items: Any values.
+            store: The part store's id and number of sweeps.
+        """
         for item in items:
             stamp = getattr(item, "__pydantic_fields_set__", None)
             if type(stamp) is not MessageStamp or stamp.owner is not self or stamp.store != store:
@@ -200,16 +221,17 @@ class KnownMessages:
             yield stamp.number if same else None
 
     def known_prefix(self, items: Sequence[Any], store: tuple[int, int]) -> tuple[int, list[Range]]:
-        """Return the length of the known, unchanged beginning of a list, and its ranges.
+        """Return the length and ranges of the beginning of a list that is stored and unchanged.
 
-        Items are compared a block at a time.
+        Items are compared a block at a time. The beginning ends before the first block with a new
+        or changed item.
 
         Args:
             items: Any values.
             store: The part store's id and number of sweeps.
 
         Returns:
-            The number of items, and their ranges. The caller checks each following item.
+            The number of items, and the ranges of their parts. The caller must check each of the remaining items.
         """
         numbers: list[int] = []
         for start in range(0, len(items), BLOCK_SIZE):
@@ -230,7 +252,13 @@ class KnownMessages:
         return len(numbers), value_store.to_ranges(numbers)
 
     def move_stamp(self, message: Any, store: tuple[int, int], moves: Mapping[int, int]) -> None:
-        """Update the part number in the stamp of a message, if the part was copied."""
+        """Update the part number in the stamp of a message, if the part was copied.
+
+        Args:
+            message: The message object.
+            store: The part store's id and number of sweeps.
+            moves: The new numbers of copied parts.
+        """
         stamp = getattr(message, "__pydantic_fields_set__", None)
         if type(stamp) is MessageStamp and stamp.owner is self and stamp.store == store:
             stamp.number = moves.get(stamp.number, stamp.number)
@@ -239,23 +267,27 @@ class KnownMessages:
 ELEMENTS = "elements"
 ENTRIES = "entries"
 VALUE_PREFIX = "value:"
-"""The forms of a part other than `MESSAGE`: a chunk of a list or dictionary, or serialized data of a type."""
+"""The forms of a part other than `MESSAGE_FORM`: a chunk of a list, a chunk of a dictionary, and serialized data.
+
+The form of serialized data is the prefix with the serializer's name of the type.
+"""
 
 INLINE_BYTES = 256
 """The maximum size in bytes of a value that is written inline in its recipe."""
 CHUNK_BYTES = 512
-"""The average size of a chunk in bytes."""
+"""The approximate average size of a chunk in bytes."""
 CHUNK_OVERHEAD = 8
+"""The number of bytes that is added to an element's size for the choice of boundaries."""
 FEW_ELEMENTS = 32
 """The maximum number of elements of a list or dictionary that is not cut into chunks."""
 MAX_DEPTH = 12
-"""The maximum depth of containers that are split into parts."""
+"""The nesting depth from which on values are written as a whole."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class ValueDraft:
-    """A set of values split into parts, with the parts that are not yet known as stored.
+    """A set of values split into parts, before their new parts are stored.
 
     Args:
         serde: The serializer.
@@ -264,8 +296,8 @@ class ValueDraft:
         for_channels: True for the values of channels, whose lists grow.
 
     Attributes:
-        store: The part store.
-        parts: The parts to store.
+        store: The part store as last seen; None for a new one.
+        parts: The parts that are not known to be stored.
         relied_ranges: The ranges of stored parts that the recipes use.
     """
 
@@ -286,7 +318,8 @@ class ValueDraft:
     def make_recipe(self, value: Any) -> Recipe:
         """Split a value into parts, and return its recipe.
 
-        Until `assign_numbers`, lists hold ranges, and negative numbers are inverted indexes of `parts`.
+        New parts have no numbers before `assign_numbers`. Until then, the number `~index` stands for `parts[index]`. A
+        recipe of parts contains a list of such numbers and of ranges.
 
         Raises:
             TypeError: The serializer cannot write the value.
@@ -302,8 +335,8 @@ class ValueDraft:
         Args:
             recipe: The result of `make_recipe`.
             numbers: The number of each of `parts`.
-            tidy: Returns ranges for copies of the same parts, to limit the number of ranges. Its flag is True for the
-                whole value of a channel.
+            tidy: Limits the number of ranges: it returns ranges of the same parts or of their copies. Its flag is True
+                for the whole value of a channel.
         """
 
         def number(index: int) -> int:
@@ -363,7 +396,7 @@ class ValueDraft:
         elif kind is _DeltaSnapshot:
             recipe = [value_store.SNAPSHOT, None, [self._recipe_of(value.value, depth + 1)]]
         elif kind is tuple and _contains_messages(value):
-            recipe = self._messages_recipe(list(value))  # as the serializer reads it
+            recipe = self._messages_recipe(list(value))  # the serializer reads tuples as lists, too
         return recipe if recipe is not None and value_store.has_parts(recipe) else self._whole_recipe(value)
 
     def _list_recipe(self, value: list[Any], depth: int) -> Recipe:
@@ -387,7 +420,7 @@ class ValueDraft:
         self.relied_ranges += ranges
         remaining = value[known_count:]
         known = itertools.repeat(None) if self.store is None else self._cache.part_numbers(remaining, self.store)
-        rest: list[Any] = []  # neighbouring elements that are no messages
+        rest: list[Any] = []  # the preceding neighbouring elements that are not messages
         for item, number in zip(remaining, known, strict=False):
             if number is None and not isinstance(item, BaseMessage):
                 rest.append(item)
@@ -405,7 +438,7 @@ class ValueDraft:
         return self.relied_ranges[-1]
 
     def _add_message(self, message: BaseMessage) -> int:
-        mark = fingerprint(message)  # taken before the message is written, so that a change in between is detected
+        mark = fingerprint(message)  # computed before the message is written, to detect later changes
         prototype = None
         encoded = body_of(message) if self._sharing == SHARE_EVERYTHING else None
         if encoded is not None and (message.id is None or _is_printable(message.id)):
@@ -423,7 +456,14 @@ class ValueDraft:
         return [kind, self._add_chunks(typed, form)]
 
     def _add_chunks(self, typed: Iterable[tuple[Any, ...]], form: str) -> list[int]:
-        """Cut a series of elements into chunks at boundaries that an element's bytes determine."""
+        """Cut serialized elements into chunks, add these as parts, and return their numbers.
+
+        The bytes of an element determine whether a chunk ends there.
+
+        Args:
+            typed: The elements. The last item of each is its bytes.
+            form: The form of the parts.
+        """
         numbers: list[int] = []
         chunk: list[Any] = []
         size = 0
@@ -464,7 +504,7 @@ class ValueReader:
         serde: The serializer.
         known: The cache of known messages.
         store: The part store.
-        parts: The needed parts by number, as stored or as prototypes.
+        parts: The needed parts, by number. Each is a stored part or a prototype.
     """
 
     def __init__(
@@ -558,11 +598,11 @@ class ValueReader:
 
 
 SHARE_NOTHING, SHARE_MESSAGES, SHARE_EVERYTHING = range(3)
-"""The levels of sharing under a serializer."""
+"""The levels of sharing that a serializer allows."""
 
 
 def sharing_level(serde: SerializerProtocol) -> int:
-    """Return how much can be shared under a serializer."""
+    """Return the level of sharing that a serializer allows."""
     if type(serde) is JsonPlusSerializer:
         return SHARE_EVERYTHING
     if type(serde) is EncryptedSerializer and type(serde.serde) is JsonPlusSerializer:
@@ -579,7 +619,10 @@ def _is_deep(value: Any) -> bool:
 
 
 def _contains_messages(value: Any) -> bool:
-    """Return True if a value directly contains messages, which its own recipe would share."""
+    """Return True if a value should have its own recipe, so that messages in it are shared.
+
+    This is true for messages, `Send`, and lists and tuples of messages. For dictionaries, their values are checked.
+    """
     if type(value) is dict:
         return any(map(_contains_messages, value.values()))
     if type(value) in (list, tuple):
@@ -588,13 +631,13 @@ def _contains_messages(value: Any) -> bool:
 
 
 def _is_plain_key(key: Any) -> bool:
-    """Return True if a dictionary key is stored unchanged.
+    """Return True if MessagePack stores a dictionary key unchanged.
 
-    Lone surrogates are not stored unchanged, so two such keys might become one.
+    Surrogates are replaced, so two keys with surrogates might become equal.
     """
     return type(key) is str and (key.isascii() or _SURROGATES.search(key) is None)
 
 
 def _is_printable(text: Any) -> bool:
-    """Return True if both databases can store a text in a column."""
+    """Return True for a printable text, which both databases can store in a column."""
     return type(text) is str and text.isprintable()

@@ -1,20 +1,23 @@
 """Recipes of values, and the part store of a thread.
 
-A recipe describes a value as ranges of parts, with small values inline. It is a small tree of lists, stored as
+A recipe describes a value as ranges of parts, with small values inline. It is a small tree of lists, which is stored as
 MessagePack after a CRC-32 that detects damage:
 
-    [INLINE, type, bytes] a small value, as the serializer wrote it [ONE_PART, number] one part [LIST, gap, length, …]
-    the elements of ranges of parts; a gap starts at the end of the previous range [DICT, gap, length, …] the entries of
-    ranges of parts [FIELDS, [key, …], [recipe, …]] a small dictionary [ITEMS, None, [recipe, …]] a small list whose
-    elements have recipes of their own [SEND, node, [recipe, …]] LangGraph's `Send`: node, argument, and timeout if it
-    has one [SNAPSHOT, None, [recipe]] LangGraph's snapshot of a DeltaChannel
+- `[INLINE, type, bytes]`: a small value, as the serializer wrote it.
+- `[ONE_PART, number]`: one part.
+- `[LIST, gap, length, …]`: the elements in ranges of parts. A gap starts at the end of the previous range.
+- `[DICT, gap, length, …]`: the entries in ranges of parts.
+- `[FIELDS, [key, …], [recipe, …]]`: a small dictionary.
+- `[ITEMS, None, [recipe, …]]`: a small list whose elements have their own recipes.
+- `[SEND, node, [recipe, …]]`: LangGraph's `Send`, with recipes of its argument and, if set, its timeout.
+- `[SNAPSHOT, None, [recipe]]`: LangGraph's snapshot of a DeltaChannel.
 
 A part store holds the parts of a thread's values, numbered in the order of insertion. There are two number series. The
-first one is for the elements of lists in channels, so that a long list is one range. The second one, from `LOOSE_START`
-on, is for everything else, such as task writes.
+first one is for the growing lists and dictionaries of channels, so that a long list is one range. The second one starts
+at `LOOSE_START`, and is for all other parts, such as those of task writes.
 
-A stored part is never changed or moved, and no number is reused. A sweep deletes parts that no value needs. The number
-of sweeps shows whether remembered part numbers are still valid.
+A stored part is never changed or renumbered, and no number is reused. A sweep deletes parts that no value needs. If the
+number of sweeps has not changed, remembered part numbers are still valid.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ INLINE, ONE_PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT = range(8)
 
 Recipe: TypeAlias = list[Any]
 Range: TypeAlias = tuple[int, int]
-"""The numbers of neighbouring parts: from the first number up to, but not including, the second."""
+"""A range of part numbers: the first number, and the number after the last."""
 
 MAX_PART_NUMBER = 2**48
 """The exclusive upper bound of part numbers."""
@@ -62,13 +65,17 @@ def add_checksum(data: bytes, extra_text: str = "") -> bytes:
 
     Args:
         data: The bytes.
-        extra_text: A separately stored text that the checksum covers too.
+        extra_text: A separately stored text that the checksum also covers. Default: none.
     """
     return zlib.crc32(data, zlib.crc32(extra_text.encode())).to_bytes(_CHECK_BYTES, "big") + data
 
 
 def strip_checksum(blob: bytes, extra_text: str = "") -> bytes:
-    """Check and remove the checksum.
+    """Check the checksum of stored bytes, and return the bytes without it.
+
+    Args:
+        blob: The stored bytes.
+        extra_text: The separately stored text that the checksum also covers. Default: none.
 
     Raises:
         DamagedValue: The checksum does not match.
@@ -109,7 +116,7 @@ def unpack(blob: bytes) -> Recipe:
 
 
 def encode_ranges(ranges: Iterable[Range]) -> list[int]:
-    """Return ranges as gaps and lengths."""
+    """Return the gap before each range, followed by the length of the range."""
     numbers: list[int] = []
     end = 0
     for start, stop in ranges:
@@ -119,7 +126,7 @@ def encode_ranges(ranges: Iterable[Range]) -> list[int]:
 
 
 def decode_ranges(numbers: list[int]) -> Iterator[Range]:
-    """Undo `encode_ranges`."""
+    """Yield the ranges that `encode_ranges` encoded."""
     end = 0
     for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
         start = end + gap
@@ -145,11 +152,11 @@ def has_parts(recipe: Recipe) -> bool:
 
 
 def renumber(recipe: Recipe, number_of: Callable[[int], int]) -> Recipe:
-    """Return a recipe with the part numbers of another part store.
+    """Convert the part numbers of a recipe to those of another part store.
 
     Args:
         recipe: The recipe.
-        number_of: Returns the number in the other store for a number in this one.
+        number_of: Returns the part's number in the other store for its number in this store.
     """
     return map_recipe(
         recipe, number_of, lambda each: [each[0], *encode_ranges(to_ranges(list(map(number_of, _part_numbers(each)))))]
@@ -157,12 +164,12 @@ def renumber(recipe: Recipe, number_of: Callable[[int], int]) -> Recipe:
 
 
 def map_recipe(recipe: Recipe, replace_part: Callable[[Any], Any], replace_list: Callable[[Recipe], Recipe]) -> Recipe:
-    """Return a recipe with other parts.
+    """Replace the parts in a recipe, and return the new recipe.
 
     Args:
         recipe: The recipe.
-        replace_part: Returns the replacement for a part number.
-        replace_list: Returns the replacement for a recipe of ranges.
+        replace_part: Returns the replacement for the number in a `ONE_PART` recipe.
+        replace_list: Returns the replacement for a `LIST` or `DICT` recipe.
     """
 
     def map_inner(recipe: Recipe) -> Recipe:
@@ -177,12 +184,12 @@ def map_recipe(recipe: Recipe, replace_part: Callable[[Any], Any], replace_list:
 
 
 def _part_numbers(recipe: Recipe) -> Iterator[int]:
-    """Yield the numbers in a recipe of ranges."""
+    """Yield the part numbers in a `LIST` or `DICT` recipe."""
     return (number for start, stop in decode_ranges(recipe[1:]) for number in range(start, stop))
 
 
 def to_ranges(numbers: list[int]) -> list[Range]:
-    """Return the fewest ranges for some numbers, in their order."""
+    """Return the fewest ranges that contain some numbers in their order."""
     if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
         return [(numbers[0], numbers[0] + len(numbers))]  # the usual case, without a loop
     return merge_adjacent((number, number + 1) for number in numbers)
@@ -211,7 +218,7 @@ def union_ranges(ranges: Iterable[Range]) -> list[Range]:
 
 
 def subtract_ranges(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]:
-    """Yield the subranges of some ranges that no other range contains, in their order."""
+    """Yield the subranges of `ranges` that are outside `others`, in the order of `ranges`."""
     excluded = union_ranges(others)
     for start, stop in ranges:
         low = start
@@ -225,7 +232,7 @@ def subtract_ranges(ranges: Iterable[Range], others: Iterable[Range]) -> Iterato
 
 
 def count_repeats(ranges: Iterable[Range]) -> Counter[int]:
-    """Return the parts that several ranges contain, with the number of these ranges."""
+    """Count the ranges that contain each part. Only parts in several ranges are returned."""
     times: Counter[int] = Counter()
     end = 0
     for start, stop in sorted(ranges):
@@ -240,11 +247,11 @@ LOOSE_START = 2**40
 MESSAGE_FORM = "message"
 """The form of a part with the body of a message."""
 MOST_RANGES = 64
-"""The maximum number of ranges in a list. If it has more, neighbouring ranges are copied to form one."""
+"""The maximum number of ranges in a recipe. If there are more, the parts of neighbouring ranges are copied into one."""
 
 
 _PartKey: TypeAlias = tuple[bytes, str, str | None]
-"""The identity of a part: the digest of the body, the form and the name."""
+"""The key by which equal parts are found: the digest of the body, the form and the name."""
 
 
 class StorePosition(NamedTuple):
@@ -259,7 +266,7 @@ class StoredPart(NamedTuple):
 
     Attributes:
         form: The format of its body.
-        name: The id of a message; None if there is none.
+        name: The id of the message; None for other parts and messages without an id.
         body: The bytes.
         checksum: The CRC-32 that was stored with the body; 0 for a part that is not stored yet.
         loose: True if a new part belongs to the second number series.
@@ -273,13 +280,16 @@ class StoredPart(NamedTuple):
 
 
 Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
-"""Called with ranges, and True for the whole value of a channel; returns ranges of the same parts or their copies."""
+"""A function that returns ranges of the same parts or of their copies. Its flag is True for a channel's whole value."""
 
 
 class DraftValues(Protocol):
-    """A set of values split into parts, before the parts have numbers.
+    """A set of values split into parts, before the new parts have numbers.
 
-    They may rely on parts of the part store as last seen.
+    Attributes:
+        store: The part store as last seen; None for a new one.
+        parts: The parts that are not known to be stored.
+        relied_ranges: The ranges of stored parts that the recipes use.
     """
 
     store: StorePosition | None
@@ -294,11 +304,11 @@ class DraftValues(Protocol):
 
 
 Recall: TypeAlias = Callable[[int, list[Range]], tuple[dict[int, Any], list[Range]]]
-"""Called with a store's id and ranges of its parts; returns the cached parts and the ranges of those to read."""
+"""A function that returns the cached parts in ranges of a part store, and the ranges of the parts to read."""
 
 
 def recall_nothing(store_id: int, ranges: list[Range]) -> tuple[dict[int, Any], list[Range]]:
-    """Return no cached parts: a `Recall` that reads everything."""
+    """Return no cached parts, so that all parts are read. This is a `Recall`."""
     del store_id
     return {}, ranges
 
@@ -311,7 +321,7 @@ def has_relied_parts(tx: Transaction, store: StorePosition, draft: DraftValues) 
     Args:
         tx: The transaction.
         store: The current part store.
-        draft: The draft, made for a part store as last seen.
+        draft: The draft, which was created for a part store as last seen.
     """
     if draft.store == store or not draft.relied_ranges:
         return True
@@ -334,13 +344,15 @@ def write_parts(
 
     Args:
         tx: The transaction.
-        store: The part store, on whose parts the draft relies.
+        store: The part store, which has the parts that the draft relies on.
         draft: The draft.
         recipes: The recipes of its values.
-        writer: A writer that has already locked a store for this draft. Default: a new one, if parts are needed.
+        writer: A writer for this draft, which is ignored if it is for another store. Default: a new one, if a recipe
+            has parts.
 
     Returns:
-        The packed recipes in the same order, and the writer that has locked the store; None if no part was needed.
+        The packed recipes in the same order, and the writer that has locked the store. The writer is None if no recipe
+        has parts.
 
     Raises:
         BranchMoved: The store was swept meanwhile; the operation is retried.
@@ -356,7 +368,7 @@ def write_parts(
 
 
 def write_messages(tx: Transaction, store: StorePosition, bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
-    """Store messages without ids, except those that are stored already.
+    """Store those messages without ids that are not stored yet.
 
     Args:
         tx: The transaction.
@@ -379,7 +391,7 @@ def lock_store(tx: Transaction, store: StorePosition, *, count: int = 0) -> None
     Args:
         tx: The transaction.
         store: The part store as last seen.
-        count: The count of numbers to reserve in the first series. Default: 0.
+        count: The number of part numbers to reserve in the first series. Default: 0.
 
     Raises:
         BranchMoved: The store was swept or deleted meanwhile; the operation is retried.
@@ -392,8 +404,8 @@ def lock_store(tx: Transaction, store: StorePosition, *, count: int = 0) -> None
 class StoreWriter:
     """A writer of parts, which locks the part store until the transaction ends.
 
-    Every operation locks the store before the bodies of its parts, which prevents deadlocks. The constructor sends the
-    queries; `put` waits for them.
+    Every operation locks the store before it locks the bodies of parts, which prevents deadlocks. The constructor sends
+    the queries that lock the store and find stored parts. `put` waits for their results.
 
     Args:
         tx: The transaction.
@@ -404,7 +416,7 @@ class StoreWriter:
         store_id: The id of the part store.
         keys: The digest, form and name of each part.
         numbers: The number of each part, after `put`.
-        moves: The new numbers of parts that were copied.
+        moves: The number of the copy of each copied part, by the number of the part.
     """
 
     def __init__(self, tx: Transaction, store_id: int, parts: Sequence[StoredPart]) -> None:
@@ -425,7 +437,7 @@ class StoreWriter:
     def put(self, store: StorePosition) -> None:
         """Store the parts that the part store lacks.
 
-        No write waits for a lock, so that other writers wait only briefly.
+        The lock and the lookup precede the first write, so that other writers wait only briefly.
 
         Args:
             store: The part store as last seen.
@@ -454,7 +466,7 @@ class StoreWriter:
         new: dict[int, dict[str, object]] = {}
         for key, part, number in placed:
             if number is None:
-                number = assigned[key] if part.loose else next_element  # noqa: PLW2901 - it has its number now
+                number = assigned[key] if part.loose else next_element  # noqa: PLW2901 - the new number
                 next_element += not part.loose
                 new[number] = {"store": self.store_id, "number": number, "encoding": part.form, "name": part.name}
                 new[number] |= {"hash": key[0], "checksum": zlib.crc32(part.body)}
@@ -465,7 +477,13 @@ class StoreWriter:
         self._first = self._following = next_element
 
     def tidy_ranges(self, ranges: list[Range], for_channel: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
-        """Limit the number of ranges, and move a channel's list to the first series, by copies."""
+        """Limit the number of ranges by planned copies of parts, and return the new ranges.
+
+        This is a `Tidy`.
+
+        Parts of a channel's list that are in the second series get copies in the first. If more than `MOST_RANGES`
+        ranges remain, neighbouring ones are replaced by one range of copies.
+        """
         if for_channel and any(high > LOOSE_START for _, high in ranges):
             ranges = merge_adjacent([self._plan_copy([each]) if each[1] > LOOSE_START else each for each in ranges])
         while len(ranges) > MOST_RANGES:
@@ -475,7 +493,11 @@ class StoreWriter:
         return ranges
 
     def copy_parts(self, store: StorePosition) -> None:
-        """Store the copies that `tidy_ranges` has planned in the first series."""
+        """Store the copies that `tidy_ranges` planned. Their numbers are in the first series.
+
+        Raises:
+            BranchMoved: The store was swept or deleted meanwhile; the operation is retried.
+        """
         if self._copies:
             lock_store(self._tx, store, count=self._following - self._first)
         for low, high, shift in self._copies:
@@ -498,10 +520,10 @@ def fetch_parts(tx: Transaction, store_id: int, recipes: Iterable[Recipe], recal
         tx: The transaction.
         store_id: The id of the part store.
         recipes: The recipes.
-        recall: Returns cached parts.
+        recall: Returns the cached parts.
 
     Returns:
-        A `StoredPart` for each number, or the result of `recall` for it.
+        The parts, by number. Each is a `StoredPart`, or the result of `recall`.
     """
     found, missing = recall(store_id, union_ranges(each for recipe in recipes for each in ranges_of(recipe)))
     if missing:
@@ -514,7 +536,7 @@ def fetch_parts(tx: Transaction, store_id: int, recipes: Iterable[Recipe], recal
 
 
 def import_parts(tx: Transaction, store: StorePosition, parts: Mapping[int, StoredPart]) -> dict[int, int]:
-    """Store parts of another database.
+    """Store parts of another database, except those that are stored already.
 
     Args:
         tx: The transaction.
@@ -522,7 +544,7 @@ def import_parts(tx: Transaction, store: StorePosition, parts: Mapping[int, Stor
         parts: The parts, by their numbers in the other database.
 
     Returns:
-        The numbers in this store, by the numbers in the other database.
+        The number of each part in this store, by its number in the other database.
     """
     writer = StoreWriter(tx, store.store_id, list(parts.values()))
     writer.put(store)
@@ -530,14 +552,17 @@ def import_parts(tx: Transaction, store: StorePosition, parts: Mapping[int, Stor
 
 
 def sweep_store(tx: Transaction, store_id: int) -> None:
-    """Delete the values that no checkpoint has any more, and the parts that no value needs."""
+    """Delete unused values and parts of a part store.
+
+    A value is unused if no checkpoint has it. A part is unused if no remaining value or pending write needs it.
+    """
     query.reset_removed_count(tx, store=store_id)  # first: it locks the store
     namespaces = query.ns_of_store(tx, store=store_id)
     delete_unneeded(tx, store_id, [each for row in namespaces for each in _sweep_values(tx, row["id"])])
 
 
 def delete_unneeded(tx: Transaction, store_id: int, needed: Iterable[Range]) -> None:
-    """Delete the parts outside the needed ranges, and contents that are no longer used.
+    """Delete the parts outside the needed ranges, and their bodies without other references.
 
     Args:
         tx: The transaction.
@@ -558,10 +583,11 @@ def delete_unneeded(tx: Transaction, store_id: int, needed: Iterable[Range]) -> 
 def _known_numbers(
     keys: Sequence[_PartKey], parts: Sequence[StoredPart], known: Mapping[_PartKey, set[int]]
 ) -> list[int | None]:
-    """Return the numbers of stored parts; None for parts to be stored.
+    """Return the number of an equal stored part for each part; None if it must be stored.
 
-    Equal elements of one list are separate parts: a repeated part would split the list into two ranges. A new range
-    begins, if possible, at a stored part whose next part matches the following element.
+    Equal elements of a list get separate parts, because a repeated part would split the list into two ranges. Several
+    stored parts may be equal to an element that cannot continue a range. Those whose next part equals the following
+    element are preferred.
     """
     found: list[int | None] = []
     last, used = -1, set[int]()
@@ -582,7 +608,7 @@ def _known_numbers(
 
 
 def _sweep_values(tx: Transaction, ns_id: int) -> list[Range]:
-    """Delete the values of a namespace that are in no checkpoint; return the needed ranges."""
+    """Delete the unused values of a checkpoint namespace, and return the needed ranges."""
     checkpoints = query.ns_versions(tx, ns_id=ns_id)
     used = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
     values = {(row["channel"], row["version"]): row for row in query.ns_values(tx, ns_id=ns_id)}
@@ -594,7 +620,7 @@ def _sweep_values(tx: Transaction, ns_id: int) -> list[Range]:
 
 
 def _lightest_index(ranges: Sequence[Range], width: int) -> int:
-    """Return the index of the `width` neighbouring ranges with the fewest parts."""
+    """Return the first index of the `width` neighbouring ranges with the fewest parts."""
     sizes = [0, *accumulate(high - low for low, high in ranges)]
     weights = [after - before for before, after in zip(sizes, sizes[width:], strict=False)]
     return weights.index(min(weights))

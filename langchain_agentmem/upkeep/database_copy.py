@@ -1,8 +1,10 @@
 """Export, import, copy and restore a database of either engine.
 
-All operations copy rows with `storage/transfer.py`. An export is a SQLite database with the rows of a namespace. A copy
-has all rows, in a file or on a server. Each operation is atomic: a file is written under a temporary name and renamed
-when it is complete. Writes to a server and imports are one transaction.
+An export is a SQLite database with the rows of a namespace. A copy has all rows, in a file or on a server.
+`storage/transfer.py` copies the rows. A restored file is a copy of the whole backup file instead.
+
+A file is written under a temporary name and renamed when it is complete. An import is one transaction. The rows of a
+copy to a server are written in one transaction. The copy is verified, and its indexes are built, after the commit.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.integrity import VerifyReport
 
 _OWNER_BYTES = slice(68, 72)
-"""The bytes of a SQLite header with the id of the application."""
+"""The position of the application id in the header of a SQLite file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ class TransferReport:
         conversations: Number of conversations in the file.
         entries: Number of messages and rounds written, versions included.
         threads: Number of LangGraph threads in the file.
-        checkpoints: Number of their checkpoints written.
+        checkpoints: Number of checkpoints of these threads written.
         blobs: Number of values of byte stores written.
         items: Number of long-term items written.
         branches: Number of named branches of memory written.
@@ -87,7 +89,7 @@ class CopyReport:
         source: The path or URL of the source.
         target: The path or URL of the copy.
         taken_at: The time of the snapshot. Later writes to the source are not in the copy.
-        rows: Number of rows copied, by table.
+        rows: Number of rows copied, by the name of the table.
         documents: Number of searchable documents in the copy.
     """
 
@@ -108,10 +110,10 @@ def export(
 
     Args:
         engine: The database.
-        path: The file. An existing file is replaced once the new one is complete.
+        path: The file. An existing file is replaced when the new one is complete.
         progress: Receives the number of rows written.
         key: The key to encrypt the file. None for an unencrypted file.
-        namespace: The namespace. Default: everything.
+        namespace: The namespace. Namespaces below it are included. Default: all namespaces.
 
     Raises:
         InvalidInput: The file cannot be written.
@@ -129,10 +131,12 @@ def export(
 
 
 def check_replaceable(path: Path, key: EncryptionKey | None) -> None:
-    """Check that a path is free, or has an export that was not changed since.
+    """Check that an export may be written to a path.
+
+    The file may be missing, be empty, or be an export that was never opened as a database.
 
     Raises:
-        InvalidInput: The path has another file.
+        InvalidInput: Another file exists at the path.
     """
     if path.is_file() and path.stat().st_size and not transfer.is_unused_export(path, key):
         raise InvalidInput(f"{safe_repr(str(path))} exists and is no export. Pass another path, or remove the file.")
@@ -151,14 +155,15 @@ def import_file(
     Args:
         database: The database.
         path: The export.
-        namespace: The namespace that must contain all rows of the export.
+        namespace: All rows of the export must be in this namespace or below it.
         progress: Receives the progress.
         key: The key of the file, if it is encrypted.
-        notify: Called with the path, name and `message_ids` of each conversation with added messages.
+        notify: Called for each conversation with added messages: with the path of its namespace, its id, and the
+            `message_ids`.
 
     Raises:
-        InvalidInput: The file is missing, damaged or of another kind, or an object of the same name exists with other
-            content.
+        InvalidInput: The file is missing, damaged or of another kind. Or the database has an object of the same name
+            with other content.
     """
     from langchain_agentmem.upkeep.memory_import import MemoryImport  # noqa: PLC0415 - only for imports
 
@@ -190,7 +195,7 @@ def _check_database(path: Path, kind: str) -> None:
 
 @contextlib.contextmanager
 def _open_upgraded(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
-    """Open a copy of a file. The copy is upgraded if an older version wrote the file."""
+    """Open a temporary copy of a file. Upgrade the copy if an older version wrote it."""
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
         encrypted_database.copy_file(path, file := Path(folder) / "export.db", key)
         with contextlib.closing(_open_unlimited(file, key)) as engine:
@@ -198,7 +203,7 @@ def _open_upgraded(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngi
 
 
 def _open_unlimited(path: Path, key: EncryptionKey | None) -> SqliteEngine:
-    """Open a file without limits, because its rows were checked when they were written."""
+    """Open a file without size limits, because its rows were checked when they were written."""
     return SqliteEngine(str(path), DatabaseOptions(key=key, limits=UNLIMITED))
 
 
@@ -206,7 +211,7 @@ def _check_export(engine: Engine, allowed: Namespace, progress: Watch | None) ->
     """Check that a file is undamaged, and that all its namespaces are allowed.
 
     Raises:
-        InvalidInput: The file has a namespace outside of the allowed one.
+        InvalidInput: The file has a namespace that is not the allowed one or below it.
         StorageError: The file is damaged.
     """
     low, high = path_range(allowed)
@@ -231,12 +236,12 @@ _FIELDS_BY_KIND = {"message": "entries", "description": "entries", ROUND: "entri
 def export_json(engine: Engine, path: Path, namespace: Namespace = ()) -> TransferReport:
     """Write the messages, items and memory of a namespace to a JSON file.
 
-    The file is a list of objects with their namespaces. `import_` does not read it.
+    The file is a list of objects, each with its namespace. `import_` cannot read it.
 
     Args:
         engine: The database.
         path: The file. An existing file is replaced, unless it is a database.
-        namespace: The namespace. Default: everything.
+        namespace: The namespace. Namespaces below it are included. Default: all namespaces.
 
     Returns:
         The numbers of entries, items and memories in the file.
@@ -289,11 +294,12 @@ def copy(source: Engine, target: str, *, force: bool, progress: Watch | None, ke
         target: The path of a file or a `postgresql://` URL without stored data.
         force: True to replace existing data at the target.
         progress: Receives the progress. An exception that it raises ends the copy.
-        key: The key to encrypt a SQLite file. None for the key of the source, if it has one, or of the environment.
+        key: The key to encrypt a SQLite file. None for the key of the source, else that in the environment.
 
     Raises:
-        InvalidInput: The target has data, is the source itself, or cannot store a value.
-        StorageError: A database failed, or the source is damaged. The target is unchanged.
+        InvalidInput: The target is the source itself, cannot store a value, or has data and `force` is False.
+        StorageError: A database failed, or the source is damaged. A target file is unchanged. A server may have the
+            copied rows already.
     """
     check_flag("force", force)
     if is_postgres(target):
@@ -310,7 +316,7 @@ def copy(source: Engine, target: str, *, force: bool, progress: Watch | None, ke
 
 
 def _server_identity(engine: Engine) -> list[dict[str, Any]]:
-    """Return values that identify the schema of a PostgreSQL database; [] for SQLite."""
+    """Return the values that identify a PostgreSQL schema. Return [] for SQLite."""
     sql = "select current_database(), current_schema(), cast(pg_postmaster_start_time() as text) as began"
     return [] if engine.dialect == "sqlite" else engine.read(lambda tx: [dict(row) for row in tx.run_sql(sql, {})])
 
@@ -352,8 +358,8 @@ def _check_target_file(path: str, key: EncryptionKey | None, *, force: bool) -> 
     """Check that a copy may create or replace a file.
 
     Raises:
-        InvalidInput: The path is no file path, or the file has stored data.
-        ForeignDatabase: The file belongs to another program.
+        InvalidInput: `path` is not a file path, or the file has stored data and `force` is False.
+        ForeignDatabase: The file belongs to another program, or its header is damaged.
     """
     if path == ":memory:" or path.startswith("file:"):
         raise InvalidInput(f"target must be a file path or a postgresql:// URL, not {safe_repr(path)}.")
@@ -368,7 +374,7 @@ def _check_target_file(path: str, key: EncryptionKey | None, *, force: bool) -> 
                 f"{safe_repr(path)} is no database of langchain-agentmem, or its beginning is damaged, so it is not "
                 "replaced. Move the file away, or pass another target."
             )
-        if not (force and is_ours):  # an encrypted file must open with the key
+        if not (force and is_ours):  # an encrypted file is replaced only if the key opens it
             with contextlib.closing(_open_unlimited(file, key)) as engine:
                 if engine.read(transfer.is_filled) and not force:
                     raise _target_not_empty(path)
@@ -386,18 +392,20 @@ def restore(
     """Create a database from a backup or an export.
 
     Args:
-        source: The file that `backup` or `export` wrote. It is only read.
+        source: The file that `backup` or `export` wrote. It is not changed.
         target: A path or a `postgresql://` URL without stored data.
         force: True to replace existing data at the target. Default: False.
         progress: Receives the progress.
-        key: The key of the file, and of the new SQLite database. Default: the key in the environment, if any.
+        key: The key of the file. A new SQLite database has the same key. Default: the key in the environment, if any.
 
     Returns:
-        The report of the verification.
+        The report of the verification of the backup.
 
     Raises:
-        InvalidInput: The file is missing or of another kind, or the target has stored data.
-        StorageError: The restored data is damaged, or a database failed. The target is unchanged.
+        InvalidInput: The file is missing, of another kind, or not encrypted although a key was given. Or the target has
+            stored data and `force` is False.
+        StorageError: The backup is damaged, or a database failed. A target file is unchanged. A server may have the
+            restored rows already, but not those of a damaged backup.
     """
     key = EncryptionKey.of(key) or key_from_env()
     check_callable(progress, "progress")
@@ -447,20 +455,22 @@ def rekey(
 ) -> None:
     """Encrypt a SQLite database, change its key, or decrypt it.
 
-    The database is written to a new file with the new key. The new file is verified and then replaces the old one. An
-    interruption leaves one of the two files complete. No program may have the database open. The old file is deleted,
-    not overwritten, so backups, exports, the disk and the file system may still have its content.
+    No program may have the database open. The database is written to a new file with the new key. The new file is
+    verified and then replaces the old one. After an interruption, the path has either the old file or the new one.
+
+    The old file is deleted, but its content is not overwritten. The disk may still have this content, and so may
+    backups and exports.
 
     Args:
         path: The database.
-        key: The current key. Default: the database is not encrypted.
-        new_key: The new key. Default: none, so that the database is decrypted.
+        key: The current key. Default: None, for a database that is not encrypted.
+        new_key: The new key. Default: None, to decrypt the database.
         progress: Receives the progress.
 
     Raises:
         InvalidInput: The file does not exist, cannot be written, or would stay unchanged.
-        DatabaseBusy: A program has the database open.
-        StorageError: The key is wrong, or the file is another program's or damaged. The file is unchanged.
+        DatabaseBusy: This process or another program has the database open.
+        StorageError: The key is wrong, the file belongs to another program, or it is damaged. The file is unchanged.
         MissingExtra: SQLCipher is not installed.
     """
     key, new_key = EncryptionKey.of(key), EncryptionKey.of(new_key)

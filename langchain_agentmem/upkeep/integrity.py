@@ -1,10 +1,12 @@
-"""Verification, diagnosis and erasure of a whole database, part by part.
+"""Verification and diagnosis of a database, and erasure of parts of its data.
+
+Each `Part` of the package has its own checks and its own function to erase data.
 
     with AgentMemory("agent.db") as memory:
         assert memory.admin.verify().ok
         memory.erase(namespace=("alice",))
 
-An erasure leaves no trace of the namespace in the file.
+`AgentMemory.erase` deletes the data and then rewrites the storage, so that the data cannot be read from the file.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ MAX_OTHER_NAMESPACES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """The result of a check of the whole database.
+    """The result of a verification of the whole database.
 
     Attributes:
-        problems: The problems, one sentence each; empty if none was found.
-        checked: The number of checked objects, by name.
+        problems: The problems, one sentence each. Empty if none was found.
+        checked: The number of checked objects, by their kind.
     """
 
     problems: tuple[str, ...] = ()
@@ -68,8 +70,8 @@ class EraseReport:
         branches: Number of named branches of memory.
         memories: Number of memory versions, on branches and in threads.
         audit: Number of entries of the audit trail.
-        other_namespaces: At most ten other namespaces that have long-term items and a label of the erased namespace,
-            such as ("ada", "facts"). Erase each separately.
+        other_namespaces: Other namespaces with long-term items, at most ten. Each contains a label of the erased
+            namespace, such as ("ada", "facts") for ("users", "ada"). Erase each separately.
     """
 
     conversations: int = 0
@@ -84,14 +86,14 @@ class EraseReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counts of all removed objects, by name."""
+        """The number of removed objects, by the name of the attribute."""
         return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
 def statistics(tx: Transaction, namespace: Namespace | None = None) -> dict[str, int]:
-    """Count all stored objects.
+    """Count the stored objects of the database, or of a namespace and all below it.
 
-    For a namespace and all below it, objects shared by all namespaces are omitted.
+    The counts of a namespace exclude objects that all namespaces share.
     """
     if namespace is None:
         [row] = query.statistics(tx)
@@ -102,7 +104,7 @@ def statistics(tx: Transaction, namespace: Namespace | None = None) -> dict[str,
 
 
 def list_checks() -> dict[str, Operation[list[str]]]:
-    """Return the checks that `verify` runs after the pages, by name."""
+    """Return the checks by name that `verify` runs after that of the database pages."""
     by_name: dict[str, Operation[list[str]]] = {"contents": _check_contents}
     for part in all_parts().all:
         by_name |= part.verify
@@ -110,13 +112,13 @@ def list_checks() -> dict[str, Operation[list[str]]]:
 
 
 def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True) -> VerifyReport:
-    """Check the pages, digests, heads, versions, index and values of a database.
+    """Verify a database: its pages, its stored contents, and the checks of each part.
 
-    Each check runs on its own snapshot. A check that raises an error is reported as a problem.
+    Each check reads its own snapshot. If a check raises an error, the error is reported as a problem.
 
     Args:
         engine: The engine of the database.
-        progress: Receives the name of the next check: the pages, and then each check of `list_checks`.
+        progress: Receives the name of each check before it runs.
         index: True to check the full-text index too. Default: True.
 
     Raises:
@@ -144,7 +146,7 @@ def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True)
 
 
 def _run_check(name: str, check: Callable[[], list[str]]) -> list[str]:
-    """Run a check, and return its problems. An error is returned as a problem."""
+    """Run a check, and return its problems. Return an error as a problem too."""
     try:
         return check()
     except (MemoryClosed, DatabaseTimeout):
@@ -154,7 +156,7 @@ def _run_check(name: str, check: Callable[[], list[str]]) -> list[str]:
 
 
 def _check_contents(tx: Transaction) -> list[str]:
-    """Return the problems of the contents table: damaged bodies and unreferenced ones."""
+    """Return the problems of the table of contents: damaged and unreferenced bodies."""
     problems: list[str] = []
     after = b""
     while page := query.contents_after(tx, after=after, limit=PAGE_ROWS):
@@ -179,19 +181,21 @@ def erase(
     thread_id: str | None = None,
     conversation_id: str | None = None,
 ) -> tuple[EraseReport, list[tuple[str, str]]]:
-    """Delete conversations and threads with all their data.
+    """Delete all data of a namespace, of a thread or of a conversation.
 
     Args:
         tx: The transaction.
-        namespace: This namespace and all below it. Default with an id: see there.
-        thread_id: This thread and its conversation, in the namespace and all below it. Default of `namespace`: all.
-        conversation_id: This conversation, in the namespace alone. Default of `namespace`: the root.
+        namespace: The namespace. Without an id, all data in it and below it is deleted. Default with `thread_id`: all
+            namespaces. Default with `conversation_id`: the root.
+        thread_id: The id of a thread. The threads and conversations of this id are deleted, in the namespace and below
+            it.
+        conversation_id: The id of a conversation. It is deleted only in the namespace itself.
 
     Returns:
         The counts of removed objects, and the path and name of each removed conversation.
 
     Raises:
-        InvalidInput: No target was given, or both a thread and a conversation.
+        InvalidInput: No argument was given, or both ids.
     """
     if namespace is None and thread_id is None and conversation_id is None:
         raise InvalidInput("No target to erase. Pass namespace=, thread_id= or conversation_id=.")
@@ -217,7 +221,7 @@ def erase(
 
 
 def find_paths(tx: Transaction, name: str) -> set[str]:
-    """Return the paths of the namespaces that have a thread or a conversation of an id."""
+    """Return the paths of all namespaces that have a thread or conversation with this id."""
     low, high = namespaces.path_range(())
     threads = query.threads_within(tx, low=low, high=high, name=name)
     conversations = query.list_branches(tx, low=low, high=high, kind=CONVERSATION, name=name)
@@ -225,12 +229,14 @@ def find_paths(tx: Transaction, name: str) -> set[str]:
 
 
 def find_other_items(tx: Transaction, namespace: Namespace, scopes: namespaces.Scopes) -> tuple[Namespace, ...]:
-    """Return other namespaces that have long-term items and a label of a person's namespace.
+    """Return other namespaces that may have long-term items of the same person, at most ten.
+
+    Such a namespace contains a label that identifies the person. With a template, these labels are the values of the
+    template's keys. Without one, it is the last label of a namespace of one or two labels.
 
     Args:
         tx: The transaction.
-        namespace: The namespace of the person. With a template, its keys determine the labels. Without a template, the
-            last label is used, unless the namespace has more than two labels.
+        namespace: The namespace of the person.
         scopes: The template and the boundary of the memory.
     """
     labels = list(scopes.keys_of(namespaces.path_of(namespace)).values())
@@ -247,7 +253,7 @@ def find_other_items(tx: Transaction, namespace: Namespace, scopes: namespaces.S
 
 
 def adopt_thread(tx: Transaction, name: str, path: str) -> None:
-    """Move a thread or conversation of the root into a namespace, with all its data.
+    """Move a thread or conversation from the root to a namespace, with all its data.
 
     Args:
         tx: The transaction.
@@ -255,7 +261,8 @@ def adopt_thread(tx: Transaction, name: str, path: str) -> None:
         path: The path of the namespace.
 
     Raises:
-        InvalidInput: It does not exist, the namespace has one of that id, or it shares its memory with a copy.
+        InvalidInput: The thread or conversation does not exist in the root, or shares its memory with a copy. Or the
+            namespace has one with this id.
     """
     from langchain_agentmem.rewinding.thread_memory import movable_branches  # noqa: PLC0415 - only for moves
     from langchain_agentmem.threads.thread_rows import find_thread  # noqa: PLC0415
@@ -293,7 +300,7 @@ _REMEDIES: Mapping[type[errors.AgentMemoryError], str] = {
     errors.DatabaseUnreadable: "If the key and the permissions are right, restore it from a backup.",
     errors.DatabaseBusy: "Try again in a moment. If the error persists, end the program that holds the lock.",
 }
-"""The remedies for errors when opening a database. Default: check the address."""
+"""The remedies for the errors of `diagnose`, by the type of the error."""
 
 
 def diagnose(
@@ -304,17 +311,17 @@ def diagnose(
     progress: Watch | None = None,
     key: KeyLike | None = None,
 ) -> Iterator[HealthCheck]:
-    """Check the installation and a database, which is opened read-only.
+    """Check the installation and a database. The database is opened read-only.
 
     Args:
         url: A path or a `postgresql://` URL. Default: only the installation is checked.
         schema: The PostgreSQL schema of the tables. Default: "agentmem".
-        deep: True to verify the content too, which reads the whole database. Default: True.
+        deep: True to verify the content too. It reads the whole database. Default: True.
         progress: Receives the progress of the verification.
         key: The key of an encrypted file. Default: the key in the environment, if any.
 
     Yields:
-        The findings, good and bad.
+        The result of each check, good or bad.
 
     Raises:
         InvalidInput: `schema` or `key` is invalid.

@@ -236,6 +236,7 @@ class TestVerification:
             ("delete from {index} where document_id = (select max(document_id) from {index})", "index"),
             ("update branch set head = 0 where id = (select min(id) from branch)", "head"),
             ("update entry set key = 'strange' where replaces is not null", "version"),
+            ("update branch set messages = messages + 1 where messages > 0", "messages, not"),
         ):
             given = {name: each for name, each in (("hash", b"1" * 20), ("body", b"{}")) if f":{name}" in damage}
             before = len(filled.admin.verify().problems)

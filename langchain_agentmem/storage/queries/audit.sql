@@ -165,7 +165,7 @@ where id = (
 );
 
 -- name: audit_recipes
--- The parts of a part store that the remaining entries need.
+-- The recipes of the remaining calls, which name the parts that they need of a part store.
 select a.sequence, a.messages from audit a
 where a.namespace_id = (select id from namespace where path = :path) and a.kind = 'call'
     and a.mark = :mark and a.store_id = :store and a.sequence > :after
@@ -183,7 +183,7 @@ order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_wrong_documents
--- Entries that are wrongly missing from the search index, or wrongly in it.
+-- Visible entries up to the last indexed one that are missing from the search index, and other entries that are in it.
 select sequence, hidden from audit
 where (hidden = 0 and document_id is null and sequence <= (select indexed from audit_head where id = 1))
     or (coalesce(hidden, 3) <> 0 and document_id is not null)

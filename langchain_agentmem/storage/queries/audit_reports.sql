@@ -23,7 +23,7 @@ from (
 join content c on c.id = m.content_id;
 
 -- name: audit_newest_start
--- The entry before the newest entries. The plus prevents the engine from sorting all of them.
+-- The entry before the `skip` newest entries. The plus prevents the engine from sorting all of them.
 select a.sequence
 from audit a
 join namespace n on n.id = +a.namespace_id

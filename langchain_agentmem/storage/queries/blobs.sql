@@ -1,4 +1,4 @@
--- Values by key. Lists of keys come as JSON, in hexadecimal.
+-- Values by key. Lists of keys are passed as JSON, in hexadecimal.
 
 -- name: put_blob
 insert into blob (namespace_id, key, checksum, updated_at, value)

@@ -5,6 +5,7 @@ join entry slot on slot.id = v.replaces
 where v.branch_id is distinct from slot.branch_id or v.key <> slot.key or slot.replaces is not null;
 
 -- name: table_sizes
--- The bytes of each table with its indexes, and whether this role owns it. A table that was dropped meanwhile has no size.
+-- The bytes of each table with its indexes, and whether this role owns it. A table that was dropped meanwhile has no
+-- size.
 select c.relname as name, coalesce(pg_total_relation_size(c.oid), 0)::bigint as bytes, pg_has_role(c.relowner, 'usage') as owned
 from pg_class c where c.relnamespace = to_regnamespace(current_schema()) and c.relkind = 'r' order by 1;

@@ -1,7 +1,7 @@
--- Compactions: the stored results of compactions.
+-- The stored results of compactions, called records here.
 
 -- name: compactions
--- The newest records of a lane, without their bodies.
+-- The newest records of a context, without their bodies.
 select id, digest, message_count, slot
 from compaction
 where branch_id = :branch and context = :context and id < :before
@@ -14,7 +14,7 @@ from compaction c
 where c.id = :id and c.branch_id = :branch;
 
 -- name: newest_compactions
--- The newest records of all lanes.
+-- The newest records of all contexts of a branch.
 select id, context, digest, message_count, slot, created_at, checksum, body from compaction
 where branch_id = :branch
 order by id desc
@@ -26,11 +26,11 @@ values (:branch, :context, :digest, :message_count, :slot, :now, :checksum, :bod
 returning id;
 
 -- name: delete_compactions
--- The records of a branch that include a changed or removed entry, and all records without a slot.
+-- Delete the records of a branch that include a changed or removed entry, and all records without a slot.
 delete from compaction where branch_id = :branch and (slot is null or slot >= :slot);
 
 -- name: prune_compactions
--- All records of a lane except the newest.
+-- Delete all records of a context except the newest ones.
 delete from compaction
 where branch_id = :branch and context = :context and id not in (
     select id from compaction where branch_id = :branch and context = :context order by id desc limit cast(:limit as bigint)

@@ -1,9 +1,10 @@
 -- Facts, looked up by subject, predicate and object. For views see memory.sql.
 
 -- fragment: visible_facts
--- The newest visible version of each fact. A single branch has only one version of a fact at a time, so no newer version is
--- looked up. In a long chain of forks, most branches contain few facts. The keys of these branches are read once, and for other
--- keys newer versions are looked up only on large branches. The subject, predicate and object are in `extra`; the body is for searches.
+-- The newest visible version of each fact. A single branch has only one version of a fact at a time, so no newer
+-- version is looked up. In a long chain of forks, most branches contain few facts. The keys of these branches are read
+-- once. For other keys, newer versions are looked up only on large branches. The subject, predicate and object are in
+-- `extra`; the body is for searches.
 large_branches (branch_id, up_to) as materialized (
     select l.branch_id, l.up_to from lineage l where exists (
         select 1 from memory m where m.branch_id = l.branch_id and m.kind = :kind limit 1 offset 20
@@ -26,11 +27,12 @@ from visible r
 order by number
 
 -- fragment: live_facts
--- The condition on facts x of open groups, which have no position on a branch yet.
+-- True if x is a fact of an open group, which has no position on a branch yet.
 x.group_id = open_groups.group_id and x.kind = :kind and x.copy_of is null and x.id <= open_groups.up_to
 
 -- name: facts_of_subjects
--- The visible facts with some subjects. `+` makes SQLite use the index of names; another index would scan the whole branch.
+-- The visible facts with some subjects. `+` makes SQLite use the index of names, since another index would scan the
+-- whole branch.
 with {view}, wanted (key) as materialized ({texts keys}), seen as (
     select x.* from lineage cross join wanted cross join {lookup memory x}
         x.branch_id = lineage.branch_id and x.subject = wanted.key and x.kind = :kind and +x.until > lineage.up_to
@@ -74,8 +76,8 @@ with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materi
 ), {visible_facts};
 
 -- fragment: is_latest
--- The version x is the newest visible one, was learned before a time and number, and has one of some labels unless these are
--- null.
+-- True if the version x is the newest visible one, was learned before a time and number, and has one of some labels, if
+-- any are given.
 x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
     and (x.created_at, coalesce(x.copy_of, x.id)) < (cast(:learned_at as bigint), cast(:number as bigint))
     and (cast(:labels as text) is null or x.label in (select key from chosen)) and not exists ({newer})
@@ -84,7 +86,8 @@ x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
 order by x.created_at desc, coalesce(x.copy_of, x.id) desc limit cast(:limit as bigint)
 
 -- fragment: since
--- The earliest time of facts that are needed from other branches: the own branches may have enough later ones.
+-- The earliest time of the facts that are needed from other authors. The view's own branches may have enough later
+-- facts.
 since (at) as materialized (
     select coalesce((
         select m.created_at from here join memory m on m.id = here.id
@@ -100,7 +103,7 @@ order by r.created_at desc, number desc
 limit cast(:limit as bigint)
 
 -- name: latest_facts
--- The visible rows of one kind that were learned last, the newest first.
+-- The visible facts of one kind that were learned last, newest first.
 with {view}, chosen (key) as materialized ({texts labels}), here (id) as materialized (
     select m.id from lineage cross join {lookup_first memory m} (
         select x.id from memory x
@@ -125,7 +128,7 @@ with {view}, chosen (key) as materialized ({texts labels}), here (id) as materia
 {picked_rows};
 
 -- name: latest_facts_of_entities
--- The same for facts with one of some keys as subject or object.
+-- The same for facts with one of the given keys as subject or object.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}),
 here (id) as materialized (
     select m.id from lineage cross join wanted cross join {lookup_first memory m} (
@@ -166,8 +169,8 @@ here (id) as materialized (
 {picked_rows};
 
 -- name: entities_in_range
--- The subjects and objects of visible facts in a range of names (the upper bound is excluded), with the number of their facts.
--- `sample` is the key of one of these facts. The names are found by the index of names.
+-- The subjects and objects of visible facts in a range of names, with the number of their facts. The upper bound is
+-- excluded. `sample` is the key of one of these facts. The index of names finds the names.
 with {view}, seen as (
     select x.*, x.subject as name from lineage cross join {lookup memory x}
         x.branch_id = lineage.branch_id and x.subject >= :low and x.subject < :high and x.kind || '' = :kind
@@ -188,8 +191,8 @@ group by x.name
 order by x.name;
 
 -- name: memory_with_sources
--- The versions in a range of namespaces that depend on one of some sources, and their copies. `path` is null if the thread that
--- wrote a version was deleted, and a copy of the thread still needs the version.
+-- The versions in a range of namespaces that depend on one of some sources, and their copies. `path` is null if the
+-- thread that wrote a version was deleted, and a copy of the thread still needs the version.
 with found (id) as materialized (
     select memory_id from memory_source where source {in_texts keys}
 )

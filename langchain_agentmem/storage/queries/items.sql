@@ -1,4 +1,5 @@
--- Items: values by namespace and key. No query returns expired items, except for upkeep. Lists of keys and ids come as JSON.
+-- Items: values by namespace and key. Only queries for upkeep return expired items. Lists of keys and ids are passed as
+-- JSON.
 
 -- name: find_item
 select i.id, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.value
@@ -21,8 +22,8 @@ join namespace n on n.id = i.namespace_id
 where i.id {in_numbers ids} and (i.expires_at is null or i.expires_at > :now);
 
 -- name: items_to_write
--- The rows of keys to be written, expired or not, with the value only if its text is in the index. They are locked in the
--- order of the keys, so that two writers cannot deadlock.
+-- The rows of the keys to write, expired or not. The value is included only if its text is in the index. The rows are
+-- locked in the order of the keys, so that two writers cannot deadlock.
 select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
     case when i.document_id is not null and i.indexed is null then i.value end as value
 from namespace n
@@ -38,7 +39,7 @@ join item i on i.namespace_id = n.id
 where n.path = :path and i.key {in_texts keys};
 
 -- fragment: new_item
--- The subquery is separate, since Citus supports none among the values.
+-- The namespace is looked up in a subquery before the insert, since Citus supports no subquery among the values.
 with given as materialized (select (select id from namespace where path = :path) as namespace_id)
 insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value, source, actor)
 select given.namespace_id, :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value, :source, :actor
@@ -59,7 +60,7 @@ set checksum = :checksum, created_at = :created_at, updated_at = :updated_at, tt
 where id = :id;
 
 -- name: touch_item
--- Put off the expiry of an item, unless it was written or deleted meanwhile, or expires later already.
+-- Postpone the expiry of an item, unless it was written or deleted meanwhile, or already expires later.
 update item
 set expires_at = :expires_at
 where id = :id and updated_at = :updated_at and expires_at > :now and expires_at < :expires_at;
@@ -80,7 +81,7 @@ order by n.path
 limit cast(:limit as bigint);
 
 -- name: newest_items
--- A page of one namespace, the newest first, after the previous page. The page is selected in the index before any value is
+-- A page of one namespace, newest first, after the previous page. The page is selected in the index before any value is
 -- read, unless the values must contain some bytes.
 with page as materialized (
     select id, updated_at, key

@@ -49,10 +49,10 @@ the_table the_row on the_row.id in
 -- A writing transaction already holds SQLite's only lock.
 
 -- fragment: for_update_of
--- As above.
+-- A writing transaction already holds SQLite's only lock.
 
 -- fragment: for_update_of_free
--- As above.
+-- A writing transaction already holds SQLite's only lock.
 
 -- fragment: for_no_key_update_of
--- As above.
+-- A writing transaction already holds SQLite's only lock.

@@ -1,14 +1,15 @@
 -- name: advance_head
--- As for SQLite. What was moved into another namespace while this waited is not there any more: a join is looked at again.
+-- The same as for SQLite. After the update has waited for a lock, PostgreSQL checks the join again. So a branch that
+-- was moved to another namespace meanwhile is not updated.
 update branch b set head = b.head + 1, messages = b.messages + :added
 from namespace n
 where n.id = b.namespace_id and n.path = :path and b.kind = :kind and b.name = :name
 returning b.id, b.head;
 
 -- fragment: new_entry
--- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
--- foreign key, and the operation begins again; a null would silently lose attachments. For Citus, what is
--- looked up is not among the values, and stands apart: then it is the coordinator that numbers the rows.
+-- Another transaction may have deleted the content since this one found it. The id is then 0, which violates the
+-- foreign key, and the operation is retried. A null would silently lose attachments. The lookups are not among the
+-- values, so that the coordinator of Citus assigns the ids of the rows.
 with given as materialized (
     select (select id from content where hash = :content_hash) as content_id,
         (select id from content where hash = cast(:attachments_hash as bytea)) as attachments_id
@@ -24,12 +25,12 @@ select :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :
 from given
 
 -- name: insert_entries
--- No id is ever taken already. Said, it has Citus tell which constraint was broken, as a statement that returns rows does.
+-- Ids never conflict. With the clause, Citus reports which constraint was violated, as for statements that return rows.
 {new_entry} on conflict (id) do nothing;
 
 -- name: lock_contents
--- Two transactions that each drop one of the last two references must not both see the other's. The second waits here
--- for the first, and checks again. Adding a reference does not wait.
+-- Two transactions may each remove one of the last two references to a content, and must not both see the other
+-- reference. The second transaction waits here for the first, and checks again. Adding a reference does not wait.
 select id from content
 where hash in (select decode(value, 'hex') from json_array_elements_text(cast(:hashes as json)))
 order by hash

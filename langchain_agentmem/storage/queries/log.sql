@@ -7,7 +7,7 @@ join namespace n on n.id = b.namespace_id
 where n.path = :path and b.kind = :kind and b.name = :name;
 
 -- name: lock_branch
--- Like find_branch, with a lock for an operation that moves the head. Writers of one conversation wait here.
+-- The same as `find_branch`, with a lock for an operation that moves the head. Writers of one conversation wait here.
 select b.id, b.head
 from branch b
 join namespace n on n.id = b.namespace_id
@@ -252,7 +252,7 @@ update branch set messages = messages - 1 where id = :branch;
 update branch set messages = 0 where id = :branch;
 
 -- name: empty_rounds
--- Rounds that began before a message and have no post left.
+-- Rounds that began before a message and have no posts left.
 select r.id as slot
 from entry r
 where r.branch_id = :branch and r.kind = 'round' and r.replaces is null and r.position < :position
@@ -266,7 +266,8 @@ where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'round'
 order by slot.position, slot.id;
 
 -- name: slots_to_drop
--- Every version of every slot of a branch, for a clear; without the description, for a reset. `body` is the indexed body.
+-- Every version of every slot of a branch, to clear it; without the description, to reset it. `body` is the indexed
+-- body.
 select own.id, own.key, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
 {indexed_body}
     as body

@@ -8,7 +8,8 @@ open_groups (group_id, up_to) as materialized (
 )
 
 -- name: branch_lineage
--- As for SQLite. Each level is looked up by its key. With a join the planner would scan small tables for each level.
+-- The same as for SQLite. Each level is looked up by its key, since with a join the planner would scan small tables for
+-- each level.
 with recursive chain (depth, branch_id, up_to, via_base) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:with_bases as bigint)
     union all

@@ -1,27 +1,28 @@
--- Memory on branches. A view consists of a lineage of branches, each up to a position, and of groups of rows without a
--- place, each up to a row. A view with a scope also shows the current rows of authors other than its `author`, as of
--- now or of the stamp `before`. The newest version of a key is the one with the greatest stamp, then number. A row
--- without a stamp is newer than all with one. A copy has the number of its original. Different keys are ordered by
--- number, and where threads share memory, by stamp.
+-- Memory on branches. A view consists of a lineage of branches, each up to a position, and of groups of unsealed rows,
+-- each up to a row. A view with a scope also shows the current rows of authors other than its `author`, now or at the
+-- stamp `before`. The newest version of a key is the one with the greatest stamp, then number. A row without a stamp is
+-- newer than all rows with one. The number of a row is its id; a copy has the number of its original. Different keys
+-- are ordered by number, and where threads share memory, by stamp.
 
 -- fragment: version_order
 -- The sort key of the version x by age.
 coalesce(x.stamp, 4611686018427387904), coalesce(x.copy_of, x.id)
 
 -- fragment: is_visible
--- True if the version x of another author is current in the scope, now or then. There are two branches, for one index
--- each.
+-- True if the version x of another author is current in the scope, and its stamp is not after `before`, if that is set.
 x.scope_id = :scope and x.kind = :kind and x.visible_until = 4611686018427387904 and x.author_id <> :author
     and (cast(:before as bigint) is null or x.stamp <= cast(:before as bigint))
 
 -- fragment: is_visible_any_kind
--- The same for all shared kinds.
+-- True if a version x of any kind by another author is current in the scope, now or at the stamp `before`.
 x.scope_id = :scope and x.author_id <> :author and x.visible_until > 0 and case
     when cast(:before as bigint) is null then x.visible_until = 4611686018427387904
     else x.stamp <= cast(:before as bigint) and x.visible_until > cast(:before as bigint)
 end
 
 -- fragment: was_visible
+-- True if the version x of another author was current in the scope at the stamp `before`, but is not any more.
+-- `is_visible` and `was_visible` are two conditions, so that each uses an index of its own.
 x.scope_id = :scope and x.kind = :kind and x.visible_until > 0 and x.visible_until < 4611686018427387904 and x.author_id <> :author
     and cast(:before as bigint) is not null and x.stamp <= cast(:before as bigint) and x.visible_until > cast(:before as bigint)
 
@@ -65,7 +66,7 @@ union all
 select x.* from memory x where x.key in (select key from wanted) and {was_visible}
 
 -- fragment: visible_keys
--- Every key of a kind with a current version in a scope, found by steps from one key to the next.
+-- Every key of a kind with a current version in a scope. Each step seeks the next key in the index.
 with recursive k (key) as (
     select min(key) from memory where scope_id = :scope and kind = :kind and visible_until = 4611686018427387904
     union all
@@ -107,11 +108,13 @@ where cast(:before as bigint) is not null and n.scope_id = :scope and n.kind = x
     and n.visible_until > cast(:before as bigint) and (n.stamp, coalesce(n.copy_of, n.id)) > ({version_order})
 
 -- fragment: is_wanted
+-- True if the version x is the newest one that a view shows, is neither deleted nor expired, and has the wanted label,
+-- if any.
 x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
             and (x.expires_at is null or x.expires_at > cast(:at as bigint)) and not exists ({newer})
 
 -- fragment: search_thread
--- The thread under whose name the search index files the rows of the group g.
+-- The thread whose name the search index uses for the rows of the group g.
 (
     select r.name from memory d join search_series r on r.id = d.document_id / 4194304
     where d.group_id = g.group_id and d.document_id is not null
@@ -139,7 +142,7 @@ where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > c
 order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end, number
 
 -- fragment: writer
--- The thread that wrote the row r, also before the row is sealed; null for a branch.
+-- The thread that wrote the row r, even if the row is not sealed; null for a branch.
 select coalesce(
     (select a.name from author a where a.id = r.author_id),
     (
@@ -149,12 +152,12 @@ select coalesce(
 )
 
 -- fragment: referenced
--- Returns a row if the row m is needed, or has a copy, which a search finds by the original's document.
+-- Returns a row if the row m is needed or has a copy. A search finds the copy by the document of the original.
 {needed} union all select 1 from memory k where k.copy_of = m.id
 
 -- fragment: needed
--- Returns a row if a checkpoint, a fork or a subgraph can see the row m, or if a checkpoint still has the result of the
--- task that wrote it, which a later run seals again.
+-- Returns a row if a checkpoint, a fork or a subgraph can see the row m. It also returns one if a checkpoint still has
+-- the result of the task that wrote the row, since a later run seals the row again.
 select 1 from checkpoint_position p where p.branch_id = m.branch_id and p.position >= m.position and p.position < m.until
 union all
 select 1 from branch b where b.parent_id = m.branch_id and b.parent_position >= m.position and b.parent_position < m.until
@@ -170,9 +173,9 @@ join checkpoint c on c.ns_id = l.id and c.name = f.checkpoint
 where g.group_id = m.group_id and m.copy_of is null and m.branch_id is not null
 
 -- name: branch_lineage
--- The lineage of a position, which is its branch, the branches that it was forked from, and, with `with_bases` = 1, the
--- bases of subgraphs. `via_base` marks the start of the chain of forks of a base. `with_base` marks a branch that is
--- not newer than its ancestors.
+-- The lineage of a position: its branch, the branches from which that was forked, and, with `with_bases` = 1, the bases
+-- of subgraphs. `via_base` = 1 marks the first branch of each chain of forks. `with_base` is the branch if it has a
+-- base, else null.
 with recursive chain (depth, branch_id, up_to, via_base) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:with_bases as bigint)
     union all
@@ -194,7 +197,8 @@ order by chain.depth;
 with {view}, seen as ({seen}), ranked as ({rank_versions}) {select_current};
 
 -- name: current_memory_few_keys
--- The same for current memory in a scope, for a kind with few keys and any number of authors. Each key costs two seeks.
+-- The same for current memory in a scope. It suits kinds with few keys, by any number of authors. Each key costs two
+-- seeks.
 with {view}, wanted (key) as materialized (
     select key from ({visible_keys}) found where key is not null
 ), seen as ({seen_on_lineage}
@@ -223,8 +227,8 @@ where m.content_id = (select id from content where hash = :hash) and m.kind = :k
 );
 
 -- fragment: rows_by_author
--- For each key of a kind whose versions are merged, the newest version of the view's own lineage and of each other
--- author, including deletion marks.
+-- The newest versions of each key of a kind whose versions are merged, including deletion marks: one of the view's own
+-- lineage, and one of each other author.
 ranked as (
     select x.*, row_number() over (
         partition by key, mine, case mine when 1 then 0 else author_id end
@@ -298,7 +302,7 @@ order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 
 limit cast(:limit as bigint);
 
 -- name: visible_memory
--- The numbers of those of some rows that a view shows.
+-- The numbers of the given rows that a view shows.
 with {view}, wanted (id) as materialized ({numbers ids}), found as materialized (
     select x.* from wanted cross join {lookup memory x} x.id = wanted.id {end_lookup x}
     union
@@ -353,8 +357,8 @@ where k.namespace_id = m.scope_id and coalesce(k.view_stamp, k.created_at) >= m.
     and coalesce(k.view_stamp, k.created_at) < m.visible_until + 0
 
 -- name: releasable_memory
--- Those of some rows that are no longer visible, with their content. With `checkpoints` = 1, rows that checkpoints of
--- the namespace show are left out.
+-- The given rows that nothing references, with their content, except corrections. With `checkpoints` = 1, rows that
+-- checkpoints of the namespace show are omitted.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
@@ -362,7 +366,8 @@ where m.id {in_numbers ids} and not exists ({referenced}) and m.correction is nu
     and (cast(:checkpoints as bigint) = 0 or not exists ({in_checkpoint}));
 
 -- name: superseded_memory
--- Rows that have ended on the branch "main" of a namespace and are no longer visible.
+-- Rows that have ended on the branch "main" of a namespace, and that no checkpoint shows and nothing references.
+-- Corrections are omitted.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from branch b
 join memory m on m.branch_id = b.id and m.until < 4611686018427387904 and m.kind in ({shared_kinds})
@@ -408,7 +413,7 @@ select branch_id, position from checkpoint_position where ns_id = :ns_id and che
 select 1 as found from checkpoint where ns_id = :ns_id and name = :checkpoint;
 
 -- name: sibling_position
--- The place of another child of the same parent with the same values.
+-- The position of another child of the same parent with the same values.
 select p.branch_id, p.position
 from checkpoint c
 join checkpoint_position p on p.ns_id = c.ns_id and p.checkpoint = c.name
@@ -417,7 +422,7 @@ order by c.name desc
 limit 1;
 
 -- name: newest_other_checkpoint
--- The newest checkpoint other than the given one, with its place.
+-- The newest checkpoint other than the given one, with its position.
 select c.name, p.branch_id, p.position
 from checkpoint c
 left join checkpoint_position p on p.ns_id = c.ns_id and p.checkpoint = c.name
@@ -426,7 +431,7 @@ order by c.name desc
 limit 1;
 
 -- name: thread_head
--- The place of the newest checkpoint of a thread.
+-- The position of the newest checkpoint of a thread.
 select p.branch_id, p.position
 from checkpoint_ns l
 join checkpoint c on c.ns_id = l.id and c.name = (select max(o.name) from checkpoint o where o.ns_id = l.id)
@@ -434,19 +439,19 @@ left join checkpoint_position p on p.ns_id = c.ns_id and p.checkpoint = c.name
 where l.thread_id = :thread and l.ns = '';
 
 -- name: lock_branch_head
--- The next writer waits here.
+-- The head of a branch, locked until the transaction ends. The next writer waits here.
 select head, thread from branch where id = :branch {for_update};
 
 -- name: lock_thread
--- Two runs of one thread must move its head one after the other.
+-- A thread, locked until the transaction ends, so that two runs move its head one after the other.
 select t.id, a.id as author, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id
 where t.id = :thread
 {for_no_key_update_of t};
 
 -- name: update_visibility
--- Update the current rows of a thread whose head has moved. Its old and new lineage show a branch up to different
--- positions, `low` and `high`; `after` is the new one. Rows of the thread between them become current or stop being
--- current.
+-- Update the current rows of a thread whose head has moved. The old and the new lineage show a branch up to different
+-- positions, `low` and `high`; `after` is the new one. Rows of the thread between these positions become current, or
+-- are no longer current.
 update memory
 set visible_until = case
     when position <= :after and until > :after and stamp is not null then 4611686018427387904
@@ -482,7 +487,7 @@ from namespace where path = :path
 returning id;
 
 -- name: groups_on_lineage
--- The groups on a lineage, and those of some groups that lie on any branch.
+-- The groups that are sealed on a lineage, and the open groups that are sealed on any branch.
 with {view}
 select s.group_id from lineage cross join sealed_group s
 where s.branch_id = lineage.branch_id and s.position <= lineage.up_to
@@ -490,7 +495,7 @@ union
 select open_groups.group_id from open_groups where exists (select 1 from sealed_group s where s.group_id = open_groups.group_id);
 
 -- name: has_task_memory
--- Returns a row if tasks wrote memory on a lineage or on its bases.
+-- Returns a row if tasks wrote memory on a lineage, or if a branch of the lineage has a base.
 with {view}
 select 1 as found from lineage cross join sealed_group s
 where s.branch_id = lineage.branch_id and s.position <= lineage.up_to and cast(:groups as text) is not null
@@ -499,7 +504,7 @@ select 1 from lineage cross join branch_base b where b.branch_id = lineage.branc
 limit 1;
 
 -- name: branches_of_originals
--- The branches with the originals of the copies on some branches.
+-- The branches of the originals whose copies are on some branches.
 select distinct o.branch_id as id from memory m join memory o on o.id = m.copy_of
 where o.branch_id is not null and m.branch_id {in_numbers ids};
 
@@ -517,7 +522,7 @@ where o.branch_id {in_numbers ids} and m.branch_id not in ({numbers ids})
 limit 1;
 
 -- name: documents_to_move
--- The documents, outside of one namespace, of rows on some branches and of rows of a thread without a place.
+-- The documents outside one namespace of the rows on some branches, and of the unsealed rows of a thread.
 select d.id, d.owner, d.created_at, d.role, c.kind, s.name, owned.owners
 from (
     select cast('entry' as text) as owners, document_id from entry where branch_id {in_numbers ids}
@@ -541,9 +546,9 @@ update checkpoint set namespace_id = (
 where ns_id in (select id from checkpoint_ns where thread_id = :thread);
 
 -- name: sealable_groups
--- Those of some groups that exist and are not on a lineage. Each comes with the thread whose task wrote it if it has no
--- place yet, the thread under whose name a search finds it, and `late` = 1 if it lies on another branch and is older
--- than rows of the lineage.
+-- The given groups that have rows and are not on a lineage. `writer` is the thread whose task wrote an unsealed group.
+-- `search_thread` is the thread whose name the search index uses for the group. `late` = 1 marks a group that is sealed
+-- on another branch and is older than rows of the lineage.
 with {view}
 select g.group_id, (select w.thread_id from memory_group w where w.id = g.group_id) as writer,
 {search_thread}
@@ -633,7 +638,7 @@ select coalesce(view_stamp, created_at) as stamp from checkpoint where ns_id = :
 update checkpoint set view_stamp = :stamp where ns_id = :ns_id and name = :name and coalesce(view_stamp, created_at) < :stamp;
 
 -- name: copies_to_replace
--- The copies at a position of a branch whose originals are not visible elsewhere.
+-- The copies at a position of a branch whose originals have no other copy, and are not needed where they are.
 select k.id as copy, k.copy_of as original from memory k
 join memory m on m.id = k.copy_of
 where k.branch_id = :branch and k.position = :position
@@ -641,7 +646,7 @@ where k.branch_id = :branch and k.position = :position
     and not exists ({needed});
 
 -- name: replace_copy
--- Move an original to the place of its copy.
+-- Move an original to the position of its copy.
 update memory
 set branch_id = (select k.branch_id from memory k where k.id = :copy),
     position = (select k.position from memory k where k.id = :copy),
@@ -650,7 +655,7 @@ set branch_id = (select k.branch_id from memory k where k.id = :copy),
 where id = :original;
 
 -- name: has_shared_memory
--- Returns a row if an author has current rows that remain when its thread is deleted, so not only messages.
+-- Returns a row if an author has current rows other than messages. Such rows remain when its thread is deleted.
 select 1 as found from memory where author_id = :author and visible_until = 4611686018427387904 and kind <> 'message' limit 1;
 
 -- name: copy_to_main
@@ -676,7 +681,7 @@ where not exists (
 returning id;
 
 -- name: supersede_on_main
--- End the rows of "main" where newer versions came from a thread.
+-- End the rows of "main" that newer versions from a thread replace.
 update memory
 set until = :position, visible_until = case when visible_until = 4611686018427387904 then cast(:now as bigint) else visible_until end
 where id in (
@@ -689,7 +694,7 @@ where id in (
 returning id;
 
 -- name: memory_of_authors
--- The existing rows that the threads of an id wrote in a range of namespaces, marked if they lie on "main".
+-- The existing rows that the threads with an id wrote in a range of namespaces. `on_main` = 1 marks rows on "main".
 select m.id, m.copy_of, m.document_id, c.hash, c.body, m.extra,
     case when b.kind = 'layers' then 1 else 0 end as on_main
 from author a
@@ -716,18 +721,19 @@ update memory set visible_until = 0 where author_id = :author and visible_until 
 select 1 as found from author where namespace_id = :scope and name is not null limit 1;
 
 -- name: seal_group
--- Give the rows of a group a place on a branch.
+-- Assign the rows of a group to a position on a branch.
 update memory
 set branch_id = :branch, position = :position, scope_id = :scope, author_id = :author, stamp = :stamp,
     visible_until = case when cast(:at_head as bigint) = 1 and kind in ({shared_kinds}) then 4611686018427387904 else 0 end
 where group_id = :group and branch_id is null;
 
 -- name: stamp_group
--- Stamp the rows of a group that reaches the thread's own lineage. Its rows on branches of subgraphs keep their places.
+-- Stamp the rows of a group that reaches the thread's own lineage. Its rows on branches of subgraphs keep their
+-- positions.
 update memory set stamp = :stamp where group_id = :group and stamp is null;
 
 -- name: copy_group
--- Copy a group that lies on another branch already, also one that another run has just sealed there.
+-- Copy a group that is already sealed on another branch. Another run may have sealed it there only now.
 insert into memory (
     branch_id, position, group_id, copy_of, kind, key, label, subject, object, content_id, deleted, importance,
     expires_at, extra, created_at, written_at, scope_id, author_id, source, actor, stamp, visible_until
@@ -745,7 +751,7 @@ order by coalesce(copy_of, id)
 on conflict (id) do nothing;
 
 -- name: supersede_sealed
--- End the rows of a branch where newer versions were sealed.
+-- End the rows of a branch that newer sealed versions replace.
 update memory
 set until = :position,
     visible_until = case
@@ -803,7 +809,7 @@ from given
 where true on conflict (id) do nothing;
 
 -- name: copy_thread_messages
--- Give the messages of a thread to its copy too, at the same places. Only those of the original are current.
+-- Copy the messages of a thread for a copy of the thread, at the same positions. Only the originals are current.
 insert into memory (
     branch_id, position, until, copy_of, kind, key, content_id, deleted, created_at, written_at, scope_id, author_id, stamp, visible_until,
     source
@@ -829,10 +835,10 @@ left join content c on c.id = m.content_id
 where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as text) is null or m.key {in_texts keys});
 
 -- name: visible_messages
--- Those of some messages that a view shows, with the wording that it shows. With `anywhere` = 1, the messages that the
--- newest checkpoints of any namespace show. Messages that a copied thread inherited belong to its own conversation. So
--- of the lineage only messages of the thread `name` are returned. Of other copies in the scope, inherited messages are
--- returned only for the conversations `keys`.
+-- The given messages that a view shows, each with the wording that it shows. With `anywhere` = 1, messages that the
+-- newest checkpoints of any namespace show are included. The messages that a copied thread inherited belong to its own
+-- conversation. So the lineage contributes only messages of the thread `name`. Other copied threads in a namespace
+-- below the root contribute inherited messages only for the conversations `keys`.
 with {view}, wanted (id) as materialized ({numbers ids}), wanted_rows as (
     select e.id as slot, e.key, w.id as author, w.namespace_id as scope, w.name,
         n.path <> '' and w.name not in ({texts keys}) as teaching
@@ -872,11 +878,11 @@ insert into sealed_group (group_id, branch_id, position, thread) values (:group,
 delete from memory_group where id = :group;
 
 -- name: last_rows_of_groups
--- The last row of each of some groups.
+-- The last row of each given group, without copies.
 select group_id, max(id) as row from memory where group_id {in_numbers ids} and copy_of is null group by group_id;
 
 -- name: find_run_start
--- The place of a checkpoint, and the tasks that finished under it, in at least one row.
+-- The position of a checkpoint, and the tasks that finished under it. The result always has a row.
 select p.branch_id, p.position, f.task, f.caller, f.groups
 from (select cast(:ns_id as bigint) as ns_id) o
 left join checkpoint_position p on p.ns_id = o.ns_id and p.checkpoint = :checkpoint
@@ -887,7 +893,8 @@ left join finished_task f on f.thread_id = :thread and f.ns = :ns and f.checkpoi
 select task, caller, groups from finished_task where thread_id = :thread and ns = :ns and checkpoint = :checkpoint;
 
 -- name: insert_finished_task
--- The first success of a task applies. A run without memory has stored its result without this row.
+-- Insert a finished task, unless it finished before. A run without memory stores only the result of a task, so results
+-- are looked up too.
 insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
 select cast(:thread as bigint), cast(:task as text), cast(:ns as text), cast(:checkpoint as text), cast(:caller as text),
     cast(:groups as text), cast(:now as bigint)
@@ -899,7 +906,7 @@ where not exists (
 on conflict (thread_id, task) do nothing;
 
 -- name: insert_finished_groups
--- The groups of a finished task, for lookups, if its success was the first.
+-- Insert the groups of a finished task for lookups, if the task was recorded with these groups.
 with given (id) as ({numbers ids})
 insert into finished_group (group_id, thread_id, task)
 select given.id, f.thread_id, f.task from given cross join finished_task f
@@ -911,21 +918,21 @@ on conflict (group_id, thread_id, task) do nothing;
 update memory_group set ended = 1 where thread_id = :thread and task = :task and owner = :owner;
 
 -- name: groups_of_task
--- The groups of a task's executions without a place, and the groups that it had written when it finished.
+-- The unsealed groups of a task's executions, each with the groups that the task had written when it finished.
 select g.id, g.owner, g.ended, g.created_at, f.groups as finished
 from memory_group g
 left join finished_task f on f.thread_id = g.thread_id and f.task = g.task
 where g.thread_id = :thread and g.task = :task;
 
 -- name: rows_of_group
--- The rows of a group, for their deletion.
+-- The unsealed rows of a group, to delete them.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
 where m.group_id = :group and m.branch_id is null;
 
 -- name: copy_positions
--- Copy the places of a thread's checkpoints to the checkpoints of its copy.
+-- Copy the positions of a thread's checkpoints to the checkpoints of its copy.
 insert into checkpoint_position (ns_id, checkpoint, branch_id, position)
 select theirs.id, p.checkpoint, p.branch_id, p.position
 from checkpoint_ns ours
@@ -951,12 +958,12 @@ where s.thread_id = :source
 on conflict (group_id, thread_id, task) do nothing;
 
 -- name: branches_of_checkpoints
--- The branches with places of a thread's checkpoints.
+-- The branches on which a thread's checkpoints have positions.
 select distinct p.branch_id as id from checkpoint_ns l join checkpoint_position p on p.ns_id = l.id where l.thread_id = :thread;
 
 -- name: branches_of_thread
--- The branches with places of a thread's checkpoints, the branches that it created, and those with groups of its
--- finished tasks.
+-- The branches on which a thread's checkpoints have positions, the branches that it created, and the branches with
+-- groups of its finished tasks.
 select p.branch_id as id
 from checkpoint_ns l
 join checkpoint_position p on p.ns_id = l.id
@@ -985,7 +992,7 @@ with recursive before (id) as (
 select id from before order by id desc;
 
 -- name: unreferenced_memory
--- Rows on some branches that are no longer visible.
+-- The rows on some branches that nothing references, except corrections.
 select m.id, m.copy_of, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
@@ -994,7 +1001,7 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: idle_branches
--- Those of some branches of threads without rows, checkpoints, forks and subgraphs.
+-- The given branches of threads that have no rows, checkpoints, forks or subgraphs.
 select b.id from branch b
 where b.kind = 'thread' and b.id {in_numbers ids}
     and not exists (select 1 from checkpoint_position p where p.branch_id = b.id)
@@ -1003,7 +1010,7 @@ where b.kind = 'thread' and b.id {in_numbers ids}
     and not exists (select 1 from memory m where m.branch_id = b.id);
 
 -- name: groups_of_thread
--- The groups of a thread's tasks without a place, and the groups that its tasks had written when they finished.
+-- The unsealed groups of a thread's tasks, and the groups that its tasks had written when they finished.
 select id from memory_group where thread_id = :thread
 union
 select group_id from finished_group where thread_id = :thread;
@@ -1026,7 +1033,7 @@ where thread_id = :thread and created_at < :before
     );
 
 -- name: referenced_groups
--- Those of some groups without a place that finished tasks or subgraphs need.
+-- The given groups that finished tasks or subgraphs need.
 select group_id from finished_group where group_id {in_numbers ids}
 union
 select group_id from base_group where group_id {in_numbers ids};
@@ -1066,7 +1073,7 @@ order by b.id;
 select id, name from branch where id {in_numbers ids};
 
 -- name: visible_threads
--- The threads under whose names the search index files the rows that a view shows.
+-- The threads whose names the search index uses for the rows that a view shows.
 with {view}
 select b.thread as name from lineage join branch b on b.id = lineage.branch_id
 union
@@ -1101,7 +1108,7 @@ where m.id {in_numbers ids};
 select m.id, m.extra, c.body from memory m join content c on c.id = m.content_id where m.id {in_numbers ids};
 
 -- name: newest_positions
--- The places of the newest checkpoints of threads whose memory lies on some branches or on forks of them.
+-- The positions of the newest checkpoints of threads whose memory is on some branches or on forks of them.
 with recursive below (id) as (
     select b.id from branch b where b.id {in_numbers ids}
     union
@@ -1134,7 +1141,7 @@ where n.path >= :low and n.path < :high and w.run_id {in_texts runs}
 order by w.ns_id, w.checkpoint, w.task, w.run_id;
 
 -- name: delete_finished_task
--- Delete the result of a task.
+-- Delete a finished task, unless its result is stored.
 delete from finished_task where thread_id = :thread and task = :task and not exists (
     select 1 from pending_write w
     where w.ns_id = :ns_id and w.checkpoint = :checkpoint and w.task = :task

@@ -1,7 +1,7 @@
 -- Verification, erasure and import of memory. FOREVER is 2^62.
 
 -- name: short_branches
--- Branches that end before a row or a reference on them.
+-- Branches whose head is before a row or a reference on them, and branches with negative positions.
 select b.id, b.head, x.what, max(x.position) as position
 from branch b
 join (
@@ -41,7 +41,8 @@ order by a.id
 limit 10;
 
 -- name: malformed_memory
--- Versions that have no place or end before they begin, and versions without a body that are not deletion marks.
+-- Versions with a branch but no position or the reverse, versions that end before they begin, deletion marks with a
+-- body, and other versions without one.
 select m.id from memory m
 where (m.branch_id is null) <> (m.position is null) or m.until < m.position or (m.deleted = 0) <> (m.content_id is not null)
 order by m.id
@@ -59,7 +60,8 @@ order by m.id
 limit 10;
 
 -- name: wrong_visibility
--- Versions that are marked as current but no head shows, or the reverse, and current versions without a stamp.
+-- Versions that are marked as current although no head shows them, or the reverse, and current versions without a
+-- stamp.
 with recursive chain (author_id, branch_id, up_to) as (
     select a.id, p.branch_id, p.position
     from checkpoint_ns l
@@ -116,7 +118,7 @@ order by s.memory_id
 limit 10;
 
 -- name: lost_groups
--- Groups of versions without a place that no execution, finished task or subgraph refers to.
+-- Groups of unsealed versions to which no execution, finished task or subgraph refers.
 select distinct m.group_id as id from memory m
 where m.branch_id is null and m.group_id is not null
     and not exists (select 1 from memory_group g where g.id = m.group_id)
@@ -160,13 +162,13 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: unplaced_checkpoints
--- The existing ones of some checkpoints that have no position.
+-- The given checkpoints that exist and have no position.
 select c.name from checkpoint c
 where c.ns_id = :ns_id and c.name {in_texts keys}
     and not exists (select 1 from checkpoint_position p where p.ns_id = c.ns_id and p.checkpoint = c.name);
 
 -- name: known_groups
--- The existing ones of some groups.
+-- The given groups that exist.
 select group_id from memory where group_id {in_numbers ids}
 union
 select group_id from sealed_group where group_id {in_numbers ids}

@@ -1,10 +1,10 @@
 -- Listings of threads and conversations, named branches, checkpoints and namespaces.
 
 -- name: thread_overview
--- A page of the threads and conversations in a range of paths, the last changed first. A thread and a conversation of
--- one id are one row. The result always has a row, with the total number. With `sizes` = 1, the data of each is measured;
--- contents shared by a thread and its conversation are counted once. Conversations of nested graphs, which have a
--- `nested_mark` in their names, are omitted.
+-- A page of the threads and conversations in a range of paths, the most recently changed first. A thread and a
+-- conversation with the same id are one row. The result always has a row, with the total number. With `sizes` = 1, the
+-- data of each is measured; contents shared by a thread and its conversation are counted once. Conversations of nested
+-- graphs, which have a `nested_mark` in their names, are omitted.
 with matching (namespace_id, name) as materialized (
     select distinct c.namespace_id, s.name from ({series_with_terms}) d
     join search_series s on s.id = d.series
@@ -106,7 +106,8 @@ where b.kind = 'layers' and n.path >= :low and n.path < :high
 order by n.path, b.id;
 
 -- name: checkpoint_history
--- Checkpoints of a line without their values, the newest first, and how many follow each; of `ends` those alone that none follows.
+-- A page of a checkpoint namespace's checkpoints without their values, newest first, each with its number of children.
+-- With `ends` = 1, only checkpoints without children are included.
 with page as materialized (
     select name, parent, metadata, created_at from checkpoint
     where ns_id = :ns_id and (cast(:ends as bigint) = 0 or name not in ({parents}))
@@ -125,7 +126,8 @@ order by page.name desc;
 select parent from checkpoint where ns_id = :ns_id and parent is not null
 
 -- name: count_checkpoints
--- How many checkpoints a line has, or ends; and how many of these are newer than one.
+-- The number of checkpoints in a checkpoint namespace, and the number of these that are newer than a given one. With
+-- `ends` = 1, only checkpoints without children are counted.
 select count(*) as total, coalesce(sum(case when name > cast(:newer_than as text) then 1 else 0 end), 0) as newer from checkpoint
 where ns_id = :ns_id and (cast(:ends as bigint) = 0 or name not in ({parents}));
 

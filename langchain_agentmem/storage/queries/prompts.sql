@@ -10,7 +10,8 @@ where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.
 order by p.created_at, p.key, p.reader, p.part;
 
 -- name: prompt_note_tokens
--- The number of tokens of the items before some messages of a thread. A prompt has only one start.
+-- The number of tokens of the texts that prompts show before some messages of a thread. A prompt shows only one text of
+-- the part "start", so of these only the largest is counted.
 select coalesce(cast(sum(case when p.part = 'start' then 0 else p.tokens end) as bigint), 0)
     + coalesce(max(case when p.part = 'start' then p.tokens end), 0) as tokens
 from namespace n
@@ -30,13 +31,14 @@ delete from prompt_note where namespace_id = (select id from namespace where pat
 delete from prompt_note where created_at < :before;
 
 -- name: erase_prompt_notes
--- The notes of one thread, and all notes on core memory, which may contain texts of that thread; without a name, all notes.
+-- Delete the notes on one thread, and all notes on core memory, which may contain texts of that thread. Without a name,
+-- all notes in the range are deleted.
 delete from prompt_note
 where namespace_id in (select id from namespace where path >= :low and path < :high)
     and (cast(:name as text) is null or name = :name or part in ('start', 'changes'));
 
 -- name: erase_notes_of_reader
--- The notes of any thread on memories in a range of paths: all notes, or only those on core memory.
+-- Delete the notes of any thread on memories in a range of paths: all notes, or only those on core memory.
 delete from prompt_note
 where reader > :low and reader < :high and (:everything = 1 or part in ('start', 'changes'))
 returning key;

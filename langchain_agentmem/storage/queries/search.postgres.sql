@@ -1,5 +1,6 @@
 -- name: extend_series
--- Reserve places in the newest series of a name, unless it has too few; return the other values that a write needs.
+-- Reserve places in the newest series with a name, unless the series has too few. Also return the other values that a
+-- write needs.
 update search_series
 set next = next + :documents, documents = documents + :documents, words = words + :words,
     first_at = case
@@ -16,7 +17,8 @@ where id = (
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
 -- name: scopes_within
--- Lateral, so that each scope is looked up by its namespace, whatever the number of scopes.
+-- The scopes of the namespaces in a range of paths. The lateral join looks up the scopes by namespace, whatever their
+-- number.
 select c.id, c.kind from namespace n
 cross join lateral (select id, kind from search_scope where namespace_id = n.id offset 0) c
 where n.path >= :low and n.path < :high
@@ -33,7 +35,7 @@ where n.path >= :low and n.path < :high
 order by s.id;
 
 -- name: grow_series
--- Add a document again at its old place.
+-- Count a document again that returns to its old place.
 update search_series set documents = documents + 1, words = words + :words where id = :series
 returning (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
@@ -52,7 +54,7 @@ on conflict (id) do update set series = search_total.series + excluded.series,
     last_at = greatest(search_total.last_at, excluded.last_at);
 
 -- name: index_terms
--- Each term with its scope, since the index is one for all namespaces.
+-- Each term is indexed with its scope, since one index serves all namespaces.
 insert into search_index (document_id, terms)
 values (cast(:id as bigint), array_to_tsvector(array_remove(string_to_array(
     replace(cast(:terms as text), ' ', chr(31) || (cast(:id as bigint) >> 37) || ' ')
@@ -67,7 +69,7 @@ delete from search_index where document_id = :id and cast(:terms as text) is not
 truncate search_index;
 
 -- name: insert_unindexed
--- Nothing waits here: documents are indexed in the transaction that writes them.
+-- Does nothing: documents are indexed in the transaction that writes them.
 select cast(:id as bigint) as id, cast(:terms as text) as terms where false;
 
 -- name: all_unindexed
@@ -130,7 +132,8 @@ cross join lateral (
 where f.found is not null;
 
 -- name: terms_in_ranges
--- Look up the few documents of each range, not those with a term, which may be most documents.
+-- The documents in many small ranges that contain each term. The few documents of each range are looked up, since a
+-- term may be in most documents.
 select w.value as term, cast(json_agg(d.document_id) as text) as documents
 from json_array_elements(cast(:ranges as json)) r
 cross join lateral (
@@ -181,11 +184,11 @@ limit cast(:limit as bigint);
 lock table search_series in share row exclusive mode;
 
 -- name: lock_vectors
--- One writer of vectors at a time, so that their ids ascend for every reader.
+-- One transaction at a time writes vectors, so that their ids ascend for every reader.
 select id from search_state where id = 1 for update;
 
 -- name: take_unembedded
--- Skip a document that another transaction is deleting, so that no writer waits for vectors.
+-- Documents that another transaction is deleting are skipped, so that no writer waits for vectors.
 delete from search_unembedded
 where ticket = :ticket and document_id in (
     select d.id from search_document d
@@ -195,8 +198,8 @@ where ticket = :ticket and document_id in (
 returning document_id;
 
 -- name: pgvector_available
--- 1 if the server can compare vectors: pgvector is installed, in any schema. It cannot if Citus has moved the tables to
--- another node, which its triggers show: a new table would not be there, and would keep deleted vectors.
+-- 1 if the server can compare vectors: pgvector is installed, in any schema. 0 if Citus has moved the tables to another
+-- node, which their triggers show. A new table would not be on that node, and would retain deleted vectors.
 select count(*) as available from pg_extension
 where extname = 'vector' and has_schema_privilege(extnamespace, 'usage') and not exists (
     select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
@@ -252,7 +255,8 @@ order by distance, v.document_id desc
 limit cast(:limit as bigint);
 
 -- name: nearest_indexed
--- The same by the index, which may miss some documents, and return fewer if documents outside the ranges are nearer.
+-- The same with the index, which may miss some documents. It may return fewer if documents outside the ranges are
+-- nearer.
 select document_id, cast(round(cast(min(distance) as numeric), 6) as double precision) as distance
 from search_pgvector_nearest(:vector, cast(:ranges as json), 2 * cast(:limit as bigint))
 group by document_id
@@ -275,8 +279,8 @@ where t.oid = to_regclass('search_pgvector') and e.extname = 'vector';
 
 -- name: vector_index_statements
 -- The statements that create the index, in half precision. The first one drops an unfinished index. A function sets the
--- options of the index for itself only: the maximum effort, and iterative scans if filters leave few results. The server knows
--- the options of pgvector after its first use.
+-- options of the index only for its own run: the maximum effort, and iterative scans if filters leave few results. The
+-- server knows the options of pgvector after its first use.
 select unnest(array[
     format('drop index concurrently if exists %1$I.search_pgvector_near', p.ours),
     format('select %1$I.search_pgvector_of(''[1]'');

@@ -1,5 +1,5 @@
--- The search: scopes, series and documents, and the full-text index over their terms. Terms come analysed from Python,
--- separated by spaces, the same for both engines. Ranges of document numbers are JSON, [[first, end], ...].
+-- The search: scopes, series and documents, and the full-text index over their terms. Python analyzes the texts; terms
+-- are separated by spaces, and are the same for both dialects. Ranges of document ids are JSON, [[first, end], ...].
 
 -- name: search_state
 select analysis from search_state where id = 1;
@@ -8,7 +8,7 @@ select analysis from search_state where id = 1;
 update search_state set analysis = :analysis where id = 1;
 
 -- name: next_series
--- The number of one more series in a scope, unless it is full.
+-- Add a series to the newest scope of a kind, unless the scope is full, and return its number.
 update search_scope set series = series + 1
 where id = (
         select max(c.id) from search_scope c
@@ -71,7 +71,7 @@ select cast(:id as bigint) from search_state where id = 1 and dimensions is not 
 on conflict (ticket) do nothing;
 
 -- name: request_all_vectors
--- Mark all documents as pending, except the audit trail, which is searched by words only.
+-- Mark all documents as pending, except those of the audit trail, which is searched by words only.
 insert into search_unembedded (document_id)
 select d.id from search_document d
 join search_scope c on c.id = d.id >> 37
@@ -206,11 +206,11 @@ cross join {lookup search_speaker p}
     p.word = w.value and p.series_id >= r.low >> 22 and p.series_id < r.high >> 22 {end_lookup p}
 
 -- name: find_speakers
--- The speakers that some words name in some ranges.
+-- The speakers in some ranges that some words name.
 select distinct p.word, p.speaker {from_named_speakers} limit 1000;
 
 -- name: documents_of_speakers
--- The newest documents of the speakers that some words name, at most a hundred of each series.
+-- The newest documents of the speakers that some words name, at most a hundred from each series.
 select p.word, d.id
 {from_named_speakers}
 cross join search_document d on d.id in (
@@ -222,7 +222,7 @@ order by d.created_at desc, d.id desc
 limit cast(:limit as bigint);
 
 -- name: dated_documents
--- Documents of a time or near it, the nearest first, in the series that overlap it.
+-- Documents in a span of time or near it, the nearest first, from the series that overlap the searched times.
 select d.id
 from ({ranges ranges}) r
 cross join {lookup search_series s}
@@ -262,7 +262,7 @@ where (select count(*) from search_series s where s.scope_id = c.id)
 limit 10;
 
 -- name: wrong_owners
--- Documents without an owner, or whose owner refers to another document.
+-- Documents whose owner does not exist or refers to another document.
 select d.id from search_document d
 join search_scope c on c.id = d.id >> 37
 where (c.kind in ('message', 'nested_message') and not exists (select 1 from entry e where e.id = d.owner and e.document_id = d.id))
@@ -274,7 +274,7 @@ where (c.kind in ('message', 'nested_message') and not exists (select 1 from ent
 limit 10;
 
 -- name: entry_hits
--- Some current wordings of messages, with their places.
+-- Some wordings of messages with their current versions, conversations and namespaces.
 select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
 from ({numbers owners}) o
 cross join {lookup entry own} own.id = o.value {end_lookup own}

@@ -1,5 +1,6 @@
 -- name: extend_series
--- Reserve places in the newest series of a name, unless it has too few; return the other values that a write needs.
+-- Reserve places in the newest series with a name, unless the series has too few. Also return the other values that a
+-- write needs.
 update search_series
 set next = next + :documents, documents = documents + :documents, words = words + :words,
     first_at = case
@@ -16,7 +17,7 @@ where id = (
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
 
 -- name: grow_series
--- Add a document again at its old place.
+-- Count a document again that returns to its old place.
 update search_series set documents = documents + 1, words = words + :words where id = :series
 returning (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
 
@@ -31,7 +32,7 @@ on conflict (id) do update set series = series + excluded.series, documents = do
     words = words + excluded.words, last_at = max(last_at, excluded.last_at);
 
 -- name: index_terms
--- As values: a select may fail half-way, so FTS5 would flush its pending data before each row.
+-- The terms are inserted as values. A select may fail half-way, so FTS5 would flush its pending data before each row.
 insert into search_index (rowid, terms) values (:id, :terms);
 
 -- name: unindex_terms
@@ -50,7 +51,7 @@ select document_id, terms from search_unindexed order by document_id;
 delete from search_unindexed;
 
 -- name: take_unindexed
--- Remove some documents from the waiting ones, and return them.
+-- Remove some pending documents, and return them.
 delete from search_unindexed where document_id {in_numbers ids} returning document_id;
 
 -- name: unindexed_within
@@ -76,8 +77,8 @@ where search_index match f.expression and rowid >= f.first and rowid < f.last
     ))
 
 -- name: postings
--- The oldest documents in each range that contain each term and, if it lists other terms, one of these. Beyond the limit,
--- also the newest documents.
+-- For each term and range, the oldest documents that contain the term. If other terms are listed with it, the documents
+-- must contain one of these too. If the limit is reached, the newest such documents are returned too.
 with wanted as materialized (
     select json_extract(value, '$[0]') as term,
         '"' || json_extract(value, '$[0]') || '"' || coalesce(
@@ -155,7 +156,7 @@ select null as statement where false;
 select null as document_id, null as distance where :vector = :ranges and :limit < 0;
 
 -- name: lock_writers
--- Nothing to do: only one transaction writes at a time.
+-- Does nothing: only one transaction writes at a time.
 select null as id where false;
 
 -- name: lock_vectors

@@ -10,7 +10,7 @@ left join checkpoint_ns l on l.thread_id = t.id and l.ns = :ns
 where n.path = :path;
 
 -- name: find_threads
--- The same for the first few threads of a name in any namespace.
+-- The same for the first few threads with an id, in any namespace.
 select t.id, t.store_id, t.delta, t.created_at, s.sweep_count, s.removed_count, n.path, l.id as ns_id
 from thread t
 join namespace n on n.id = t.namespace_id
@@ -65,7 +65,7 @@ select next_element, next_part, sweep_count from part_store where id = :store {f
 update part_store set next_element = :next_element, next_part = :next_part where id = :store;
 
 -- name: reserve_part_numbers
--- Reserve numbers for a count of parts in the first series. Other transactions wait here until this one ends.
+-- Reserve the next numbers of elements of lists. Other transactions wait here until this one ends.
 update part_store set next_element = next_element + :count
 where id = :store
 returning sweep_count;
@@ -89,7 +89,8 @@ on conflict (ns_id, name) do update set parent = excluded.parent, run_id = exclu
     versions = excluded.versions, head = excluded.head, metadata = excluded.metadata;
 
 -- name: insert_write
--- Special writes, whose index is below zero, replace earlier ones. Of the others the first one applies.
+-- Special writes, whose index is below zero, replace earlier writes. Of other writes with one index, the first is
+-- retained.
 insert into pending_write (ns_id, checkpoint, task, idx, path, channel, run_id, recipe)
 values (:ns_id, :checkpoint, :task, :idx, :path, :channel, :run_id, :recipe)
 on conflict (ns_id, checkpoint, task, idx) do update
@@ -218,8 +219,8 @@ order by name
 limit cast(:limit as bigint);
 
 -- name: ended_subgraphs
--- The checkpoint namespaces of subgraph calls that ended before the oldest remaining checkpoint of the thread's own
--- graph.
+-- The checkpoint namespaces of subgraph calls whose checkpoints are all older than the remaining checkpoints of the
+-- thread's own graph.
 select l.id from checkpoint_ns l
 where l.thread_id = :thread and l.ns like '%:%'
     and not exists (

@@ -15,7 +15,7 @@ select p.number, p.encoding, p.name, c.body from part p join content c on c.id =
 where p.store_id = :store order by p.number;
 
 -- name: exported_branches
--- The newest first: each branch after its forks.
+-- All branches, newest first, so that each branch comes after its forks.
 select b.id, b.kind, b.name, b.parent_id, b.parent_position, b.head, b.created_at, n.path, s.base_id, p.name as parent
 from branch b
 join namespace n on n.id = b.namespace_id

@@ -1,20 +1,21 @@
--- The whole schema. It is edited in place until version 0.2.0; from then on, changes are further migrations. All
+-- The whole schema. It is edited in place until version 0.2.0. From then on, changes are further migrations. All
 -- times are microseconds since 1970-01-01 UTC, set by Python. Large columns come last, so that reading the columns
--- before them reads none of their pages. `engine.py` defines the types in braces for each dialect. Tables of only one
--- dialect, and the full-text index, are in the file of that dialect.
+-- before them reads none of their pages. `engine.py` defines the types in braces for each dialect. Tables of only
+-- one dialect, and the full-text index, are in the file of that dialect.
 
 -- Namespaces, branches and contents ---------------------------------------------------------------------------------
 
--- A tenant, user or topic. `path` is the tuple of labels, each ended by U+001F, so that a prefix is a range.
+-- A namespace: a tenant, user or topic. `path` is the tuple of labels, each ended by U+001F, so that a prefix is a
+-- range.
 create table namespace (
     id {id},
     path {text} not null unique
 );
 
--- A branch of memory: a conversation, a branch of layers or a branch of a thread. `head` is its last position,
--- `messages` the number of its own messages. A fork is one row: its parent, and the position of the fork.
--- `thread` is the thread that started a branch of a thread; searches know the rows there by this name. The id of a
--- deleted branch is not assigned again, since a run of another process may still refer to it.
+-- A branch: a conversation, a named branch of memory, or a branch of a thread. `head` is its last position, and
+-- `messages` the number of its own messages. A fork is one row, with its parent and the position of the fork.
+-- `thread` is the thread that created a branch of a thread; the search index uses this name for the rows there. The
+-- id of a deleted branch is not assigned again, since a run of another process may still refer to it.
 create table branch (
     id {serial},
     namespace_id {int} not null references namespace (id),
@@ -31,8 +32,8 @@ create table branch (
 create index branch_parent on branch (parent_id) where parent_id is not null;
 create index branch_thread on branch (namespace_id, thread) where thread is not null;
 
--- Message bodies and other large values, stored once each with their BLAKE2b-160 digest. Ids ascend, so rows written
--- together are stored together, in this table and in every index that refers to it.
+-- Message bodies and other large values, each stored once with its BLAKE2b-160 digest. Ids ascend, so rows that are
+-- written together are stored together, in this table and in every index that refers to it.
 create table content (
     id {id},
     hash {blob} not null unique,
@@ -41,10 +42,11 @@ create table content (
 
 -- Conversations -----------------------------------------------------------------------------------------------------
 
--- One version of a message or round. `position` is the position of its call on the branch. A row with `replaces` is
--- a newer version of the row it names; the newest one is current, the older ones are its history. `document_id` is
--- its number in the search, on the row of the first version. `follows` marks a message that follows the thread
--- named like its conversation: the message is visible where that thread shows it.
+-- One version of a message or round. `position` is the position on the branch of the call that wrote it. A row with
+-- `replaces` is a newer version of the row that this column names. The newest version is current, and the older ones
+-- are its history. `document_id` is its document in the search index, on the row of the first version. `follows`
+-- marks a message that follows the thread with the id of its conversation: the message is visible where that thread
+-- shows it.
 create table entry (
     id {id},
     branch_id {int} not null references branch (id) on delete cascade,
@@ -70,10 +72,10 @@ create index entry_attachments on entry (attachments_id) where attachments_id is
 create index entry_replaces on entry (replaces{index_id}) where replaces is not null;
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
 
--- A compacted context. `context` names the context: a graph's state, a conversation's log, or one role's rounds.
--- `digest` is the digest of the messages up to its end, `message_count` their number, and `slot` the row of the last of
--- them if the context is a conversation's. The body is JSON with the ids of retained messages and the created
--- messages.
+-- A compacted context. `context` names the context: the state of a graph, the log of a conversation, or the rounds
+-- of one role. `digest` is the digest of the messages up to its end, and `message_count` their number. `slot` is the
+-- row of the last of them if the context belongs to a conversation. The body is JSON with the ids of retained
+-- messages and the created messages.
 create table compaction (
     id {id},
     branch_id {int} not null references branch (id) on delete cascade,
@@ -87,10 +89,11 @@ create table compaction (
 );
 create index compaction_context on compaction (branch_id, context, id);
 
--- Notes of the texts that were put into the prompts of a thread. `name` is the thread, `key` the message that the
--- text precedes, `part` the kind of text, and `reader` its origin: a memory by its name ('' for that of the run),
--- or the experiences of a role. `tokens` is its size; `in_prompt` is 1 while prompts still show it. The body is JSON:
--- ids, scores and signals, and the values of core memory, since a prompt shows them as they were.
+-- Notes on the texts that were inserted into the prompts of a thread. `name` is the thread, `key` the message that
+-- the text precedes, and `part` the kind of text. `reader` is the origin of the text: a memory by its name (empty
+-- for the memory of the run), or the experiences of a role. `tokens` is its size; `in_prompt` is 1 while prompts
+-- still show it. The body is JSON with ids, scores and signals. It also contains the values of core memory as the
+-- prompt showed them.
 create table prompt_note (
     namespace_id {int} not null references namespace (id) on delete cascade,
     name {text} not null,
@@ -107,9 +110,10 @@ create index prompt_note_age on prompt_note (created_at);
 
 -- LangGraph threads: checkpoints that store only changes -----------------------------------------------------------
 
--- The parts of a thread's values. `next_element` and `next_part` are the next part numbers, for elements of lists and
--- for all other parts; no number is assigned twice. `sweep_count` counts removals of parts, which make older caches
--- of them invalid. `removed_count` counts the checkpoints removed since the last one.
+-- The store of the parts of a thread's values. `next_element` and `next_part` are the next part numbers, for
+-- elements of lists and for all other parts. No number is assigned twice. `sweep_count` counts removals of parts,
+-- which invalidate older caches of them. `removed_count` counts the checkpoints removed since the last removal of
+-- parts.
 create table part_store (
     id {serial},
     next_element {int} not null default 0,
@@ -140,7 +144,7 @@ create table checkpoint_ns (
     unique (thread_id, ns)
 );
 
--- A part of a value, never changed. `encoding` is that of the body, `name` the id of a message.
+-- A part of a value, which never changes. `encoding` is the encoding of the body, and `name` the id of a message.
 create table part (
     store_id {int} not null references part_store (id) on delete cascade,
     number {int} not null,
@@ -152,10 +156,10 @@ create table part (
 ){without_rowid};
 create index part_content on part (content_id, store_id);
 
--- A checkpoint without its values. `versions` is a JSON object of the channels' versions; `head` and `metadata` are
--- output of the serializer. `view_stamp` is the last stamp (of `memory`) that its view includes, if that is not its
--- time of creation. `namespace_id` is set if the namespace had a branch "main" when the checkpoint was put: the
--- versions that "main" showed then are kept for it.
+-- A checkpoint without its values. `versions` is a JSON object of the channels' versions. `head` and `metadata` are
+-- output of the serializer. `view_stamp` is the last stamp (of `memory`) that its view includes, if that differs
+-- from its time of creation. `namespace_id` is set if the namespace had a branch "main" when the checkpoint was put.
+-- The versions that "main" showed then are retained for the checkpoint.
 create table checkpoint (
     ns_id {int} not null references checkpoint_ns (id) on delete cascade,
     name {text} not null,
@@ -172,7 +176,7 @@ create table checkpoint (
 create index checkpoint_run on checkpoint (run_id) where run_id is not null;
 create index checkpoint_view_stamp on checkpoint (namespace_id, coalesce(view_stamp, created_at)) where namespace_id is not null;
 
--- The value of a channel in one version, as a recipe of parts. A channel without a value has no row.
+-- The value of a channel in one version, as a recipe that names parts. A channel without a value has no row.
 create table channel_value (
     ns_id {int} not null references checkpoint_ns (id) on delete cascade,
     channel {text} not null,
@@ -181,8 +185,8 @@ create table channel_value (
     primary key (ns_id, channel, version)
 ){without_rowid};
 
--- A task's writes towards the checkpoint after this one; they may be stored before the checkpoint itself. `run_id`
--- is the run that wrote them, if it has an id: they are deleted with it, even if another run made the checkpoint.
+-- The pending writes of a task under a checkpoint; they may be stored before the checkpoint itself. `run_id` is the
+-- run that wrote them, if it has an id. They are deleted with that run, even if another run made the checkpoint.
 create table pending_write (
     ns_id {int} not null references checkpoint_ns (id) on delete cascade,
     checkpoint {text} not null,
@@ -198,7 +202,7 @@ create index pending_write_run on pending_write (run_id) where run_id is not nul
 
 -- Memory on branches: layers, facts, rounds and items of a thread ---------------------------------------------------
 
--- The author of a row: a thread, or the branch "main" of its namespace, whose `name` is null. An author stays when
+-- The author of a row: a thread, or the branch "main" of its namespace, whose `name` is null. An author remains when
 -- its thread is deleted, without `thread_id`.
 create table author (
     id {serial},
@@ -209,20 +213,21 @@ create table author (
 create unique index author_main on author (namespace_id) where name is null;
 create index author_name on author (namespace_id, name) where name is not null;
 
--- One version of something remembered, identified by kind and key. The newest visible version is current; `deleted`
--- marks one that records a deletion. A row is valid on its branch from `position` up to but without `until`, where
--- the next version on the branch begins. A task's row has no branch until it is sealed; `group_id` is the execution
--- that wrote it, then and later. A group that is sealed on a second branch is copied: `copy_of` is the copied row,
--- and versions are ordered by it. `label` is the kind of an event or the predicate of a fact; `subject` and
--- `object` are a fact's, in the form in which they are compared. `extra` is JSON, `document_id` the number in the
--- search.
+-- One version of a memory entry, identified by kind and key. The newest visible version is current; `deleted` marks
+-- a version that records a deletion. A row is valid on its branch from `position` up to but without `until`, where
+-- the next version on the branch begins. A task's row has no branch until it is sealed. `group_id` is the execution
+-- that wrote the row, before and after sealing. A group that is sealed on a second branch is copied: `copy_of` is
+-- the copied row, and versions are ordered by it. `label` is the kind of an event or the predicate of a fact.
+-- `subject` and `object` belong to a fact, in the form in which they are compared. `extra` is JSON, and
+-- `document_id` the document in the search index.
 --
--- `scope_id` is the namespace of the row's branch, `author_id` its author. `stamp` is the time of the first commit on
--- the thread's own branch, or on "main"; null before, and on branches of subgraphs. `visible_until` is 2^62 while
--- the head of its author shows the row, else the time when that ended, or 0 if the row was never shown. `source` is
--- its origin ("user", "model", "tool", "import", "person"), `actor` names it. `correction` is set where a person
--- corrected the value: a JSON object with its id, the values before and after, the sources of the value before, and
--- the id of the correction that this one reverts. Such a row stays when a newer version replaces it.
+-- `scope_id` is the namespace of the row's branch, and `author_id` its author. `stamp` is the time of the first
+-- commit on the thread's own branch, or on "main". It is null before that, and on branches of subgraphs.
+-- `visible_until` is 2^62 while the head of its author shows the row. Otherwise it is the time when that ended, or 0
+-- if the head never showed the row. `source` is the origin of the row ("user", "model", "tool", "import", "person"),
+-- and `actor` names it. `correction` is set if a person corrected the value. It is a JSON object with the id of the
+-- correction, the values before and after, the sources of the value before, and the id of the correction that this
+-- one reverts. Such a row remains when a newer version replaces it.
 create table memory (
     id {serial},
     branch_id {int} references branch (id),
@@ -265,7 +270,7 @@ create index memory_subject on memory (branch_id, subject, kind, label, object, 
 create index memory_object on memory (branch_id, object, kind, created_at, until) where object is not null;
 create index memory_learned on memory (branch_id, kind, created_at) where subject is not null;
 create index memory_subject_learned on memory (branch_id, subject, kind, created_at) where subject is not null;
--- The same for all threads of a scope.
+-- The indexes for the current and former rows of all threads of a scope.
 create index memory_visible on memory (scope_id, kind, key, stamp) where visible_until = 4611686018427387904;
 create index memory_visible_newest on memory (scope_id, kind, stamp) where visible_until = 4611686018427387904;
 create index memory_formerly_visible on memory (scope_id, kind, stamp) where visible_until > 0 and visible_until < 4611686018427387904;
@@ -278,8 +283,8 @@ create index memory_visible_subject_learned on memory (scope_id, kind, subject, 
 create index memory_visible_learned on memory (scope_id, kind, created_at)
     where visible_until = 4611686018427387904 and subject is not null;
 
--- The sources of a version: ids of messages, and of the conversations or threads that they belong to. A version
--- that loses all of them is forgotten.
+-- The sources of a version: ids of messages, and of the conversations or threads that contain them. A version that
+-- loses all its sources is forgotten.
 create table memory_source (
     memory_id {int} not null references memory (id) on delete cascade,
     source {text} not null,
@@ -287,9 +292,9 @@ create table memory_source (
 ){without_rowid};
 create index memory_source_source on memory_source (source);
 
--- A group: the rows that one execution of a task wrote. Its id is a random number. The task ran under a checkpoint
--- that may not have been put. `owner` is the token of the run, unique to it. `ended` marks an execution that ended
--- without a result; the next execution of the task replaces it.
+-- A group: the rows that one execution of a task wrote. Its id is a random number. The checkpoint of the task may
+-- not be stored yet. `owner` is the unique token of the run. `ended` marks an execution that ended without a result;
+-- the next execution of the task replaces it.
 create table memory_group (
     id {int} primary key,
     thread_id {int} not null references thread (id) on delete cascade,
@@ -302,7 +307,8 @@ create table memory_group (
 );
 create index memory_group_task on memory_group (thread_id, task);
 
--- The groups on a branch and their positions. `thread` is the thread of the group, if it is not the branch's.
+-- The groups that are sealed on a branch, with their positions. `thread` is the thread of the group, if it differs
+-- from the thread of the branch.
 create table sealed_group (
     group_id {int} not null,
     branch_id {int} not null references branch (id) on delete cascade,
@@ -313,8 +319,8 @@ create table sealed_group (
 create index sealed_group_branch on sealed_group (branch_id, position);
 create index sealed_group_thread on sealed_group (branch_id) where thread is not null;
 
--- Tasks that finished under a checkpoint, with the groups they had written by then, as a JSON list. `caller` is the
--- task that called this one, if any.
+-- Tasks that finished under a checkpoint, with the groups that they had written by then, as a JSON list. `caller` is
+-- the task that called this one, if any.
 create table finished_task (
     thread_id {int} not null references thread (id) on delete cascade,
     task {text} not null,
@@ -327,7 +333,7 @@ create table finished_task (
 ){without_rowid};
 create index finished_task_step on finished_task (thread_id, ns, checkpoint);
 
--- The groups of `finished_task`, for lookups: they are kept as long as a task's result that names them.
+-- The groups of `finished_task`, for lookups. A group is retained as long as the result of a task names it.
 create table finished_group (
     group_id {int} not null,
     thread_id {int} not null,
@@ -337,8 +343,8 @@ create table finished_group (
 ){without_rowid};
 create index finished_group_task on finished_group (thread_id, task);
 
--- The position of a checkpoint on a branch. Its memory is that of the branch up to there, and of the branches
--- before.
+-- The position of a checkpoint on a branch. Its memory is the memory of the branch up to this position, and of the
+-- ancestors of the branch.
 create table checkpoint_position (
     ns_id {int} not null,
     checkpoint {text} not null,
@@ -349,8 +355,8 @@ create table checkpoint_position (
 ){without_rowid};
 create index checkpoint_position_branch on checkpoint_position (branch_id, position);
 
--- The base of a subgraph's branch: the checkpoint around it, the position of that, if it has one, and the groups
--- that the task around it had written when it began, as a JSON list, each with its last included row.
+-- The base of a subgraph's branch: the enclosing checkpoint, and its position if it has one. `groups` are the groups
+-- that the enclosing task had written when the subgraph began, as a JSON list, each with its last included row.
 create table branch_base (
     branch_id {int} primary key references branch (id) on delete cascade,
     base_id {int} references branch (id),
@@ -360,7 +366,7 @@ create table branch_base (
 );
 create index branch_base_base on branch_base (base_id, base_position) where base_id is not null;
 
--- The groups of `branch_base`, for lookups: they are kept as long as such a branch exists.
+-- The groups of `branch_base`, for lookups. A group is retained as long as such a branch exists.
 create table base_group (
     group_id {int} not null,
     branch_id {int} not null references branch (id) on delete cascade,
@@ -370,9 +376,9 @@ create index base_group_branch on base_group (branch_id);
 
 -- Long-term items ---------------------------------------------------------------------------------------------------
 
--- Values by namespace and key. `value` is JSON. `ttl` is in minutes from the last reading or writing; the item
--- expires at `expires_at`. `document_id` is its number in the search; `indexed` the texts of the indexed fields, as
--- a JSON list, or null if the whole value is indexed.
+-- Values by namespace and key. `value` is JSON. `ttl` is in minutes from the last read or write; the item expires at
+-- `expires_at`. `document_id` is its document in the search index. `indexed` contains the texts of the indexed
+-- fields as a JSON list, or null if the whole value is indexed.
 create table item (
     id {id},
     namespace_id {int} not null references namespace (id),
@@ -392,7 +398,7 @@ create table item (
 create index item_recent on item (namespace_id, updated_at desc, key, expires_at{index_id});
 create index item_expiry on item (expires_at) where expires_at is not null;
 
--- The values of a byte store. Keys are UTF-8, as bytes, so that any text is valid and the order is that of code
+-- The values of a byte store. Keys are UTF-8 stored as bytes, so that any text is valid and the order is by code
 -- points.
 create table blob (
     id {id},
@@ -406,11 +412,11 @@ create table blob (
 
 -- Search ------------------------------------------------------------------------------------------------------------
 
--- A document is a message, an item, or anything else that can be found. Its id is its address: 26 bits of its
--- scope, 15 of its series there, 22 of its place in the series. Neighbours have neighbouring numbers, and a
--- namespace is a few ranges of them, which the index can skip to.
+-- A document is a message, an item, or any other searchable object. Its id contains 26 bits of its scope, 15 bits of
+-- its series in the scope, and 22 bits of its place in the series. Neighbouring documents have neighbouring ids. A
+-- namespace is a few ranges of ids, to which the index can skip.
 
--- The documents of one kind in one namespace. One with very many series has several scopes.
+-- The documents of one kind in one namespace. A namespace with very many series has several scopes of a kind.
 create table search_scope (
     id {serial},
     namespace_id {int} not null references namespace (id),
@@ -419,8 +425,8 @@ create table search_scope (
 );
 create index search_scope_namespace on search_scope (namespace_id, kind);
 
--- A sequence of documents, such as those of a conversation. `next` is the place of the next one; `documents` and
--- `words` count the existing ones.
+-- A sequence of documents, such as the messages of a conversation. `next` is the place of the next document.
+-- `documents` and `words` count the existing documents and their words.
 create table search_series (
     id {int} primary key,
     scope_id {int} not null references search_scope (id),
@@ -433,8 +439,8 @@ create table search_series (
 );
 create index search_series_name on search_series (scope_id, name);
 
--- The totals of a scope, so that a search need not count: the sums over its rows. `series` counts those that exist,
--- `last_at` is the latest time of a document.
+-- The totals of a scope, so that a search need not count. The totals are the sums over the rows of the scope.
+-- `series` counts the existing series, and `last_at` is the latest time of a document.
 create table search_total (
     id {int} primary key,
     scope_id {int} not null references search_scope (id) on delete cascade,
@@ -445,7 +451,7 @@ create table search_total (
 );
 create index search_total_scope on search_total (scope_id);
 
--- The speakers of a series: the words of the name, and the number by which documents refer to its owner.
+-- The speakers of a series: the words of each name, and the number by which documents refer to the speaker.
 create table search_speaker (
     word {text} not null,
     series_id {int} not null references search_series (id) on delete cascade,
@@ -454,7 +460,8 @@ create table search_speaker (
 ){without_rowid};
 create index search_speaker_series on search_speaker (series_id);
 
--- `owner` is the row that the document stands for; `features` are bits for features of its text other than words.
+-- The documents. `owner` is the row that the document represents. `features` are bits for features of its text other
+-- than words.
 create table search_document (
     id {int} primary key,
     owner {int} not null,
@@ -465,8 +472,8 @@ create table search_document (
     features {int} not null
 );
 
--- Vectors of documents, one for each of their passages, as 32-bit floats of length one. Ids ascend, so that a cache
--- can read the new ones only.
+-- Vectors of documents, one for each passage, as 32-bit floats of length one. Ids ascend, so that a cache can read
+-- only the new vectors.
 create table search_vector (
     id {serial},
     document_id {int} not null references search_document (id) on delete cascade,
@@ -475,14 +482,14 @@ create table search_vector (
     unique (document_id, passage)
 );
 
--- Documents whose passages have no vectors yet. A document that changes gets another ticket.
+-- Documents whose passages have no vectors yet. A document that changes gets a new ticket.
 create table search_unembedded (
     ticket {serial},
     document_id {int} not null unique references search_document (id) on delete cascade
 );
 
--- The state of the search. `dimensions` is null as long as no vectors are wanted, `removals` counts removals of
--- vectors, and `pgvector` is 1 if they are in a table of pgvector's as well.
+-- The state of the search index. `dimensions` is null while vectors are not enabled. `removals` counts removals of
+-- vectors, and `pgvector` is 1 if they are also in a table of pgvector's.
 create table search_state (
     id {int} primary key check (id = 1),
     analysis {int} not null,
@@ -494,13 +501,14 @@ insert into search_state (id, analysis) values (1, 0);
 
 -- Audit trail: every prompt and reply, in one chain -----------------------------------------------------------------
 
--- The entries. `sequence` is the place in the chain, without gaps; `digest` covers everything of the entry that never
--- changes, and `link` this digest and the link before. An erased entry keeps these three; the rest is null. `hidden`
--- is 0 for visible entries, 1 for junk, whose rules `junk` names as a JSON list, and 2 for a reference that has a
--- newer version. `mark` is a digest that identifies duplicates of todos and references, and the calls of one
--- conversation or thread. The messages of calls are parts of a part store, each once, and `messages` is a recipe that
--- names them. So a call with a long history costs only its new messages. `body` is JSON, compressed if that makes an
--- archived entry smaller. `document_id` is its document in the search, if it has one.
+-- The entries. `sequence` is the position in the chain, without gaps. `digest` covers all content of the entry that
+-- never changes, and `link` covers this digest and the previous link. An erased entry retains these three; the other
+-- columns are null. `hidden` is 0 for visible entries, 1 for junk, and 2 for a reference that has a newer version.
+-- `junk` is a JSON list of the rules that mark an entry as junk. `mark` is a digest that identifies duplicates of
+-- todos and references, and the calls of one conversation or thread. The messages of calls are parts of a part
+-- store, each stored once, and `messages` is a recipe that names them. So a call with a long history costs only its
+-- new messages. `body` is JSON, compressed if that makes an archived entry smaller. `document_id` is its document in
+-- the search index, if it has one.
 create table audit (
     sequence {int} primary key,
     link {blob} not null,
@@ -530,7 +538,7 @@ create index audit_thread on audit (namespace_id, thread, sequence) where thread
 create index audit_mark on audit (namespace_id, kind, mark, sequence) where mark is not null;
 create index audit_status on audit (namespace_id, status, sequence) where status is not null;
 
--- The end of the chain. Entries after `indexed` wait for the search, and enter it together.
+-- The end of the chain. Entries after `indexed` are not in the search index yet, and are added together.
 create table audit_head (
     id {int} primary key check (id = 1),
     sequence {int} not null,
@@ -540,8 +548,8 @@ create table audit_head (
 
 -- Leases ------------------------------------------------------------------------------------------------------------
 
--- The right of one process at a time to do some work in the background. `owner` is its unique token, `expires_at` the
--- time when another may take over.
+-- The right of one process at a time to do some work in the background. `owner` is its unique token, and
+-- `expires_at` the time when another process may take over.
 create table lease (
     path {text} not null,
     kind {text} not null,
