@@ -218,8 +218,7 @@ def make_report(tx: Transaction, low: str, high: str, *, now: datetime, rules: S
         for sentence in _completion_sentences(entry):
             words = set(extract_terms(sentence))
             for todo, terms in todo_terms:
-                overlap = len(words & terms) / len(terms) if terms else 0.0
-                if overlap >= _MIN_OVERLAP and todo.created_at <= entry.created_at:
+                if todo.created_at <= entry.created_at and terms and len(words & terms) >= _MIN_OVERLAP * len(terms):
                     evidence[todo.id] = entry.id, join_lines(sentence, _QUOTE_CHARS)
     hidden: Counter[str] = Counter()
     for each in query.audit_junk_counts(tx, **path_range):

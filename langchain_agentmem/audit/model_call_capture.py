@@ -197,6 +197,7 @@ _STEP_TAGS = ("seq:step:", "graph:step:", "map:key:")
 
 def start_entry(
     inputs: Sequence[Any],
+    /,
     *,
     entry_id: str,
     run_id: str,

@@ -179,12 +179,12 @@ def todos(
     *,
     database: ExistingDatabase,
     namespace: Namespace = None,
-    done: bool = flag("--done", "List completed to-dos. Default: open to-dos."),
-    complete: list[str] | None = option("Mark this to-do as done. Repeatable.", "ID"),
-    reopen: list[str] | None = option("Mark this to-do as open again. Repeatable.", "ID"),
+    done: bool = flag("--done", "List completed todos. Default: open todos."),
+    complete: list[str] | None = option("Mark this todo as done. Repeatable.", "ID"),
+    reopen: list[str] | None = option("Mark this todo as open again. Repeatable.", "ID"),
     limit: LimitOption = None,
 ) -> CommandReport:
-    """List to-dos, or change their state."""
+    """List todos, or change their state."""
     with console.open_existing(database) as memory:
         trail = _open_trail(memory, namespace)
         for each in complete or ():
@@ -193,7 +193,7 @@ def todos(
             trail.reopen(each)
         found = trail.todos("done" if done else "open")
     return console.list_report(
-        found, _todo_lines, _entry_to_json, f"No {'completed' if done else 'open'} to-dos.", limit
+        found, _todo_lines, _entry_to_json, f"No {'completed' if done else 'open'} todos.", limit
     )
 
 

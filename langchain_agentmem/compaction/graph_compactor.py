@@ -300,7 +300,7 @@ class Compactor:
         conversation, compactions = self._record_new(history, at, previous, conversation)
         cache_value(self._histories, at, (conversation, history))
         resolve = partial(apply_record, history=history, counter=self.counter, at=at)
-        matching = (each for each in compactions if history.digests[each.reached :][:1] == [each.digest])
+        matching = (each for each in compactions if history.digests[each.reached : each.reached + 1] == [each.digest])
         records = (self.load_record(at, each.id) for each in matching)
         return history, resolve(next((record for record in records if record is not None), None)), resolve
 

@@ -409,7 +409,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         keys = None if message_ids is None else [check_id(each, "message", MessageError) for each in message_ids]
         after = self._database.now() - prompt_notes.NOTE_LIFETIME
         load_notes = partial(prompt_notes.read_notes, at=self._key, keys=keys, after=after)
-        notes = [each for each in self._run("shown", load_notes, message_id=message_id) if each.items]
+        notes = [each for each in self._run("prompt_notes", load_notes, message_id=message_id) if each.items]
         return [replace(each, reader=each.reader.replace("\x1f", "/")) for each in notes]  # namespaces as paths
 
     aprompt_notes = awaited(prompt_notes)

@@ -584,7 +584,7 @@ class KGMemory(FactReader, EventSource):
 
     def pending_count(self) -> int:
         """Return the number of messages that are queued for extraction."""
-        return self._context.read_facts("facts.waiting", lambda facts: len(fact_extraction.load_pending(facts)))
+        return self._context.read_facts("facts.pending_count", lambda facts: len(fact_extraction.load_pending(facts)))
 
     apending_count = awaited(pending_count)
 

@@ -323,7 +323,7 @@ class Corrections:
                 return CurrentValue(value, version)
             return CurrentValue(value, version, from_micros(row.written_at), row.source, row.actor, row.thread)
 
-        return self._memory_at(**location)._context.read("corrections.present", load, key=key)
+        return self._memory_at(**location)._context.read("corrections.current", load, key=key)
 
     acurrent = awaited(current)
 

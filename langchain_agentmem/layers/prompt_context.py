@@ -306,9 +306,9 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
     """
     events = sorted(events, key=lambda each: (each.created_at, each.id))
     records = sorted(records, key=lambda each: (each.created_at, each.id))
-    uses_by_id = {each.id: use_of(each.content, each.tags, each.created_at) for each in records}
-    uses = [use for use in uses_by_id.values() if use is not None]
-    records = [each for each in records if uses_by_id[each.id] is None]
+    pairs = [(each, use_of(each.content, each.tags, each.created_at)) for each in records]
+    uses = [use for _, use in pairs if use is not None]
+    records = [each for each, use in pairs if use is None]
     tags = Counter(tag for each in records for tag in each.tags)
     return {
         "core": {each.key: each.value for each in sort_core(core)},

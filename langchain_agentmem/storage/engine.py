@@ -373,7 +373,7 @@ class Engine(ABC):
                 "or schema for langchain-agentmem. To import from other programs, run: agentmem import-from."
             )
         applied_names = {row["name"] for row in applied()} if tables else set()
-        if "0001_log" in applied_names:
+        if "0001_log" in applied_names or "shelf" in tables:  # development versions had this table
             raise errors.StorageError(
                 f"{location} was written by a development version of langchain-agentmem, before 0.1.0. It cannot be "
                 "upgraded. Start with a new database."

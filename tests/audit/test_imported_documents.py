@@ -132,7 +132,8 @@ class TestDamagedDocuments:
         nowhere = tmp_path / "no" / "m.json"
         for wrong, says in (
             (nowhere, r"m\.json"),
-            *((each, r"file path must be|Invalid path") for each in (None, "", 7, "a\0b")),
+            *((each, "A file path must be") for each in (None, "", 7)),
+            ("a\0b", "Invalid path"),
         ):
             for call in (trail.import_document, trail.export_document):
                 with pytest.raises(InvalidInput, match=says):

@@ -1,4 +1,4 @@
-"""`agentmem audit`: report, entries, to-dos, chain and files, as plain text and JSON with exit codes."""
+"""`agentmem audit`: report, entries, todos, chain and files, as plain text and JSON with exit codes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class TestTodos:
     def test_todos_are_listed_completed_and_reopened(self, audit, database):
         listed = "id-3  2026-01-01\n   [TODO] Please fix the gate.\n"
         assert stdout_of(audit("todos", database)) == listed
-        assert stdout_of(audit("todos", database, "--complete", "id-3")) == "No open to-dos.\n"
+        assert stdout_of(audit("todos", database, "--complete", "id-3")) == "No open todos.\n"
         assert stdout_of(audit("todos", database, "--done")) == listed
         assert stdout_of(audit("todos", database, "--reopen", "id-3")) == listed
         [found] = read_json(audit("todos", database, "--json"))

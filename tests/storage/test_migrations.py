@@ -118,9 +118,12 @@ class TestNewerDatabases:
 
 @pytest.mark.sqlite_suffices
 class TestDevelopmentDatabases:
-    def test_development_database_is_rejected_and_unmodified(self, url, raw):
+    @pytest.mark.parametrize(
+        "change", ["update agentmem_migration set name = '0001_log'", "alter table part_store rename to shelf"]
+    )
+    def test_development_database_is_rejected_and_unmodified(self, change, url, raw):
         with AgentMemory(url) as memory:
-            raw(memory, "update agentmem_migration set name = '0001_log'")
+            raw(memory, change)
         before = Path(url).read_bytes()
         for options in ({}, {"read_only": True}):
             with pytest.raises(

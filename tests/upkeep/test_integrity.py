@@ -261,8 +261,11 @@ class TestBackup:
         fill(memory)
         path = tmp_path / "copy"
         path.write_text("something else " * 1000)
-        for write in (memory.admin.backup, memory.export):
-            with pytest.raises(InvalidInput, match=r"Choose another path|Pass another path"):
+        for write, says in (
+            (memory.admin.backup, "exists. Choose another path, or pass"),
+            (memory.export, "exists and is no export. Pass another path"),
+        ):
+            with pytest.raises(InvalidInput, match=says):
                 write(path)
         assert path.read_text() == "something else " * 1000
         memory.admin.backup(path, force=True)

@@ -132,7 +132,7 @@ async def test_prune_accepts_the_strategies_of_the_server(opened):
 
 
 async def test_factory_without_memory_is_refused():
-    with pytest.raises(InvalidInput, match=r"gave 'agent\.db'"):
+    with pytest.raises(InvalidInput, match=r"must return an AgentMemory, not 'agent\.db'"):
         async with Mount(lambda: "agent.db").checkpointer():
             pass
 

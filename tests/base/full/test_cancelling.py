@@ -39,7 +39,7 @@ class Calls:
 
             return model
 
-        self.short = short = slow(lambda messages: "short")
+        short = slow(lambda messages: "short")
         self.layers = memory.layers("b", settings=LayersConfig(core_max_chars=40), model=short)
         self.facts = memory.facts("f", model=slow(extracted))
         self.managed = memory.managed_conversation("m", config=ManagedMemoryConfig(threshold_tokens=500), model=short)
@@ -49,9 +49,9 @@ class Calls:
         return lambda: self.layers.archival.get(key) is not None
 
     async def core(self, number):
-        layers = self.memory.layers(f"branch {number}", settings=self.layers.settings, model=self.short)
-        await layers.core.aset("key", f"value {number} " * 20)
-        return lambda: layers.core.get() == {"key": "short"}
+        layers = self.memory.layers(f"branch {number}", settings=self.layers.settings)
+        await layers.core.aset("key", f"value {number}")
+        return lambda: layers.core.get() == {"key": f"value {number}"}
 
     async def compress(self, number):
         assert await self.layers.acompress(f"text {number} " * 20, 40) == "short"

@@ -55,7 +55,7 @@ class TestProcesses:
             from langchain_agentmem import AgentMemory
             from langchain_agentmem.storage import encrypted_database
 
-            encrypted_database.ROUNDS = 10
+            encrypted_database.PBKDF2_ROUNDS = 10
             print("ready", flush=True)
             for line in sys.stdin:
                 url, *key = line.split()

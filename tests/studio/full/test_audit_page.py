@@ -1,4 +1,4 @@
-"""The audit page of Studio: entries, junk with its reasons, to-dos, and the chain."""
+"""The audit page of Studio: entries, junk with its reasons, todos, and the chain."""
 
 import re
 from html import unescape

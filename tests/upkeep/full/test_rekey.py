@@ -52,12 +52,12 @@ def look():
         os.kill(os.getpid(), signal.SIGKILL)
     return 0
 from langchain_agentmem.storage import encrypted_database as rekeying
-connect = rekeying.connected
+connect = rekeying.connect
 def watched(*given, **options):
     connection = connect(*given, **options)
     connection.set_progress_handler(look, 2000)
     return connection
-rekeying.connected = watched
+rekeying.connect = watched
 overwrite = os.pwrite
 def counted(*given):
     look()
@@ -154,8 +154,8 @@ class TestCommands:
         file, key, given = str(path), str(tmp_path / "key"), {"AGENTMEM_KEY": f"x'{KEY.hex()}'"}
         new, export = str(tmp_path / "new.db"), str(tmp_path / "export")
         for arguments, environment, code, told in (
-            (("--key-file", key, "key", file, "encrypt"), {}, 0, "What is left of the old file is not"),
-            (("search", file, "herons", "--everything"), {}, 3, "give its key"),
+            (("--key-file", key, "key", file, "encrypt"), {}, 0, "Remains of the old file are not encrypted"),
+            (("search", file, "herons", "--everything"), {}, 3, "pass its key"),
             (("search", file, "herons", "--everything"), given, 0, "herons"),
             (("search", file, "herons", "--everything", "--key-file", key), {}, 0, "herons"),
             (("--key-command", f"cat {key}", "search", file, "herons", "--everything"), {}, 0, "herons"),
@@ -164,8 +164,8 @@ class TestCommands:
             (("import", new, export), {"AGENTMEM_EXPORT_KEY": given["AGENTMEM_KEY"]}, 0, ""),
             (("key", file, "change", "--json"), {**given, "AGENTMEM_NEW_KEY": "the heron's"}, 0, '"encrypted": true'),
             (("key", file, "decrypt"), given, 3, "The key does not fit"),
-            (("key", file, "decrypt"), {"AGENTMEM_KEY": "the heron's"}, 0, "is not encrypted any more"),
-            (("key", file, "encrypt"), {}, 2, "Give it in AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND"),
+            (("key", file, "decrypt"), {"AGENTMEM_KEY": "the heron's"}, 0, "is no longer encrypted"),
+            (("key", file, "encrypt"), {}, 2, "Set AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND"),
         ):
             run = agentmem(*arguments, **environment)
             assert (run.returncode, told in run.stdout + run.stderr) == (code, True), (arguments, run.stderr)
