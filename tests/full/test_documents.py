@@ -123,24 +123,11 @@ class TestArchitecture:
         assert [name for name in sorted(folders) if f"{name}/" not in self.TEXT] == []
 
 
-FOREIGN_NAMES = frozenset(
-    [
-        "AnthropicPromptCachingMiddleware",
-        "PurePath",
-        "cipher_memory_security",
-        "citus",
-        "enable_schema_based_sharding",
-        "log_min_duration_statement",
-        "log_statement",
-        "maintenance_work_mem",
-        "pg_stat_all_tables",
-        "pg_stat_replication",
-        "pg_stat_statements",
-        "pg_tde",
-        "pgcrypto",
-        "shared_buffers",
-    ]
-)
+FOREIGN_NAMES = frozenset({
+    "AnthropicPromptCachingMiddleware", "PurePath", "cipher_memory_security", "citus", "enable_schema_based_sharding",
+    "log_min_duration_statement", "log_statement", "maintenance_work_mem", "pg_stat_all_tables", "pg_stat_replication",
+    "pg_stat_statements", "pg_tde", "pgcrypto", "shared_buffers",
+})  # fmt: skip
 """Names of other programs that the pages mention and no code here uses."""
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
