@@ -6,13 +6,13 @@
 
     with AgentMemory("agent.db") as memory:
         memory.conversation("monday", namespace=("alice",)).add_user_message("My sister Ana lives in Lisbon.")
-        [found] = memory.search("Where does Ana live?", namespace=("alice",), limit=1)
-        print(found.text, "|", found.why)
+        [hit] = memory.search("Where does Ana live?", namespace=("alice",), limit=1)
+        print(hit.text, "|", hit.why)
 
-`python -m langchain_agentmem demo` runs an agent with memory. To read about a module, run `python -m pydoc` with one of
-these names:
+`python -m langchain_agentmem demo` runs an agent with memory. The modules, whose documentation `python -m pydoc MODULE`
+shows:
 
-    langchain_agentmem.agent_memory                        the facade `AgentMemory`
+    langchain_agentmem.agent_memory                        the class `AgentMemory`
     langchain_agentmem.conversations.conversation_memory   chat histories with edits
     langchain_agentmem.conversations.session_memory        rounds of posts between roles
     langchain_agentmem.stores.retriever                    search with explanations, as a LangChain retriever
@@ -25,10 +25,10 @@ these names:
     langchain_agentmem.facts.kg_memory                     facts with the times when they were true
     langchain_agentmem.experiences.experience_library      handcrafted, conditional instructions
     langchain_agentmem.audit.audit_trail                   a record of prompts and replies
-    langchain_agentmem.tracing                             steps in LangSmith and other tracers
+    langchain_agentmem.tracing                             memory operations as runs in LangSmith and other tracers
     langchain_agentmem.upkeep.admin                        backups, verification, statistics, pruning
     langchain_agentmem.importers                           imports from other programs
-    langchain_agentmem.testing                             a check for tests: is a message list valid for providers?
+    langchain_agentmem.testing                             a check for tests that providers accept a message list
     langchain_agentmem.tenants                             many tenants in one PostgreSQL database
     langchain_agentmem.errors                              the exceptions
 
@@ -41,8 +41,9 @@ from langchain_agentmem.base.lazy_imports import lazy_exports, modules_in_stub
 
 __version__ = "0.1.0"
 
-_MODULES = modules_in_stub(__name__)
-_NEED_EXTRA = {"CompactionMiddleware", "ExperienceMiddleware", "MemoryMiddleware"}
-__all__ = [name for name in sorted(_MODULES) if name not in _NEED_EXTRA]
+_MODULES = modules_in_stub(__name__)  # the module of each public name, from `__init__.pyi`
+_NAMES_OF_EXTRAS = {"CompactionMiddleware", "ExperienceMiddleware", "MemoryMiddleware"}
+# Without the names that need an extra, so that `import *` works without extras.
+__all__ = [name for name in sorted(_MODULES) if name not in _NAMES_OF_EXTRAS]
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

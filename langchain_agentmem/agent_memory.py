@@ -3,8 +3,8 @@
     with AgentMemory("agent.db") as memory:
         chat = memory.conversation("conversation-1", namespace=("alice",))
         chat.add_user_message("My sister Ana lives in Lisbon.")
-        [found] = memory.search("Where does Ana live?", namespace=("alice",), limit=1)
-        print(found.text, found.why)
+        [hit] = memory.search("Where does Ana live?", namespace=("alice",), limit=1)
+        print(hit.text, hit.why)
 
 One object serves synchronous and asynchronous code. Every method that does I/O has an async twin with the prefix `a`,
 such as `asearch`.
@@ -24,7 +24,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
-import langchain_agentmem as public  # it imports each class at its first use
+import langchain_agentmem as public  # the package imports each public class at its first use
 from langchain_agentmem.base.argument_checks import (
     DEFAULT_LIMITS,
     MemoryLimits,
@@ -89,44 +89,46 @@ class AgentMemory(Maintenance, Closable):
     Args:
         url: A path, ":memory:", "postgresql://…" (extra `[postgres]`), or a `psycopg_pool.ConnectionPool`, which is
             used and never closed. Default: a database in memory.
-        namespace: The namespace that a run reads and writes: labels with keys of its config in braces, such as
-            `("users", "{user_id}")`. Threads of one namespace share memory. `()` is one namespace for all. Default: the
-            config's "agentmem_namespace". A run without it sees only its own thread.
+        namespace: The namespace that a run reads and writes: labels, which may contain keys of the run's config in
+            braces, such as `("users", "{user_id}")`. Threads of one namespace share memory. With `()`, all threads
+            share memory. Default: the config's "agentmem_namespace". A run without this key sees only its own thread.
         bare_threads: True to accept a checkpointer's config with only a "thread_id", as LangGraph Studio sends it, if
             exactly one thread has that id. Default: False; a config without the keys of `namespace` is an error.
         on_thread_delete: "keep" or "forget" a deleted thread's contributions to the memory of its namespace. Default:
             "keep". Erasing the thread always forgets them.
-        hooks: Functions that are called with every event. Exceptions raised by hooks are logged and suppressed.
-        trace_content: The form of messages and memory in traces and hooks' steps: True for full text, False for none,
-            or a function from text to text. Ids, names, counts, scores and times are always shown. The agent's own
-            runs, such as its model calls, are traced by LangChain, and its settings hide their content.
-        strict: True to let the checkpointer import only safe or allowed classes, see `AgentMemorySaver`. Default:
-            LANGGRAPH_STRICT_MSGPACK, as for LangGraph's own savers.
+        hooks: Functions that are called with every event, such as a `StepFinished`. Exceptions raised by hooks are
+            logged and suppressed.
+        trace_content: The form of messages and memory in traces and hooks' events: True for full text, False for none,
+            or a function that masks a text. Ids, names, counts, scores and times are always shown. LangChain traces
+            the agent's own runs, such as model calls. Only LangChain's settings hide the content of those runs.
+        strict: True to let the checkpointer import only safe or allowed classes, see `AgentMemorySaver`. Default: the
+            environment variable LANGGRAPH_STRICT_MSGPACK, as for LangGraph's own savers.
         retention: The messages that conversations keep after each addition. Default: all, forever.
-        record: The channels whose messages the checkpointer records. Each message is searchable after its commit, is
-            stored once in the conversation of the thread's id, and is rewound with the thread. () records none.
-            Default: "messages".
+        record: The names of the state channels whose messages the checkpointer adds to the conversation with the
+            thread's id. Each message is stored once, is searchable after its commit, and is rewound with the thread.
+            () records none. Default: ("messages",).
         index: The vector index, a dictionary as for LangGraph's stores. "embed" is LangChain `Embeddings`, a function
             or "provider:model" (extra `[vectors]`). "dims" is the number of dimensions. For vectors without a model,
             "embed" is "static" (extra `[static]`). "fields" are the fields of the store's items to index. Default:
             keyword search only.
-        weights: The weight of each search signal. Default: measured weights, different with and without vectors.
+        weights: The weight of each search signal. Default: weights tuned on benchmarks, separately for searches with
+            and without vectors.
         synchronous: SQLite's durability. With "NORMAL", a power failure may lose the last commits, but cannot damage
-            the database. With "FULL", they are kept, too. Default: "NORMAL".
+            the database. With "FULL", a power failure loses no commits. Default: "NORMAL".
         busy_timeout: Seconds to wait for other processes that write, or for a free connection. Default: 60.
         timeout: Seconds to wait for an answer of PostgreSQL, and to reconnect after a restart or failover. Default: 60.
         schema: The PostgreSQL schema that holds all tables. Default: "agentmem".
         pool_size: Maximum number of simultaneous connections to PostgreSQL. Default: 10.
-        read_only: True to write nothing. The database may then be a replica. Default: False.
+        read_only: True to open the database read-only, for example a replica. Default: False.
         migrate: Create or upgrade tables when opening the database. Default: True. If False, run `agentmem migrate`
             first with a role that may alter tables.
         limits: The upper limits for callers' data, such as the bytes of a message. Default: `MemoryLimits()`.
         key: The key of the SQLite file, its log and its backups (extra `[encryption]`): a passphrase, 32 bytes, or a
-            function that returns one of these and is called when the file is opened. A database in memory has no key.
-            Default: the key from AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND in the environment. Without
-            these, the database is not encrypted.
+            function that returns one of these when the file is opened. A database in memory has no key.
+            Default: the key from AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND in the environment, else no
+            encryption.
         clock: Returns the time, for tests. Default: the system's clock.
-        new_id: Returns ids for messages without one, for tests. Default: UUIDs that begin with the time.
+        new_id: Returns the id of a message that has none, for tests. Default: UUIDs that begin with the time.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -181,7 +183,7 @@ class AgentMemory(Maintenance, Closable):
         self._index: Any = index
         if index is not None:
             try:
-                self.store.setup()  # the store registers the vector index
+                self.store.setup()  # this registers the vector index in the database
             except BaseException:
                 self.database.close()
                 raise
@@ -193,7 +195,7 @@ class AgentMemory(Maintenance, Closable):
         self.database.close()
 
     async def aclose(self) -> None:
-        """Close this memory like `close`, after waiting for the hooks that still run."""
+        """Wait for running asynchronous hooks, then close like `close`."""
         await self.database.hooks.settle()
         await asyncio.to_thread(self.database.close)
 
@@ -205,28 +207,29 @@ class AgentMemory(Maintenance, Closable):
     def within(self, namespace: Sequence[str] | None = None, /, **keys: str) -> AgentMemory:
         """Return this memory limited to one namespace, such as one user's on a server.
 
-        `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` for a template. Calls without a namespace
-        use this namespace: searches, layers, facts, conversations, sessions, the audit trail, tools, statistics,
-        exports and erasures. Calls with a namespace outside of it raise an error.
+        `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` if the `namespace` of this memory contains
+        "{user_id}". Calls of the limited memory without a namespace use its namespace: searches, layers, facts,
+        conversations, sessions, the audit trail, tools, statistics, exports and erasures. Calls with a namespace
+        outside of its namespace raise an error.
 
-        Namespaces of its `store` are relative: `("notes",)` in `within(("users", "ada")).store` is the namespace
-        `("users", "ada", "notes")` in `memory.store`. Graphs with its checkpointer need no user in their configs: in
-        their runs, calls of the original memory use this namespace, too. Closing the returned memory does not close the
-        database.
+        In its `store`, namespaces are relative: `("notes",)` in `within(("users", "ada")).store` is the namespace
+        `("users", "ada", "notes")` in `memory.store`. Graphs with its `checkpointer` need no user in their configs. In
+        their runs, calls of the original memory use the limited memory's namespace, too. Closing the limited memory
+        does not close the database.
 
         Args:
             namespace: The namespace.
-            **keys: The keys of the template, instead of the namespace.
+            **keys: The values of the keys in this memory's `namespace`, instead of a namespace.
 
         Raises:
-            InvalidInput: Neither or both are given, the namespace is invalid, the template has no such key, or the
-                namespace is outside of the namespace of this memory.
+            InvalidInput: Neither or both are given, the namespace is invalid, this memory's `namespace` has no such
+                key, or the namespace is outside of this memory.
         """
-        scoped = copy.copy(self)
+        limited = copy.copy(self)
         for name in vars(type(self)):
-            vars(scoped).pop(name, None)  # cached parts use the namespaces of the original
-        scoped.database = self.database.with_scopes(self.database.scopes.narrow(namespace, keys))
-        return scoped
+            vars(limited).pop(name, None)  # the values of cached properties, which use the original's database
+        limited.database = self.database.with_scopes(self.database.scopes.narrow(namespace, keys))
+        return limited
 
     def conversation(
         self,
@@ -238,14 +241,14 @@ class AgentMemory(Maintenance, Closable):
     ) -> ConversationMemory:
         """Return a conversation, as a LangChain chat history.
 
-        It has methods to add, find, edit and remove messages. With a thread's id, it contains the messages that the
-        checkpointer recorded up to the newest checkpoint.
+        It has methods to add, find, edit and remove messages. The conversation with the id of a thread contains the
+        messages that the checkpointer recorded up to the thread's newest checkpoint.
 
         Args:
             conversation_id: The conversation's id. Default: a new one.
-            namespace: The owner's namespace. Default: the running config's, else the root.
+            namespace: The conversation's namespace. Default: the running config's, else the root.
             description: A system message that a reset keeps.
-            retention: The messages to keep. Default: as for the whole memory.
+            retention: The messages to keep after each addition. Default: the `retention` of this memory.
         """
         return ConversationMemory(
             self.database,
@@ -268,17 +271,17 @@ class AgentMemory(Maintenance, Closable):
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,
     ) -> public.ManagedConversationMemory:
-        """Return a conversation that limits the context of a model to a budget.
+        """Return a conversation that limits the context of a model to a budget of tokens.
 
         Args:
             conversation_id: The conversation's id. Default: a new one.
-            namespace: The owner's namespace. Default: the running config's, else the root.
+            namespace: The conversation's namespace. Default: the running config's, else the root.
             config: The budget and the processors. Default: `ManagedMemoryConfig()`.
             model: The summarizer: a LangChain model, a function, or a model's name. Default: none.
             description: A system message that a reset keeps.
-            retention: The messages to keep. Default: as for the whole memory.
-            trigger_strategy: Decides when to compact. Default: the configuration.
-            process_strategy: Compacts the context. Default: the processors of the configuration.
+            retention: The messages to keep after each addition. Default: the `retention` of this memory.
+            trigger_strategy: Decides when to compact. Default: the thresholds of `config`.
+            process_strategy: Compacts the context. Default: the processors of `config`.
             retrieval_strategy: Selects the part of the context to show. Default: all.
         """
         return public.ManagedConversationMemory(
@@ -300,10 +303,10 @@ class AgentMemory(Maintenance, Closable):
         config: public.ManagedMemoryConfig | None = None,
         **options: Unpack[CompactionOptions],
     ) -> public.CompactionNode:
-        """Return a graph node or chain link that limits a model's context to a budget.
+        """Return a Runnable that limits a model's context to a budget of tokens.
 
-        `builder.add_node("compact", memory.compaction(model))` puts the context under "llm_input_messages";
-        `memory.compaction(model) | model` is a chain.
+        As a graph node, `builder.add_node("compact", memory.compaction(model))` writes the context to the state key
+        "llm_input_messages". In a chain, use `memory.compaction(model) | model`.
 
         Args:
             model: The summarizer: a LangChain model, a function, or a model's name. Default: none; summaries are
@@ -327,19 +330,19 @@ class AgentMemory(Maintenance, Closable):
     ) -> public.LayeredMemory:
         """Return the core, recall and archival memory of a branch or of a thread.
 
-        `memory.layers("user-42")` is a branch without a thread; the first write creates it.
-        `memory.layers(config)` in a node of a graph is the thread's memory: it is rewound with the thread, and a
-        repeated node writes once. The graph needs this memory's checkpointer. With the config of a past checkpoint,
-        the memory is read-only, in the state of that checkpoint. A node whose result LangGraph takes from its cache
-        does not run, so it writes nothing. Retries inside a node's own code count as one attempt. In OS threads
+        `memory.layers("user-42")` is the memory of a named branch, which the first write creates.
+        `memory.layers(config)` in a node of a graph is the thread's memory. It is rewound with the thread, and a node
+        that LangGraph repeats writes once. Retries in the node's own code count as one attempt. The graph needs this
+        memory's checkpointer. With the config of a past checkpoint, the memory is read-only, in the state of that
+        checkpoint. A node whose result LangGraph takes from its cache does not run, so it writes nothing. In OS threads
         that you start without the node's context (`contextvars`), pass the config.
 
         Args:
             branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the
                 surrounding run.
             namespace: The namespace of the branch. Default: the running config's, else the root.
-            scope: "shared" shows memory shared by the threads of the namespace and its branch "main"; "thread"
-                shows only the thread's own memory. Default: "shared".
+            scope: "shared" for the memory that all threads of the namespace and its branch "main" share, "thread" for
+                only the thread's own memory. Default: "shared".
             settings: The settings of the layers. Default: `LayersConfig()`.
             model: Compresses long texts and summarizes old events: a LangChain model, a function, or a model's name.
                 Default: none; texts are cut, and events are listed.
@@ -362,15 +365,15 @@ class AgentMemory(Maintenance, Closable):
     ) -> public.KGMemory:
         """Return the facts of a branch or thread, with the times when they were true.
 
-        `memory.facts("user-42")` is without a thread, on the same branch as `memory.layers("user-42")`.
-        `memory.facts(config)` in a node of a graph is the thread's memory, and is rewound with it, as with `layers`.
+        `memory.facts("user-42")` returns the facts of the named branch, as `memory.layers("user-42")`.
+        `memory.facts(config)` in a node of a graph returns the thread's facts, which are rewound with the thread.
 
         Args:
             branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the
                 surrounding run; outside of runs, or with a namespace, the branch "main".
             namespace: The namespace of the branch. Default: the running config's, else the root.
-            scope: "shared" shows facts shared by the threads of the namespace and its branch "main"; "thread"
-                shows only the thread's own facts. Default: "shared".
+            scope: "shared" for the facts that all threads of the namespace and its branch "main" share, "thread" for
+                only the thread's own facts. Default: "shared".
             model: Extracts facts from added texts: a LangChain model, a function, or a model's name. Default:
                 none; added texts are stored and searchable.
             description: A text at the start of the memory, which a reset keeps. Default: the stored text, if any.
@@ -401,10 +404,11 @@ class AgentMemory(Maintenance, Closable):
     def experiences(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> public.ExperienceLibrary:
         """Return a library of handcrafted experiences: a folder of conditional instructions.
 
-        `memory.experiences("experience").selector(role="Planner", model=model)` adds the matching ones to a prompt.
+        `memory.experiences("experience").selector(role="Planner", model=model)` is a Runnable that adds the matching
+        experiences of the folder "experience" to a prompt.
 
         Args:
-            directory: The folder, with files `*.yaml` or `*.yml`. The next selection reads changed files.
+            directory: The folder, with files `*.yaml` or `*.yml`. Changed files are read again at the next selection.
             subfolders: True to include files in subfolders. Default: False.
 
         Raises:
@@ -423,7 +427,7 @@ class AgentMemory(Maintenance, Closable):
 
     @cached_property
     def corrections(self) -> Corrections:
-        """Corrections of memory by people, recorded with author and time, with undo.
+        """The corrections of memory by people, each with author and time, and with undo.
 
         `memory.corrections.core("city", "Porto", by="Maria")`
         """
@@ -434,11 +438,10 @@ class AgentMemory(Maintenance, Closable):
     def session(
         self, session_id: str | int | UUID | ThreadLike | None = None, namespace: Sequence[str] | None = None
     ) -> public.SessionMemory:
-        """Return a session of rounds and posts between roles, over a conversation log.
+        """Return a session: the rounds of posts between roles under one id.
 
-        The log has the session's id, or belongs to a thread. With the config of a node, the session belongs to the
-        thread: it is rewound with the thread, and a repeated node posts once. With the config of a checkpoint, it is
-        read-only. See `SessionMemory`.
+        With the config of a node, the session belongs to the thread. It is rewound with the thread, and a repeated node
+        posts once. With the config of a checkpoint, the session is read-only. See `SessionMemory`.
 
         Args:
             session_id: The session's id; or a config, a `Runtime` or a `ToolRuntime`. Default: a new one.
@@ -447,7 +450,7 @@ class AgentMemory(Maintenance, Closable):
         """
         from langchain_agentmem.conversations.session_memory import SessionMemory, is_thread_like  # noqa: PLC0415 - only for sessions
 
-        retention = None if is_thread_like(session_id) else self.retention  # checkpoints determine a thread's messages
+        retention = None if is_thread_like(session_id) else self.retention  # a thread keeps its messages
         return SessionMemory(self.database, session_id, namespace=namespace, retention=retention)
 
     @cached_property
@@ -471,8 +474,8 @@ class AgentMemory(Maintenance, Closable):
 
         `builder.compile(store=memory.store)`
 
-        All threads share the store, and it is not rewound with them. Each call has a namespace: store items of a user
-        below the user's namespace, such as ("users", "ada", "notes").
+        All threads share the store, and it is not rewound with them. Store the items of a user below the user's
+        namespace, for example in ("users", "ada", "notes").
         """
         return public.AgentMemoryStore(self, index=self._index)
 
@@ -480,17 +483,17 @@ class AgentMemory(Maintenance, Closable):
     def thread_store(self) -> public.AgentMemoryThreadStore:
         """A store for LangGraph graphs whose items are rewound with the running thread.
 
-        `builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)`, or use it in nodes next to
-        `memory.store`. `memory.thread_store.at(config)` reads a checkpoint outside of runs.
+        `builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)`, or call `memory.thread_store` in
+        nodes. Outside of runs, `memory.thread_store.at(config)` reads the items at a checkpoint.
         """
         return public.AgentMemoryThreadStore(self, index=self._index)
 
     def byte_store(self, namespace: Sequence[str] | None = None) -> public.AgentMemoryByteStore:
-        """Return a LangChain `ByteStore` of values by key, as for `CacheBackedEmbeddings`.
+        """Return a LangChain `ByteStore`, for example for `CacheBackedEmbeddings`.
 
         Args:
-            namespace: The namespace of the values. Other namespaces are invisible, even those below. Default: the
-                running config's, else the root.
+            namespace: The only namespace that the store reads and writes, without those below. Default: the running
+                config's, else the root.
         """
         return public.AgentMemoryByteStore(self, namespace)
 
@@ -499,7 +502,7 @@ class AgentMemory(Maintenance, Closable):
     ) -> ConversationMemory | public.SessionMemory | public.LayeredMemory | public.KGMemory:
         """Create a memory by the name of its type.
 
-        If you know the type, call the method of the type.
+        If the type is fixed in your code, call its method instead, such as `layers`.
 
         Args:
             memory_type: "conversation_history", "managed_conversation", "kg", "layers" or "session".
@@ -519,16 +522,16 @@ class AgentMemory(Maintenance, Closable):
     ) -> list[BaseTool]:
         """Return tools for an agent to read and write this memory.
 
-        `recall_dropped` searches the conversation for messages dropped from the context. `expand` shows a message, an
-        archived tool output or the messages of a summary, by its id. The others work on the layers:
+        `recall_dropped` searches the conversation for messages dropped from the context. `expand` returns, by its id, a
+        message, an archived tool output, or the messages that a summary replaces. Tools for the layers are
         `mem_core_get`, `mem_core_set`, `mem_core_del`, `mem_recall_append`, `mem_recall_search`, `mem_recall_evict`,
         `mem_recall_summarize`, `mem_archival_write`, `mem_archival_update`, `mem_archival_search`, `mem_archival_get`,
-        `mem_node_fork`, `mem_node_read`, `mem_node_write` and `consolidate`; and on facts: `fact_add`, `fact_search`
-        and `fact_history`.
+        `mem_node_fork`, `mem_node_read`, `mem_node_write` and `consolidate`. Tools for facts are `fact_add`,
+        `fact_search` and `fact_history`.
 
         Args:
-            branch_or_config: The memory to use: a text that is both the id of a conversation and the name of a branch,
-                or the config of a thread. Default: the memory of the calling thread, which is rewound with it.
+            branch_or_config: A text that is both the id of the conversation and the name of the branch to use, or the
+                config of a thread. Default: the memory of the thread that calls the tool.
             include: The names of the tools, in this order; "fact_*" selects all with this prefix. Default:
                 `recall_dropped`, `expand`, `mem_core_set`, `mem_core_del`, `mem_archival_write` and
                 `mem_archival_search`.
@@ -555,8 +558,8 @@ class AgentMemory(Maintenance, Closable):
     ) -> ASGIApp:
         """Return Studio, an ASGI app to inspect and correct memory (extra `[studio]`).
 
-        Studio has no authentication: mount it behind your own. The command `agentmem studio` serves it on this machine,
-        and requires a token.
+        The app has no authentication: mount it behind your own. The command `agentmem studio` serves Studio on this
+        machine, and requires a token.
 
         Args:
             user: The author of corrections: a name, or a function that returns it from the ASGI scope of a request.
@@ -579,8 +582,9 @@ class AgentMemory(Maintenance, Closable):
     ) -> public.MemoryInjection:
         """Return a Runnable that adds memory to a prompt, messages or a state.
 
-        For chains: `memory.inject() | model`. The core memory is at the beginning, byte for byte the same until it
-        changes. Memory recalled for the query is near the end. Both are fenced and escaped as data.
+        For chains: `memory.inject() | model`. The core memory is at the beginning of the prompt, so that the provider's
+        prompt cache stays valid until core memory changes. Memory recalled for the query is near the end. Both are
+        between tags that mark them as data, and are escaped.
 
         Args:
             branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the
@@ -648,13 +652,12 @@ class AgentMemory(Maintenance, Closable):
             everything: True to search every namespace, as an administrator. Default: False.
             abandoned: True to find rewound messages of threads too. Default: False.
             order: "score" for the best first, or "time" for the oldest first, as the history of a topic. With "time",
-                a result that adds little to another is not listed separately, but in its `also`. A statement that a
-                later one replaces refers to it in `replaced_by`, and both are listed, if the limit permits and the
-                words show the change. Default: "score".
-            trust: The lowest trusted level, highest first: "user", "person", "model", "tool", "import", "unknown". Or
-                a sequence of the trusted levels. Default: all.
-            config: The run to search for. Default: the surrounding run. The search finds the current entries of the
-                thread's own memory, not the rewound ones.
+                a near-duplicate of a result is only listed in the `also` of that result. If the words of a later result
+                show that it replaces an earlier one, `replaced_by` of the earlier one refers to the later one. Default:
+                "score".
+            trust: The least trusted source to include. From most to least trusted: "user", "person", "model", "tool",
+                "import", "unknown". Or a sequence of the sources to include. Default: all.
+            config: The config of the run whose memory is searched. Default: the surrounding run.
             weights: The weight of each signal. Default: the weights of this memory.
 
         Returns:
@@ -668,11 +671,11 @@ class AgentMemory(Maintenance, Closable):
         request = SearchRequest(
             query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )
-        configurable_of(config)  # check the config before the step uses it
+        configurable_of(config)  # raises an error if the config is invalid, before the step uses it
         inputs = partial(drop_none, request._asdict())
         with self.database.step("retrieval.search", inputs, "retriever", check_config(config)) as step:
             search = build_search(self.database, request, config, self.weights if weights is None else weights)
-            hits = search._replace(name=None).find(self.database)
+            hits = search._replace(name=None).find(self.database)  # without a name, because this step traces the search
             step.finish(lambda: document_outputs(hits))
         return hits
 
@@ -709,27 +712,29 @@ class AgentMemory(Maintenance, Closable):
         """Import the memory of another program. The source is opened read-only.
 
         Ids, times, roles and tool calls are kept, if the source has them. Each conversation, page of items or memory of
-        a user is imported in one transaction, or skipped with a reason in the report. Existing data stays, so run an
-        interrupted import again to continue it.
+        a user is imported in one transaction, or skipped with a reason in the report. Existing data stays. To continue
+        an interrupted import, run it again.
 
         Args:
-            kind: "langgraph-saver" and "langgraph-store": savers and stores of other packages; "langmem": its items in
-                such a store; "chat-history": tables of `SQLChatMessageHistory`, files of `FileChatMessageHistory`;
-                "mem0": the result of its `get_all` as JSON; "letta": agent files (.af) of its server, or the server's
-                database; "memgpt": a SQLite file with core, recall and archival memory; "taskweaver": sessions as YAML
-                or JSON; "marsys": a file of its `save_to_file`; "opus": an agent_memory.json.
+            kind: The kind of the source. "langgraph-saver" and "langgraph-store": savers and stores of other packages.
+                "langmem": LangMem's items in a LangGraph store. "chat-history": tables of `SQLChatMessageHistory`,
+                files of `FileChatMessageHistory`. "mem0": the result of mem0's `get_all` as JSON. "letta": agent files
+                (.af) of a Letta server, or the server's database. "memgpt": a SQLite file with core, recall and
+                archival memory. "taskweaver": sessions as YAML or JSON. "marsys": a file of MARSYS's `save_to_file`.
+                "opus": an agent_memory.json.
             source: A path, a folder of files, or a "postgresql://…" URL; for LangGraph also a saver or store.
-            namespace: The namespace to import into; users of mem0, agents of Letta and items of stores have namespaces
+            namespace: The namespace to import into. Users of mem0, agents of Letta and items of stores get namespaces
                 below it. With keys in braces, such as ("users", "{user_id}"), each thread or conversation is imported
-                into the namespace of its owner. The values of the keys are in the metadata of LangGraph's checkpoints
-                and in `owners`. The value of "{thread_id}" and "{session_id}" is its own id. Default: the running
-                config's; else for threads and conversations the template of this memory; else the root, which is ().
+                into the namespace of its owner. The values of the keys come from the metadata of LangGraph's
+                checkpoints and from `owners`. "{thread_id}" and "{session_id}" stand for the id of the thread or
+                session. Default: the running config's; else, for threads and conversations, the `namespace` argument of
+                this memory; else the root, which is ().
             only: The ids of the threads, sessions, users or agents to import. Default: everything.
-            owners: The owners by the ids of their threads and conversations, to fill the key in `namespace`. Default:
-                the owners in the source.
+            owners: The owner of each thread or conversation, by its id, as the value of the key in `namespace`.
+                Default: the owners in the source.
             dry_run: True to only report what would be imported. Default: False.
             allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class". Default: none.
-            progress: Receives the progress after each conversation, page or memory.
+            progress: A function that is called with the progress after each conversation, page or memory.
 
         Returns:
             The numbers of imported and existing entries by type, and the skipped entries with the reasons.
@@ -749,14 +754,14 @@ class AgentMemory(Maintenance, Closable):
     # -- helpers -----------------------------------------------------------------------------------------------
 
     def _resolve_position(self, branch_or_config: Any, namespace: Sequence[str] | None, scope: str) -> MemoryPosition:
-        """Return the given position. Default: the surrounding run, else the branch "main"."""
+        """Return the position of a branch or config; of the surrounding run or "main" by default."""
         from langchain_agentmem.rewinding.thread_memory import resolve_position  # noqa: PLC0415 - only for layers and facts
 
         check_value(Literal["shared", "thread"], scope, "scope")
         return resolve_position(self.database, branch_or_config, namespace, own_only=scope == "thread")
 
     def _parse_conversation(self, id_or_config: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
-        """Return the conversation id and, if given, the namespace of an id or a config."""
+        """Return the conversation id of an id or a config, and the namespace of a config."""
         if id_or_config is None or isinstance(id_or_config, str):
             return id_or_config, None
         thread = configurable_of(id_or_config).get("thread_id")

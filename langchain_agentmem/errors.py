@@ -6,17 +6,17 @@
     │   ├── MessageError        an invalid message, role or message id
     │   └── Outdated            the value to correct has changed meanwhile
     ├── StorageError            the database operation failed
-    │   ├── DatabaseUnreadable  not a database, or damaged
+    │   ├── DatabaseUnreadable  the file is no database, or is damaged
     │   ├── ForeignDatabase     a database of another program
     │   ├── NewerDatabase       written by a newer version of this package
     │   ├── DatabaseReadOnly    a write to a read-only file or server
-    │   │   └── NothingStored   no memory is stored, and this opening may not create one
+    │   │   └── NothingStored   the database has no memory, and none may be created
     │   ├── DatabaseFull        no space left
     │   ├── DatabaseBusy        another process locked the database for too long
     │   ├── DatabaseTimeout     the server did not answer in time
     │   ├── CheckpointUnreadable  a checkpoint is damaged, or was written with another serializer
-    │   └── BranchMoved         another writer was first; the operation is retried automatically
-    ├── StepIsOver              a write by a graph's task that was retried or has ended
+    │   └── BranchMoved         another writer changed the conversation first; such operations are retried
+    ├── StepIsOver              a write by a graph's task that LangGraph retried or ended
     ├── MemoryClosed            used after close()
     └── MissingExtra            also an ImportError: an optional dependency is not installed
 
@@ -27,11 +27,12 @@ from __future__ import annotations
 
 import sys
 
-from langchain_agentmem.base.safe_repr import safe_repr as safe_repr  # noqa: PLC0414 - formats values in errors
+from langchain_agentmem.base.safe_repr import safe_repr as safe_repr  # noqa: PLC0414 - for the texts of errors
 
 MAX_ERROR_CHARS = 4_000
 """The maximum length of an error's text. Longer texts, such as errors with very long paths, are shortened."""
-_TAIL_CHARS = 500
+_END_CHARS = 500
+"""The length of the end of a shortened text, which often has the advice."""
 
 
 class AgentMemoryError(Exception):
@@ -40,9 +41,7 @@ class AgentMemoryError(Exception):
     def __init__(self, message: str | None = None) -> None:
         text = message or " ".join((type(self).__doc__ or "").split())
         super().__init__(
-            text
-            if len(text) <= MAX_ERROR_CHARS
-            else f"{text[: MAX_ERROR_CHARS - _TAIL_CHARS - 1]}…{text[-_TAIL_CHARS:]}"
+            text if len(text) <= MAX_ERROR_CHARS else f"{text[: MAX_ERROR_CHARS - _END_CHARS - 1]}…{text[-_END_CHARS:]}"
         )
 
 
@@ -132,5 +131,5 @@ def is_graph_bubble_up(error: BaseException) -> bool:
 
     LangGraph raises it to leave a node, for example for `interrupt`.
     """
-    errors = sys.modules.get("langgraph.errors")  # loaded wherever a graph runs
-    return errors is not None and isinstance(error, errors.GraphBubbleUp)
+    langgraph_errors = sys.modules.get("langgraph.errors")  # loaded if a graph runs in this process
+    return langgraph_errors is not None and isinstance(error, langgraph_errors.GraphBubbleUp)

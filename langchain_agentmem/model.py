@@ -1,4 +1,4 @@
-"""The classes of role-based conversations, from `langchain_agentmem.messages.role_rounds`."""
+"""A short import path for the classes of `langchain_agentmem.messages.role_rounds`: posts between roles, in rounds."""
 
 from langchain_agentmem.messages.role_rounds import (
     Attachment,

@@ -1,4 +1,4 @@
-"""The list of all features of the package whose data search and maintenance process."""
+"""The list of all features that store data. Search and maintenance, such as `erase`, process each of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langchain_agentmem.stores import item_search
 from langchain_agentmem.threads import thread_rows
 
 PARTS = (
-    audit_store.PART,  # first: writers of the trail lock its head first, and an erasure must lock in the same order
+    audit_store.PART,  # first: writers of the audit trail lock its head first, so an erasure must, too
     conversation_part.PART,
     thread_rows.PART,
     item_search.PART,

@@ -4,7 +4,7 @@
         with tenants.of("ada") as memory:
             memory.conversation("monday").add_user_message("My sister Ana lives in Lisbon.")
 
-`async with` works for both contexts too.
+`async with` works instead of both `with` statements, too.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 _PLAIN_ID = re.compile(r"(?!.*_[0-9a-f]{32}$)[a-z0-9_]{1,56}")
-"""The pattern of ids that are used unchanged in schema names. It excludes ids that look like shortened ones."""
+"""The pattern of ids that are used unchanged in schema names. It excludes ids that end like a digest."""
 
 
 def schema_of_tenant(tenant: str) -> str:
     """Return the schema name of one tenant.
 
-    The name is "tenant_" followed by the id. An id of more than 56 characters is shortened and followed by its digest.
-    So is an id with characters other than a-z, 0-9 and _, and an id that ends like a digest.
+    The name is "tenant_" followed by the id. An id is shortened and followed by its digest if it has more than 56
+    characters, contains characters other than a-z, 0-9 and _, or ends like a digest.
     """
     if _PLAIN_ID.fullmatch(tenant):
         return f"tenant_{tenant}"
@@ -50,16 +50,17 @@ def schema_of_tenant(tenant: str) -> str:
 class Tenants(Closable):
     """The memories of many tenants over one psycopg pool.
 
-    An object may be used by many threads and tasks. By default, each tenant has its own schema. With `schema_of`,
-    tenants may share schemas. Each memory is then limited to the namespace `(tenant,)` of its schema, as by
-    `AgentMemory.within`, even if no other tenant uses the schema. A call with a namespace outside of it raises
-    `InvalidInput`. Different tenants may use the same thread ids.
+    Threads and tasks may share the object. By default, each tenant has its own schema. With `schema_of`, tenants may
+    share schemas. Each memory is then limited to the namespace `(tenant,)` by `AgentMemory.within`, even if no other
+    tenant uses the schema. A call with a namespace outside of `(tenant,)` raises `InvalidInput`. Different tenants may
+    use the same thread ids.
 
     Args:
         pool: The `psycopg_pool.ConnectionPool` of all memories. Close it after the `Tenants` object.
         schema_of: A function from a tenant's id to the name of its schema. Default: a separate schema for each tenant,
             see `schema_of_tenant`.
-        max_open: The maximum number of open memories. It may be exceeded while more memories are in use. Default: 100.
+        max_open: The maximum number of memories that are kept open. More are open only while more are in use. Default:
+            100.
         **options: The options of `AgentMemory` for every memory, except `schema`. With `schema_of`, also except
             `namespace`.
 
@@ -67,7 +68,7 @@ class Tenants(Closable):
         InvalidInput: An argument is invalid.
     """
 
-    _lock = PerProcess(threading.Lock)  # guards `_memories` and their `users`, and is held only briefly
+    _lock = PerProcess(threading.Lock)  # guards `_memories` and their `users`; memories open and close without it
 
     def __init__(
         self,
@@ -114,12 +115,12 @@ class Tenants(Closable):
             self._closed = True
             memories = list(self._memories.values())
             self._memories.clear()
-        with ExitStack() as stack:
+        with ExitStack() as stack:  # which closes every memory, even if one fails to close
             for each in memories:
                 stack.callback(each.close)
 
     async def aclose(self) -> None:
-        """Wait a limited time for the running asynchronous hooks, then close like `close`."""
+        """Wait a limited time for running asynchronous hooks, then close like `close`."""
         for each in list(self._memories.values()):
             if each.memory is not None:
                 await each.memory.database.hooks.settle()
@@ -143,22 +144,22 @@ class Tenants(Closable):
     def _evict(self) -> None:
         """Close the least recently used memories in excess of `max_open`.
 
-        Memories in use stay open. Memories that failed to open are removed, too.
+        Memories in use stay open. Unused memories that failed to open are removed, too.
         """
         with self._lock:
             surplus = len(self._memories) - self._max_open
-            unused = [schema for schema, each in self._memories.items() if not each.users]
-            evictable = [s for n, s in enumerate(unused) if n < surplus or self._memories[s].memory is None]
+            unused = [schema for schema, each in self._memories.items() if not each.users]  # least recently used first
+            evictable = [s for index, s in enumerate(unused) if index < surplus or self._memories[s].memory is None]
             evicted = [self._memories.pop(schema) for schema in evictable]
         for each in evicted:
-            with suppress(AgentMemoryError):  # a failure here must not break the call of another tenant
+            with suppress(AgentMemoryError):  # the call of another tenant, which evicts this memory, must not fail
                 each.close()
 
 
 class TenantMemory:
     """A context manager for `with` and `async with` that opens the memory of one tenant.
 
-    It may be entered repeatedly and concurrently.
+    A context manager may be entered repeatedly and concurrently.
 
     Args:
         tenants: The `Tenants` object.
@@ -171,11 +172,11 @@ class TenantMemory:
 
     def __enter__(self) -> AgentMemory:
         with ExitStack() as cleanup:
-            memory = self._tenants._acquire(self._schema)
-            cleanup.callback(self._tenants._release, self._schema)
-            opened = self._open(memory)
+            schema_memory = self._tenants._acquire(self._schema)
+            cleanup.callback(self._tenants._release, self._schema)  # if opening fails
+            memory = self._open(schema_memory)
             cleanup.pop_all()
-        return opened
+        return memory
 
     def __exit__(self, *_: object) -> None:
         self._tenants._release(self._schema)
@@ -183,11 +184,11 @@ class TenantMemory:
 
     async def __aenter__(self) -> AgentMemory:
         with ExitStack() as cleanup:
-            memory = self._tenants._acquire(self._schema)
-            cleanup.callback(self._tenants._release, self._schema)
-            opened = await asyncio.to_thread(self._open, memory)
+            schema_memory = self._tenants._acquire(self._schema)
+            cleanup.callback(self._tenants._release, self._schema)  # if opening fails
+            memory = await asyncio.to_thread(self._open, schema_memory)
             cleanup.pop_all()
-        return opened
+        return memory
 
     async def __aexit__(self, *_: object) -> None:
         self._tenants._release(self._schema)

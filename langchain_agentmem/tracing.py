@@ -12,7 +12,7 @@ LangSmith needs no setup. Any other LangChain tracer receives the same steps:
         for run in collected.traced_runs:
             print(run.name, run.inputs, run.outputs)
 
-`AgentMemory(trace_content=False)` omits messages and memory, and a function from text to text masks them.
+`AgentMemory(trace_content=False)` omits the texts of messages and memory. A function as `trace_content` masks them.
 
 The package traces a step like this:
 
@@ -21,27 +21,28 @@ The package traces a step like this:
         ids = store(messages)
         step.finish(lambda: {"ids": ids})
 
-If a tracer listens, a step becomes a run below the caller's run. Like LangChain's own runs, it is reported to the
-callbacks of the surrounding config. Model calls within the step are runs below it. Hooks receive a `StepStarted` and a
+If a tracer listens, a step becomes a child of the caller's run. Like LangChain's own runs, the step is reported to the
+callbacks of the surrounding config. Model calls within the step are its child runs. Hooks receive a `StepStarted` and a
 `StepFinished`, and the log receives one DEBUG line.
 
 Three requirements determine the design of this module:
 
 - Tracing without listeners must be cheap. LangChain takes ten microseconds to detect that there are no listeners. So
-  this module first checks the few places for listeners, and calls LangChain only if a listener may exist.
-- Inputs and outputs are functions, called only for listeners. `Tracing.evaluate` masks texts as content, except under
-  keys such as "kind" or "id" (`NAME_KEYS`). Keys are masked only below `USER_VALUE_KEYS`. No other key may be a name
-  that a user chose.
+  `may_be_traced` first checks the config, the context variables and the environment for listeners. It calls LangChain
+  only if a listener may exist.
+- Inputs and outputs are functions, called only for listeners. `Tracing.evaluate` masks every text, except under keys
+  such as "kind" or "id" (`NAME_KEYS`). Keys themselves are masked only below `USER_VALUE_KEYS`, so callers must not use
+  a name that a user chose as another key.
 - Tracing must not change the operation. Errors of tracing are suppressed, and errors of the operation pass unchanged.
 
 In an async call, the runs of LangChain begin and end on the event loop of the caller (`base/concurrency.py`).
 
 An operation of an agent or a user is one step with a name like `memory.<part>.<verb>`. `Tracing.step` is called by
-`Database.read`, `Database.write`, `Database.step`, `Search`, and `ask` in `model_calls.py`. If an operation calls
-others, its step contains their informative steps. A database access without a name is no step.
+`Database.read`, `Database.write`, `Database.step`, `Search`, and `ask` in `model_calls.py`. A database access without a
+name is no step.
 
-- **If content is withheld**, traces show no LangChain runs of the package's Runnables or of the models that it calls.
-- **Hooks** are called in the thread of the operation, in the caller's context (`base/events.py`).
+If content is withheld, LangChain's own runs of the package's Runnables and models are hidden from traces. Hooks are
+called in the thread of the operation, in the caller's context (`base/events.py`).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ logger = logging.getLogger("langchain_agentmem.tracing")
 
 _STEP_EVENTS = tuple(f"on_{kind}_{event}" for kind in ("chain", "retriever") for event in ("start", "end", "error"))
 _NOOP_MODULE = "langchain_core.callbacks.base"
-"""The module of LangChain's base handlers, whose methods do nothing."""
+"""The module of LangChain's base class of handlers, whose methods do nothing."""
 
 
 def may_be_traced(config: Mapping[str, Any] | None) -> bool:
@@ -89,12 +90,13 @@ def may_be_traced(config: Mapping[str, Any] | None) -> bool:
     """
     modules: Mapping[str, Any] = sys.modules
     try:
-        for each in (config, running_config()):
-            if each is not None and _has_handlers(each.get("callbacks")):
+        for candidate in (config, running_config()):
+            if candidate is not None and _has_listeners(candidate.get("callbacks")):
                 return True
-        base: Any = modules.get(_NOOP_MODULE)
-        for value in () if base is None else copy_context().values():  # such as the handler of `collect_runs`
-            if isinstance(value, base.BaseCallbackHandler) and is_step_listener(value):
+        callbacks_base: Any = modules.get(_NOOP_MODULE)
+        # LangChain keeps some handlers in context variables, such as the handler of `collect_runs`.
+        for value in () if callbacks_base is None else copy_context().values():
+            if isinstance(value, callbacks_base.BaseCallbackHandler) and is_step_listener(value):
                 return True
         if (langchain_globals := modules.get("langchain_core.globals")) is not None and langchain_globals.get_debug():
             return True
@@ -115,19 +117,17 @@ def is_step_listener(handler: Any) -> bool:
 
 @functools.lru_cache(256)
 def _handles_steps(handler_class: Any) -> bool:
-    """Return whether handlers of a class handle the start or end of a step.
-
-    Token counters handle only events of models.
-    """
+    """Return whether handlers of a class handle events of the run types of steps."""
     if handler_class.__module__.startswith("langgraph."):
-        return False  # they stream output of models, tools and nodes
+        return False  # LangGraph's handlers only stream the output of models, tools and nodes
+    # A class that computes its attributes may handle any event.
     if handler_class.__getattribute__ is not object.__getattribute__ or hasattr(handler_class, "__getattr__"):
         return True
     methods = [getattr(handler_class, event, None) for event in _STEP_EVENTS]
     return any(getattr(method, "__module__", None) != _NOOP_MODULE for method in methods)
 
 
-def _has_handlers(callbacks: Any) -> bool:
+def _has_listeners(callbacks: Any) -> bool:
     handlers = getattr(callbacks, "handlers", callbacks)
     return any(map(is_step_listener, handlers)) if isinstance(handlers, list) else handlers is not None
 
@@ -136,7 +136,7 @@ def _has_handlers(callbacks: Any) -> bool:
 def has_tracing_env() -> bool:
     """Return whether the environment turns on LangSmith tracing.
 
-    The result is cached, as in LangSmith: a lookup takes 5 us.
+    The result is cached, as in LangSmith, because reading the variables takes 5 microseconds.
     """
     names = ("LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING", "LANGCHAIN_TRACING")
     return any(os.environ.get(name) == "true" for name in names)
@@ -145,16 +145,16 @@ def has_tracing_env() -> bool:
 RunType: TypeAlias = Literal["chain", "retriever"]
 
 _CONTENT_FREE = ("langchain_agentmem.", "langchain_core.callbacks.usage", "langgraph.")
-"""Module prefixes of handlers that count or record calls, but do not show content to a tracer."""
+"""The module prefixes of handlers that count or record calls, but do not send content to a tracer."""
 
 
-def manager_of(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
+def build_manager(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
     """Return the callback manager for a step with a complete config; None without listeners."""
-    from langchain_core.runnables import config as configs  # noqa: PLC0415 - it takes a quarter of a second
+    from langchain_core.runnables import config as configs  # noqa: PLC0415 - the import takes a quarter of a second
 
     get_sync, get_async = configs.get_callback_manager_for_config, configs.get_async_callback_manager_for_config
     manager: Any = (get_async if asynchronous else get_sync)(config)
-    # Only this step uses the manager. Runs within the step inherit `inheritable_handlers`.
+    # `handlers` receive only the events of this step. Its child runs inherit `inheritable_handlers`.
     manager.handlers = list(filter(is_step_listener, manager.handlers))
     return manager if manager.handlers else None
 
@@ -162,8 +162,8 @@ def manager_of(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
 def start_run(manager: Any, run_type: RunType, name: str, inputs: dict[str, Any], metadata: dict[str, Any]) -> Any:
     """Report the start of a step to tracers; return its run, or a coroutine if async."""
     if run_type == "retriever":
-        others = {key: value for key, value in inputs.items() if key != "query"}
-        manager.add_metadata({**metadata, **others}, inherit=False)
+        other_inputs = {key: value for key, value in inputs.items() if key != "query"}
+        manager.add_metadata({**metadata, **other_inputs}, inherit=False)
         return manager.on_retriever_start(None, str(inputs.get("query", "")), name=name)
     manager.add_metadata(metadata, inherit=False)
     return manager.on_chain_start(None, inputs, name=name)
@@ -177,15 +177,15 @@ def set_parent_run(run: Any, config: RunnableConfig) -> Iterator[None]:
 
     child = run.get_child()
     tracers = [each for each in child.handlers if isinstance(each, LangChainTracer)]
-    trees = filter(None, (each.run_map.get(str(run.run_id)) for each in tracers))
+    run_trees = filter(None, (each.run_map.get(str(run.run_id)) for each in tracers))
     with use_config(patch_config(config, callbacks=child)):
-        if (tree := next(trees, None)) is None:
+        if (run_tree := next(run_trees, None)) is None:
             yield
             return
         # LangSmith keeps the parent of `@traceable` functions in its own context variable.
         from langsmith.run_helpers import set_tracing_parent  # noqa: PLC0415
 
-        with set_tracing_parent(tree):
+        with set_tracing_parent(run_tree):
             yield
 
 
@@ -200,20 +200,20 @@ def end_run(run: Any, run_type: RunType, outputs: dict[str, Any] | None, error: 
     documents = [
         Document(str(each.get("page_content", "")), metadata=each.get("metadata") or {}, id=each.get("id"))
         for each in (outputs or {}).get("documents", ())
-        if isinstance(each, Mapping)  # a shortened list ends with a text, see `summarize_value`
+        if isinstance(each, Mapping)  # `summarize_value` ends a shortened list with a text
     ]
     return run.on_retriever_end(documents)
 
 
 @contextlib.contextmanager
 def use_config(config: RunnableConfig | None) -> Iterator[RunnableConfig]:
-    """Set a completed config for the block, as a Runnable does, without a visible run."""
+    """Set a config, completed with LangChain's defaults, as the running config of the block."""
     from langchain_core.runnables.config import ensure_config, var_child_runnable_config  # noqa: PLC0415
 
-    complete = ensure_config(config)
-    token = var_child_runnable_config.set(complete)
+    complete_config = ensure_config(config)
+    token = var_child_runnable_config.set(complete_config)
     try:
-        yield complete
+        yield complete_config
     finally:
         var_child_runnable_config.reset(token)
 
@@ -222,7 +222,7 @@ def use_config(config: RunnableConfig | None) -> Iterator[RunnableConfig]:
 def hide_runs() -> Iterator[None]:
     """Hide LangChain's runs in the block from all tracers that record content.
 
-    Handlers that only count tokens, and the package's own, still receive events.
+    Handlers that only count tokens, and handlers of this package, still receive events.
     """
     from langchain_core.callbacks import BaseCallbackHandler  # noqa: PLC0415
     from langchain_core.runnables import config as configs  # noqa: PLC0415
@@ -246,11 +246,11 @@ def _is_content_free(handler: Any) -> bool:
     return type(handler).__module__.startswith(_CONTENT_FREE)
 
 
-# --- The data of traces: readable values, with content as configured --------------------------------------------------
-# A text is content unless `_is_name_key` is true for its key. So texts under unknown keys are withheld.
+# --- The data of traces: readable values, with content shown, masked or omitted ---------------------------------------
+# A text is content unless `_is_name_key` is true for its key. So texts under unknown keys are masked.
 
 Content: TypeAlias = bool | Callable[[str], str]
-"""How traces show content: True for the full text, False for its length, or a function that transforms it."""
+"""The form of content in traces: True for the full text, False for its length, or a function that masks the text."""
 
 NAME_KEYS = {
     "branch", "branches", "checkpoint_ns", "duration", "error_type", "from_branch", "into", "junk", "kind", "kinds",
@@ -263,9 +263,11 @@ NAME_KEYS = {
 USER_VALUE_KEYS = {"filter", "value", "values"}
 """Keys of values whose structure a user chose. The keys and numbers in them are content too."""
 
+# The limits of `summarize_value`: nested containers, items of a container, and characters of a text. A text is only
+# shortened if the omitted part is longer than the note about the length of the text.
 _MAX_DEPTH = 8
 _MAX_ITEMS = 20
-_MAX_CHARS, _SUFFIX_CHARS = 300, 30
+_MAX_CHARS, _NOTE_CHARS = 300, 30
 
 
 class RedactedError(Exception):
@@ -320,13 +322,14 @@ def _format_document(hit: Any, kind: str) -> dict[str, Any]:
 
 
 def format_result(value: Any, **names: str) -> dict[str, Any]:
-    """Return the trace form of a result: the fields of a record, or a count and the items.
+    """Return a result as outputs of a step: its fields, or its items and their number.
 
-    A user may have chosen the keys of a mapping, so the keys become values.
+    A mapping becomes items with "key" and "value", because a user may have chosen its keys, and only values are masked.
 
     Args:
         value: The result.
-        **names: New keys, by field name. Use it for a field with content whose name is in `NAME_KEYS`.
+        **names: New keys for fields, by field name. Rename fields whose text is content, but whose name is in
+            `NAME_KEYS`.
     """
     if isinstance(value, Mapping):
         value = [{"key": key, "value": each} for key, each in value.items()]
@@ -335,9 +338,9 @@ def format_result(value: Any, **names: str) -> dict[str, Any]:
         result = {"count": len(value), "items": result}
     elif not isinstance(result, dict):
         result = {"result": result}
-    for each in result.get("items", [result]) if names else ():
-        for name in names.keys() & each if isinstance(each, dict) else ():
-            each[names[name]] = each.pop(name)
+    for item in result.get("items", [result]) if names else ():
+        for name in names.keys() & item if isinstance(item, dict) else ():
+            item[names[name]] = item.pop(name)
     return result
 
 
@@ -347,11 +350,11 @@ def drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shorten_text(text: str) -> str:
-    """Return the first 300 characters of a text, and the length of a longer text.
+    """Return a text, or the first 300 characters of a long text with its length.
 
     Characters that cannot be encoded, such as lone surrogates, are escaped.
     """
-    is_long = len(text) > _MAX_CHARS + _SUFFIX_CHARS
+    is_long = len(text) > _MAX_CHARS + _NOTE_CHARS
     shortened = f"{text[:_MAX_CHARS]}… ({len(text)} characters)" if is_long else text
     return shortened if shortened.isascii() else shortened.encode("utf-8", "backslashreplace").decode()
 
@@ -360,7 +363,7 @@ def summarize_value(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 -
     """Return readable data: ids, numbers, and the first 300 characters of texts.
 
     Args:
-        value: Any value. Bytes show their number, lists their first 20 items, other objects their fields.
+        value: Any value. Bytes are shown by their number, containers by their first 20 items, objects by their fields.
         depth: The number of containers around the value.
     """
     if value is None or isinstance(value, bool | int):
@@ -373,15 +376,15 @@ def summarize_value(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 -
         return f"<{len(value)} bytes>"
     if isinstance(value, date):
         return value.isoformat()
-    if depth >= _MAX_DEPTH:  # this also ends cycles
+    if depth >= _MAX_DEPTH:  # for example in a container that contains itself
         return "…"
     if isinstance(value, Mapping):
         items = islice(value.items(), _MAX_ITEMS)
         return {shorten_text(str(key)): summarize_value(each, depth + 1) for key, each in items}
     if not isinstance(value, type):
-        for name in ("_asdict", "model_dump"):  # of named tuples, and of LangChain's messages
-            if callable(fields_of := getattr(value, name, None)):
-                return {key: summarize_value(each, depth + 1) for key, each in fields_of().items()}
+        for name in ("_asdict", "model_dump"):  # the methods of named tuples, and of LangChain's messages
+            if callable(to_dict := getattr(value, name, None)):
+                return {key: summarize_value(each, depth + 1) for key, each in to_dict().items()}
     if isinstance(value, list | tuple | set | frozenset):
         first = [summarize_value(each, depth + 1) for each in islice(value, _MAX_ITEMS)]
         return first if len(value) <= _MAX_ITEMS else [*first, f"… ({len(value)} in all)"]
@@ -403,18 +406,20 @@ LOCATION_KEYS = {
 
 
 def _locate_step(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the thread, checkpoint, namespace and branch of a step.
+    """Return the thread, checkpoint, namespace and branch of a step, as metadata.
 
-    Inputs take precedence, then the given config, then the running config.
+    Inputs take precedence, then the config, then the running config.
     """
     location: dict[str, Any] = {}
-    for each in (running_config(), config):
-        configurable = (each or {}).get("configurable") or {}
-        checkpoints = configurable.get("checkpoint_map") or {}  # of the surrounding graphs
-        graph = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
+    for source in (running_config(), config):
+        configurable = (source or {}).get("configurable") or {}
         location |= drop_none({name: configurable.get(name) for name in ("thread_id", "agentmem_namespace")})
-        checkpoint_id = configurable.get("checkpoint_id") or checkpoints.get(graph)
         checkpoint_ns = configurable.get("checkpoint_ns") or None
+        # "checkpoint_map" has the checkpoint of each surrounding graph, by its checkpoint namespace. The namespace of a
+        # task is that of its graph and the name of the task.
+        graph_ns = str(checkpoint_ns or "").rpartition("|")[0]
+        graph_checkpoints = configurable.get("checkpoint_map") or {}
+        checkpoint_id = configurable.get("checkpoint_id") or graph_checkpoints.get(graph_ns)
         location |= drop_none({"checkpoint_id": checkpoint_id, "checkpoint_ns": checkpoint_ns})
     location |= drop_none({name: inputs.get(key) for key, name in LOCATION_KEYS.items()})
     namespace = location.get("agentmem_namespace", "")
@@ -423,6 +428,7 @@ def _locate_step(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) ->
 
 Values: TypeAlias = Mapping[str, Any]
 Thunk: TypeAlias = Callable[[], Values]
+"""A function that computes inputs or outputs. It is called only if there are listeners."""
 
 _current_step_id: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
 """The id of the surrounding step."""
@@ -432,7 +438,7 @@ class Step:
     """The step of an operation. This base class is the step without listeners."""
 
     has_listeners = False
-    """True if the outputs are needed. Check this before computing expensive outputs."""
+    """True if a listener receives the outputs. Check this before preparing expensive outputs."""
 
     def finish(self, outputs: Thunk) -> None:
         """Report the result of the operation.
@@ -459,8 +465,8 @@ class Tracing:
     Args:
         hooks: The hooks that receive a `StepStarted` and a `StepFinished` for each operation.
         metadata: The metadata of every step.
-        content: How texts are shown: True in full, False by their length, or a function from text to text. Other data,
-            such as ids, counts and kinds, is always shown.
+        content: The form of texts: True for the full text, False for its length, or a function that masks a text. Other
+            data, such as ids, counts and kinds, is always shown.
 
     Raises:
         InvalidInput: `content` has another type.
@@ -492,15 +498,15 @@ class Tracing:
 
         Args:
             name: The name, such as "memory.conversation.add".
-            run_type: The LangChain run type. A "retriever" shows its input "query" and its output "documents", a list
+            run_type: The LangChain run type. A "retriever" needs the input "query" and the output "documents", a list
                 of LangChain documents or of mappings with "page_content", "metadata" and "id". Its other inputs become
                 metadata. Only hooks receive its other outputs, because LangChain has no field for them.
             inputs: A function that returns the operation's inputs. The inputs in `LOCATION_KEYS`, such as "thread_id",
-                are in the metadata too. Default: none.
+                are also added to the metadata. Default: none.
             config: The caller's config. Default: the config of the surrounding run.
 
         Returns:
-            A step to enter once. It raises no errors of tracing, and hides no error of the block.
+            A step to enter once. It raises no errors of tracing, and suppresses no error of the block.
         """
         traced = may_be_traced(config)
         if not traced and not self.has_hooks and not logger.isEnabledFor(logging.DEBUG):
@@ -515,7 +521,11 @@ class Tracing:
 
     @contextlib.contextmanager
     def suppress_errors(self, action: str) -> Iterator[None]:
-        """Suppress errors of the block, and log the first error of each action."""
+        """Suppress errors of the block, and log the first error of each action.
+
+        Args:
+            action: The failed action in the log, such as "to find listeners of memory.search".
+        """
         try:
             yield
         except Exception as error:  # noqa: BLE001 - tracing must not break the operation
@@ -524,7 +534,7 @@ class Tracing:
             self._failures.report(action, "Tracing failed %s. The operation continues.", action, error=logged)
 
     def evaluate(self, thunk: Thunk | None, action: str) -> dict[str, Any]:
-        """Call a function, and return its values shortened and masked; {} if it fails."""
+        """Call a function, and return its values shortened and masked; {} if the function fails."""
         with self.suppress_errors(action):
             values = {} if thunk is None else {key: summarize_value(value) for key, value in thunk().items()}
             content = self._content
@@ -532,12 +542,12 @@ class Tracing:
         return {}
 
     def mask_error(self, error: BaseException) -> BaseException:
-        """Return an error as listeners may see it, with its text masked."""
-        with self.suppress_errors("to show an error"):
+        """Return an error for listeners, with its text masked if content is withheld."""
+        with self.suppress_errors("to mask an error"):
             if self._content is True:
                 return error
             return RedactedError(f"{type(error).__name__}: {_mask_text(str(error), self._content)}")
-        return RedactedError(type(error).__name__)  # the function that masks texts failed
+        return RedactedError(type(error).__name__)  # reached only if the function that masks texts failed
 
 
 @dataclass(eq=False, repr=False)
@@ -569,7 +579,7 @@ class _TracedStep(Step):
                 from langchain_core.runnables.config import ensure_config  # noqa: PLC0415
 
                 self._config = ensure_config(self._config)
-                manager = manager_of(self._config, asynchronous=self._in_worker)
+                manager = build_manager(self._config, asynchronous=self._in_worker)
         if manager is not None or tracing.has_hooks:
             inputs = event["inputs"] = tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
             location = tracing.evaluate(lambda: _locate_step(self._config, inputs), f"to locate {self._name}")
@@ -592,8 +602,8 @@ class _TracedStep(Step):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         tracing = self._tracing
         duration = time.perf_counter() - self._start_time
-        # ValueError: a generator may leave the block in another context than it entered. The variables of this context
-        # were never changed, and those of the original context cannot be reset from here.
+        # `reset` raises ValueError if a generator leaves the block in another context than it entered. The variables of
+        # this context were never changed, and those of the original context cannot be reset from this one.
         with contextlib.suppress(ValueError):
             if self._step_token is not None:
                 _current_step_id.reset(self._step_token)
@@ -610,7 +620,7 @@ class _TracedStep(Step):
                 with tracing.suppress_errors(f"to close {self._name}"):
                     run_on_callers_loop(end, always=True) if self._in_worker else end()
         finally:
-            # Log only the type of an error, because its text may quote content.
+            # The log has only the type of an error, because its text may quote content.
             failure = "" if error is None else f", failed with {type(error).__name__}"
             logger.debug("%s %.1f ms%s", self._name, duration * 1000, failure)
             if tracing.has_hooks:

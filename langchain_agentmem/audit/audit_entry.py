@@ -1,13 +1,13 @@
-"""`AuditEntry`, and the chain over entries that reveals changed, removed or moved entries.
+"""`AuditEntry`, and the chain that reveals changed, removed or moved entries.
 
-The digest of an entry covers every field that never changes, and its key is a random salt. The *link* of an entry is
-the digest of the previous link and of the entry's own digest. So a link depends on every entry up to its own. A copy of
-a link outside of the database proves later that these entries are unchanged. An erased entry keeps only its digest and
-its link, so the chain stays valid. Its salt is erased too, so that nobody can verify a guess of the content.
+The digest of an entry covers all fields that never change, and is keyed by a random salt. The *link* of an entry is a
+digest of the previous link and the entry's digest. So a link depends on every entry up to its own. A copy of a link
+outside of the database proves later that these entries are unchanged. An erased entry keeps only its digest and its
+link, so the chain stays valid. Its salt is erased too, so that nobody can check a guess of the content.
 
 The chain alone does not protect against an attacker who can write to the database and recompute every later link. A
-comparison with a head stored elsewhere reveals such a change. The attacker can also empty an entry as `erase` does. No
-head reveals this: monitor the number of `erased` entries.
+comparison with a head that is stored elsewhere reveals this. The attacker can also erase an entry as `erase` does. A
+comparison of heads does not reveal this, so monitor the number of `erased` entries.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AuditEntry:
     Attributes:
         id: The id, unique in its namespace.
         kind: The kind, see `Kind`.
-        prompt: The prompt. For a call: the text of the newest user message, or of the newest message if there is none.
+        prompt: The prompt. For a call: the text of the newest user message, or else of the newest message.
         reply: The reply.
         created_at: The time of creation. A time without a time zone is in UTC.
         conversation_id: The id of the conversation. Default: None.
@@ -63,7 +63,7 @@ class AuditEntry:
         thread_id: The id of the LangGraph thread of the call. Default: None.
         messages: For a call, the messages that the model received, followed by its answers. `to_langchain(message)`
             converts one to a LangChain message. Default: ().
-        extra: Further data, of any types that `encoding.to_plain` can convert. Default: {}.
+        extra: Further data, of any types that `base.encoding.to_plain` can convert. Default: {}.
         archived: True if the entry is archived, which means compressed. Default: False.
 
     Raises:
@@ -114,7 +114,7 @@ SALT_BYTES = 16
 
 
 class ChainHead(NamedTuple):
-    """The end of the chain at some time.
+    """The last entry of the chain at some time.
 
     Attributes:
         sequence: The number of the last entry, counted from 1. 0 for an empty chain.
@@ -125,12 +125,12 @@ class ChainHead(NamedTuple):
     link: bytes
 
     def __str__(self) -> str:
-        """Return the head as a text to store elsewhere. `ChainHead.parse` reads it."""
+        """Return the head as a text to store elsewhere. `ChainHead.parse` parses this text."""
         return f"{self.sequence}:{self.link.hex()}"
 
     @classmethod
     def parse(cls, text: str) -> ChainHead:
-        """Read a head from its text.
+        """Parse the text of a head.
 
         Args:
             text: The result of `str(head)`.
@@ -181,13 +181,14 @@ def entry_digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequ
 
     Args:
         salt: The salt.
-        fields: The columns that never change: path, key, kind, conversation, thread, creation time and mark.
+        fields: The columns that never change: path, key, kind, conversation, thread, creation time, and the mark that
+            related entries share, see `audit_rows.EntryDraft`.
         body: The uncompressed body of the entry, with its texts and metadata.
         messages: The digests of the bodies of the messages, in order.
     """
     message_bytes = b"".join(messages)
     path, key, kind, conversation, thread, created_at, mark = fields
-    # This builds the same text as `write_plain` would for a list of the fields, in half the time.
+    # A JSON list of the fields, built in half the time of `write_plain`. The lengths separate body and messages.
     header = (
         f"[{quote_json(path)},{quote_json(key)},{quote_json(kind)},"
         f"{'null' if conversation is None else quote_json(conversation)},"

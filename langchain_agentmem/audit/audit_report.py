@@ -3,15 +3,13 @@
     print(memory.audit.report())
 
 The database computes the counts, which cover all entries. Only the texts of the newest `MOST_READ` entries are read, so
-that a report takes seconds for a trail of any length. A report is computed on demand, in one transaction. It changes
-nothing.
+that a report takes seconds for a trail of any length. A report is computed in one transaction, which changes nothing.
 
 **Runaway hours**: hours with more than `RUNAWAY_MIN_ENTRIES` entries, and more than `RUNAWAY_FACTOR` times as
 many as the median hour.
 
-**Open todos**: a todo that seems done is listed with evidence. The evidence is a sentence of a later reply or
-self-reflection that reports a completion in words of the todo. The report closes no todo. Evidence is found in English
-texts only. Todos in other languages are listed without evidence.
+**Open todos**: a todo that seems done is listed with evidence: a sentence of a later reply or reflection that reports a
+completion and repeats words of the todo. The report does not close the todo. Evidence is found in English texts only.
 """
 
 from __future__ import annotations
@@ -38,26 +36,28 @@ from langchain_agentmem.storage import Transaction, query
 MOST_READ = 20_000
 """The maximum number of newest entries whose texts are read; all entries are counted."""
 PAGE = 100
+"""The number of entries that one query reads."""
 LARGE_SIZE = 10_000_000
 """Bytes above which an archive is suggested: 10 MB."""
 ARCHIVE_AGE = timedelta(days=30)
 """The minimum age of archivable entries, and the period of growth and runaway hours."""
 MOST_CONVERSATIONS, MOST_RUNAWAYS = 20, 10
+"""The maximum numbers of listed conversations and runaway hours."""
 MOST_TODOS = 1_000
 """The maximum number of open todos that are listed and compared with later entries; all are counted."""
 RUNAWAY_MIN_ENTRIES, RUNAWAY_FACTOR = 200, 10
 """An hour is a runaway hour if its entries exceed this number, and this multiple of the median hour's entries."""
 
 _COUNT_FIELDS = ("entries", "junk", "archived", "recent", "open_todos", "archivable", "archivable_size")
-_HOUR = 3_600_000_000
-_SECTION_LINES = 5
-_REPLY_CHARS = 10_000
-_QUOTE_CHARS = 160
+_HOUR = 3_600_000_000  # microseconds
+_SECTION_LINES = 5  # the maximum lines of a section of the printed report
+_REPLY_CHARS = 10_000  # the maximum characters of a reply that are searched for evidence
+_QUOTE_CHARS = 160  # the maximum characters of a quoted todo or sentence
 _MIN_OVERLAP = 2 / 3
 """The share of a todo's words that a sentence must contain to be evidence of its completion."""
-_SENTENCE = re.compile(r"(?<=[.!?;\n])\s+|\n")
+_SENTENCE_END = re.compile(r"(?<=[.!?;\n])\s+|\n")
 _REPORTS_DONE, _REPORTS_NOT_DONE = (re.compile(load_pattern(name), re.IGNORECASE) for name in ("done", "not_done"))
-_STOP_TERMS = frozenset(each for word in STOP_WORDS for each in extract_terms(word))
+_STOP_TERMS = frozenset(term for word in STOP_WORDS for term in extract_terms(word))
 
 
 class RateAnomaly(NamedTuple):
@@ -117,8 +117,8 @@ class AuditHealth(NamedTuple):
         entries: The number of entries, without erased ones.
         junk: The number of entries hidden as junk.
         archived: The number of archived entries.
-        size: The bytes of the entries and of the messages of model calls. Conversations and checkpoints may share these
-            messages.
+        size: The bytes of the entries and of the messages of model calls. These messages may be shared with
+            conversations and checkpoints.
         recent: The number of entries of the last 30 days.
         read: The number of newest entries that were read to find completed todos and to apply the junk rules.
         runaway: The hours of the last 30 days with far more entries than usual.
@@ -164,8 +164,8 @@ def _format_report(report: AuditHealth) -> Iterator[str]:
     if report.entries:
         yield f"Last 30 days: {format_count(report.recent, 'entries')}."
     if report.is_large:
-        old = f"{format_count(report.archivable, 'entries')} ({format_size(report.archivable_size)})"
-        yield f"The trail is large. Not archived and older than 30 days: {old}. Call archive() to compress them."
+        archivable = f"{format_count(report.archivable, 'entries')} ({format_size(report.archivable_size)})"
+        yield f"The trail is large. Not archived and older than 30 days: {archivable}. Call archive() to compress them."
     hours = [f"{each.hour:%Y-%m-%d %H}:00: {each.entries:,}, usually {each.usual:,.0f}" for each in report.runaway]
     yield from _format_section("Hours with too many entries", hours, len(hours))
     conversations = [
@@ -208,9 +208,9 @@ def make_report(tx: Transaction, low: str, high: str, *, now: datetime, rules: S
     [sizes] = query.audit_sizes(tx, **path_range, since=since)
     [messages] = query.audit_message_sizes(tx, **path_range)
     todos = audit_rows.load_entries(tx, query.audit_open_todos(tx, **path_range, limit=MOST_TODOS))
-    todo_terms = [(each, frozenset(extract_terms(_todo_text(each))) - _STOP_TERMS) for each in todos]
-    evidence: dict[str, tuple[str, str]] = {}
-    read, to_change = 0, Counter[bool]()
+    todo_terms = [(todo, frozenset(extract_terms(_todo_text(todo))) - _STOP_TERMS) for todo in todos]
+    evidence: dict[str, tuple[str, str]] = {}  # for each todo, the id of an entry and its sentence
+    read, to_change = 0, Counter[bool]()  # to_change[True] counts the entries to hide, to_change[False] those to show
     for entry in _newest_entries(tx, low, high):
         read += 1
         is_junk = bool(junk_reasons(entry.kind, entry.prompt, entry.reply, rules))
@@ -221,8 +221,8 @@ def make_report(tx: Transaction, low: str, high: str, *, now: datetime, rules: S
                 if todo.created_at <= entry.created_at and terms and len(words & terms) >= _MIN_OVERLAP * len(terms):
                     evidence[todo.id] = entry.id, join_lines(sentence, _QUOTE_CHARS)
     hidden: Counter[str] = Counter()
-    for each in query.audit_junk_counts(tx, **path_range):
-        hidden.update(dict.fromkeys(json.loads(each["junk"]), int(each["entries"])))
+    for row in query.audit_junk_counts(tx, **path_range):
+        hidden.update(dict.fromkeys(json.loads(row["junk"]), int(row["entries"])))
     conversations = query.audit_conversations(tx, **path_range, limit=MOST_CONVERSATIONS)
     size = int(sizes["bytes"]) + int(messages["bytes"])
     return AuditHealth(
@@ -233,17 +233,17 @@ def make_report(tx: Transaction, low: str, high: str, *, now: datetime, rules: S
         conversations=int(conversations[0]["total"]) if conversations else 0,
         largest=tuple(
             ConversationSize(
-                each["conversation"], namespace_of(each["path"]), int(each["entries"]), int(each["junk"]),
-                from_micros(each["last_at"]),
+                row["conversation"], namespace_of(row["path"]), int(row["entries"]), int(row["junk"]),
+                from_micros(row["last_at"]),
             )
-            for each in conversations
+            for row in conversations
         ),
         todos=tuple(
             OpenTodo(
-                each.id, join_lines(_todo_text(each), _QUOTE_CHARS), max(now - each.created_at, timedelta(0)),
-                *evidence.get(each.id, (None, "")),
+                todo.id, join_lines(_todo_text(todo), _QUOTE_CHARS), max(now - todo.created_at, timedelta(0)),
+                *evidence.get(todo.id, (None, "")),
             )
-            for each in sorted(todos, key=lambda each: each.created_at)
+            for todo in sorted(todos, key=lambda todo: todo.created_at)
         ),
         is_large=size > LARGE_SIZE,
         hidden=dict(hidden.most_common()),
@@ -253,27 +253,27 @@ def make_report(tx: Transaction, low: str, high: str, *, now: datetime, rules: S
 
 
 def _newest_entries(tx: Transaction, low: str, high: str) -> Iterator[AuditEntry]:
-    """Yield the newest entries of the namespaces in a range of paths, in ascending order."""
-    before = query.audit_newest_start(tx, low=low, high=high, skip=MOST_READ)
-    after = before[0]["sequence"] if before else 0
-    while found := query.audit_entries_within(tx, low=low, high=high, after=after, limit=PAGE):
-        yield from audit_rows.load_entries(tx, found, messages=False)
-        after = found[-1]["sequence"]
+    """Yield the newest `MOST_READ` entries of the namespaces in a range, the oldest first."""
+    last_skipped = query.audit_newest_start(tx, low=low, high=high, skip=MOST_READ)
+    after = last_skipped[0]["sequence"] if last_skipped else 0
+    while rows := query.audit_entries_within(tx, low=low, high=high, after=after, limit=PAGE):
+        yield from audit_rows.load_entries(tx, rows, messages=False)
+        after = rows[-1]["sequence"]
 
 
 def _completion_sentences(entry: AuditEntry) -> Iterator[str]:
-    """Yield the sentences of a reply or self-reflection that report a completion."""
+    """Yield the sentences of a reply or reflection that report a completion."""
     text = entry.reply[:_REPLY_CHARS]
     if not entry.junk and (entry.kind == "reflection" or _is_agent_entry(entry)) and _REPORTS_DONE.search(text):
-        for sentence in _SENTENCE.split(text):
+        for sentence in _SENTENCE_END.split(text):
             if _REPORTS_DONE.search(sentence) and not _REPORTS_NOT_DONE.search(sentence):
                 yield sentence
 
 
 def _is_agent_entry(entry: AuditEntry) -> bool:
-    """Return whether an entry is an exchange, or a model call that the memory did not make."""
+    """Return whether an entry is an exchange, or a model call that the agent made."""
     tags = entry.extra.get("tags")  # an imported entry may contain anything
-    is_memory_call = isinstance(tags, list | tuple) and NO_STREAM in tags
+    is_memory_call = isinstance(tags, list | tuple) and NO_STREAM in tags  # the memory's own calls have this tag
     return entry.kind == "exchange" or (entry.kind == "call" and not is_memory_call)
 
 

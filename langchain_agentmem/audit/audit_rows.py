@@ -1,14 +1,15 @@
 """Conversion of audit entries to rows, and of rows to entries.
 
 Each model call receives the whole history again. To store each message only once, the calls of a conversation share a
-part store (`threads/value_store.py`). Each message is one part of it, and a call names ranges of parts, usually one.
-Conversations and checkpoints share the bodies of messages, so a known body is not stored again.
+part store (`threads/value_store.py`). Each message is one numbered part of the store. A call stores a *recipe*: encoded
+ranges of part numbers, usually one range. Part stores, conversations and checkpoints share the bodies of messages, so
+an existing body is not stored again.
 
 Messages are identified by their content and not by their ids, because a graph without a checkpointer makes new ids for
 each call. The id of a loaded message consists of the digest of its body and the number of its part.
 
-An entry stores its prompt and its reply as separate texts, even if a message contains them. So the lists, the search
-and the junk rules need no messages.
+An entry stores its prompt and its reply as separate texts, even if a message contains them. So lists of entries, the
+search and the junk rules do not read messages.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ VISIBLE, JUNK, REPLACED = range(3)
 """The values of the column `hidden`: visible, hidden as junk, or replaced by a newer version."""
 MARK_BYTES = 16
 MOST_MESSAGES = 1_000_000
-"""The maximum number of messages of a call. A row that names more is treated as damaged."""
+"""The maximum number of messages of a call. A recipe of more messages is treated as damaged."""
 PAGE = 500
+"""The number of rows that one query reads."""
 
-_JSON_PREFIX = b"{"
+_JSON_PREFIX = b"{"  # an uncompressed body is a JSON object
 _OPTIONAL_FIELDS = ("title", "model", "error", "run_id", "parent_run_id", "duration")
 
 
@@ -47,8 +49,8 @@ class EntryDraft(NamedTuple):
 
     Attributes:
         entry: The entry.
-        mark: For a todo `todo_key(text)`, which equivalent todos share. For a reference its title, which its versions
-            share. For a call `call_mark(entry)`. Default: None.
+        mark: A value that related entries share: equivalent todos share `todo_key(text)`, the versions of a reference
+            its title, and the calls of a conversation `call_mark(entry)`. Default: None.
         replaced: True if a newer version of the entry exists. Default: False.
     """
 
@@ -62,7 +64,7 @@ class StoredCall(NamedTuple):
 
     Attributes:
         store_id: The id of the part store with the messages.
-        recipe: The packed recipe with the ranges of parts, see `value_store`.
+        recipe: The packed recipe of the messages.
         digests: The digests of the message bodies, in order.
     """
 
@@ -76,41 +78,41 @@ def call_mark(entry: AuditEntry) -> bytes:
     return _hash_mark(entry.conversation_id or entry.thread_id or "")
 
 
-def numbers_of(recipe: bytes) -> list[int]:
-    """Return the numbers of the parts that a stored recipe names, in order.
+def part_numbers(recipe: bytes) -> list[int]:
+    """Return the numbers of the parts in a packed recipe, in order.
 
     Raises:
         ValueError: The recipe is damaged.
     """
     ranges = list(ranges_of(unpack(recipe)))
     if sum(high - low for low, high in ranges) > MOST_MESSAGES:
-        raise ValueError(f"{len(ranges)} ranges name more than {MOST_MESSAGES:,} messages")
+        raise ValueError(f"{len(ranges)} ranges contain more than {MOST_MESSAGES:,} messages")
     return [number for low, high in ranges for number in range(low, high)]
 
 
 def load_digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, bytes]]:
-    """Return the digests of the message bodies of rows, by part store and part number."""
-    found: dict[int, dict[int, bytes]] = {}
+    """Load the digests of the message bodies of rows, by part store and part number."""
+    digests: dict[int, dict[int, bytes]] = {}
     for store_id, numbers in _numbers_by_store(rows).items():
-        found[store_id] = {}
+        digests[store_id] = {}
         for low, high in to_ranges(sorted(numbers)):
             for row in query.part_hashes(tx, store=store_id, low=low, high=high):
-                found[store_id][row["number"]] = bytes(row["hash"])
-    return found
+                digests[store_id][row["number"]] = bytes(row["hash"])
+    return digests
 
 
 def _numbers_by_store(rows: Iterable[Row]) -> dict[int, set[int]]:
     """Return the part numbers of the messages of rows, by part store. Omit damaged rows."""
-    found: dict[int, set[int]] = {}
+    numbers: dict[int, set[int]] = {}
     for row in rows:
         if row["store_id"] is not None:
             with suppress(TypeError, ValueError):
-                found.setdefault(row["store_id"], set()).update(numbers_of(row["messages"]))
-    return found
+                numbers.setdefault(row["store_id"], set()).update(part_numbers(row["messages"]))
+    return numbers
 
 
 def free_parts(tx: Transaction, path: str, mark: bytes, store_id: int) -> None:
-    """Delete the parts of a store that no call needs, and the store if no call needs any.
+    """Delete the parts of a store that no call uses, and the store if no part is used.
 
     Nothing is deleted if the recipe of a call is damaged.
 
@@ -120,21 +122,21 @@ def free_parts(tx: Transaction, path: str, mark: bytes, store_id: int) -> None:
         mark: The mark of the calls that use the store.
         store_id: The id of the part store.
     """
-    needed: set[Range] = set()
+    used: set[Range] = set()
     after = 0
     while rows := query.audit_recipes(tx, path=path, mark=mark, store=store_id, after=after, limit=PAGE):
         try:
-            needed.update(each for row in rows for each in ranges_of(unpack(row["messages"])))
+            used.update(part_range for row in rows for part_range in ranges_of(unpack(row["messages"])))
         except ValueError:
-            return  # the parts that a damaged recipe names are unknown
+            return  # the parts in a damaged recipe are unknown
         after = rows[-1]["sequence"]
-    delete_unneeded(tx, store_id, needed)
-    if not needed:
+    delete_unneeded(tx, store_id, used)
+    if not used:
         query.delete_idle_store(tx, store=store_id)
 
 
-def mark_of(mark: str | bytes | None) -> bytes | None:
-    """Convert a mark to its stored form."""
+def encode_mark(mark: str | bytes | None) -> bytes | None:
+    """Convert a mark to its stored form: a text becomes a digest."""
     return _hash_mark(mark) if isinstance(mark, str) else mark
 
 
@@ -142,7 +144,7 @@ def _hash_mark(mark: str) -> bytes:
     return blake2b(mark.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 
-def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, Any]:
+def make_row(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, Any]:
     """Make the row of an entry, with its digest but without its sequence number and link.
 
     Args:
@@ -166,7 +168,7 @@ def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, A
         "created_at": to_micros(entry.created_at),
         "junk": json.dumps(entry.junk) if entry.junk else None,
         "status": entry.status,
-        "mark": mark_of(draft.mark),
+        "mark": encode_mark(draft.mark),
         "archived": int(entry.archived),
         "store": None if call is None else call.store_id,
         "messages": None if call is None else call.recipe,
@@ -176,7 +178,7 @@ def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, A
     return row
 
 
-def digest_of(row: Row, messages: Mapping[int, bytes]) -> bytes:
+def compute_digest(row: Row, messages: Mapping[int, bytes]) -> bytes:
     """Compute the digest of a stored row.
 
     Args:
@@ -187,7 +189,7 @@ def digest_of(row: Row, messages: Mapping[int, bytes]) -> bytes:
         ValueError: The row is damaged.
         KeyError: A message of the row is missing.
     """
-    digests = [] if row["messages"] is None else [messages[number] for number in numbers_of(row["messages"])]
+    digests = [] if row["messages"] is None else [messages[number] for number in part_numbers(row["messages"])]
     body = decompress_body(row["body"])
     return entry_digest(bytes(row["salt"]), _fixed_columns(row["path"], row), body, digests)
 
@@ -207,20 +209,20 @@ def load_entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True)
     return [_entry_from_row(row, parts, messages=messages) for row in rows]
 
 
-def prompts_and_replies(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
+def read_texts(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
     """Return the prompts and replies of rows, by sequence number. Omit damaged rows."""
-    found: dict[int, tuple[str, str]] = {}
+    texts: dict[int, tuple[str, str]] = {}
     for row in rows:
         with suppress(KeyError, TypeError, ValueError, AgentMemoryError):
             body = read_plain(decompress_body(row["body"]))
-            found[row["sequence"]] = (str(body["prompt"]), str(body["reply"]))
-    return found
+            texts[row["sequence"]] = (str(body["prompt"]), str(body["reply"]))
+    return texts
 
 
 def search_texts(rows: Sequence[Row]) -> dict[int, str]:
     """Return the searchable texts of rows, by sequence number. Damaged rows have empty texts."""
-    pairs = prompts_and_replies(rows)
-    return {row["sequence"]: "\n".join(pairs.get(row["sequence"], ())) for row in rows}
+    texts = read_texts(rows)
+    return {row["sequence"]: "\n".join(texts.get(row["sequence"], ())) for row in rows}
 
 
 def compress_body(body: bytes) -> bytes:
@@ -265,20 +267,20 @@ def _encode_body(entry: AuditEntry) -> bytes:
 
 
 def _load_messages(tx: Transaction, rows: Iterable[Row]) -> dict[tuple[int, int], Message]:
-    """Load the messages of rows, by part store and part number. Omit damaged ones."""
-    found: dict[tuple[int, int], Message] = {}
+    """Load the messages of rows, by part store and part number. Omit damaged messages."""
+    messages: dict[tuple[int, int], Message] = {}
     for store_id, numbers in _numbers_by_store(rows).items():
         for row in query.parts_in_ranges(tx, store=store_id, ranges=json.dumps(to_ranges(sorted(numbers)))):
             number, body = row["number"], bytes(row["body"] or b"")
             with suppress(DatabaseUnreadable):
-                found[store_id, number] = decode_body(body, f"{queries.digest(body).hex()}-{number}")
-    return found
+                messages[store_id, number] = decode_body(body, f"{queries.digest(body).hex()}-{number}")
+    return messages
 
 
 def _entry_from_row(row: Row, parts: Mapping[tuple[int, int], Message], *, messages: bool) -> AuditEntry:
     try:
         body = read_plain(decompress_body(row["body"]))
-        numbers = numbers_of(row["messages"]) if messages and row["store_id"] is not None else ()
+        numbers = part_numbers(row["messages"]) if messages and row["store_id"] is not None else ()
         input_tokens, output_tokens = body.get("tokens", (None, None))
         return AuditEntry(
             id=row["key"],

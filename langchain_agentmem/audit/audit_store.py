@@ -2,14 +2,14 @@
 
 All entries of a database form one chain (`audit_entry`). Their sequence numbers follow the order of the commits: a
 transaction that adds entries locks the head of the chain until it ends. Adding an entry inserts a row and moves the
-head. Indexing takes longer, but many entries together take less time for each. So new entries wait. They are indexed
-when `INDEX_THRESHOLD` entries wait, or before a search that could find them.
+head. Adding the entry to the search index takes longer, and less time per entry for many entries. So new entries wait.
+They are indexed when `INDEX_THRESHOLD` entries wait, or before a search that could find them.
 
-The digest of an entry covers no data that can change: its visibility and junk rules, the status of a todo, its place in
-the search index, and whether it is archived. The digest covers the uncompressed body, so archiving does not change it.
+The digest of an entry excludes data that can change: its visibility and junk rules, the status of a todo, its document
+in the search index, and its archiving, which only compresses the body.
 
-**Reading.** The cost of reading the last entries of a conversation does not depend on the size of the trail. Each kind
-and visibility is a range of an index. This module merges the ranges.
+**Reading.** The cost of reading the last entries of a conversation does not depend on the size of the trail. One query
+per kind and visibility reads a range of a database index. This module merges the results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from langchain_agentmem.audit.audit_entry import EMPTY_CHAIN, KINDS, STATUSES, A
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, VISIBLE, EntryDraft
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import encode_body
-from langchain_agentmem.rewinding.search_view import recollections_of
+from langchain_agentmem.rewinding.search_view import make_recollections
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.memory_search import Recollection, SearchHit
 from langchain_agentmem.storage import Transaction, queries, query
@@ -33,14 +33,15 @@ from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads.value_store import LOOSE_START, StorePosition, write_messages
 
 LIST_PAGE = 200
+"""The number of entries of a page that `AuditTrail` reads."""
 WithJunk: TypeAlias = bool | Literal["only"]
-"""True includes entries hidden as junk, "only" returns no others, and False excludes them."""
+"""True includes entries hidden as junk, False excludes them, and "only" excludes all other entries."""
 ONLY_JUNK: Final = "only"
-_MAX_NUMBER = 2**62
+_MAX_NUMBER = 2**62  # greater than every sequence number
 
 
 class EntryFilter(TypedDict, total=False):
-    """A filter of entries. No filter finds replaced versions of references.
+    """A filter of entries. Replaced versions of references never pass it.
 
     Attributes:
         conversation: The conversation of the entries. Default: None, entries with any or no conversation.
@@ -79,10 +80,10 @@ def load_last(
         return []
     end = _MAX_NUMBER
     if before is not None:
-        found = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([before]))
-        if not found:
+        rows = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([before]))
+        if not rows:
             raise InvalidInput(f"Unknown entry {safe_repr(before)}: this audit trail has no entry with this id.")
-        end = found[0]["sequence"]
+        end = rows[0]["sequence"]
     numbers = _find_numbers(tx, path, filters, query.audit_newest, query.audit_conversation_newest, before=end, limit=n)
     return load_by_number(tx, numbers[-n:], messages=messages)
 
@@ -92,7 +93,7 @@ def load_page(
 ) -> tuple[list[AuditEntry], int | None]:
     """Return a page of entries, the oldest first, and the value of `after` for the next page.
 
-    The value is None if there is no next page.
+    The value is None for the last page.
 
     Args:
         tx: The transaction.
@@ -115,15 +116,15 @@ def load_by_number(tx: Transaction, numbers: Sequence[int], *, messages: bool = 
     """Return the entries with these sequence numbers, in their order. Omit erased ones."""
     if not numbers:
         return []
-    found = query.audit_entries(tx, sequences=json.dumps(list(numbers)))
-    return audit_rows.load_entries(tx, found, messages=messages)
+    rows = query.audit_entries(tx, sequences=json.dumps(list(numbers)))
+    return audit_rows.load_entries(tx, rows, messages=messages)
 
 
 def get(tx: Transaction, path: str, entry_id: str) -> AuditEntry | None:
     """Return the entry with an id, even a hidden one. Return None if it does not exist."""
     rows = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([entry_id]))
-    found = load_by_number(tx, [row["sequence"] for row in rows])
-    return found[0] if found else None
+    entries = load_by_number(tx, [row["sequence"] for row in rows])
+    return entries[0] if entries else None
 
 
 def load_todos(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
@@ -146,22 +147,26 @@ def load_head(tx: Transaction) -> ChainHead:
 def _find_numbers(
     tx: Transaction, path: str, filters: EntryFilter, all_query: Query, conversation_query: Query, **bounds: int
 ) -> list[int]:
-    """Return the sorted numbers of filtered entries: one query per kind and visibility."""
+    """Return the sorted sequence numbers of entries that pass a filter.
+
+    One query per kind and visibility finds the numbers within `bounds`.
+    """
     find, params = all_query, {"path": path, **bounds}
     if (conversation := filters.get("conversation")) is not None:
         find, params = conversation_query, {**params, "conversation": conversation}
     junk, kinds = filters.get("include_junk", False), filters.get("kinds")
     states = (JUNK,) if junk == ONLY_JUNK else (VISIBLE, JUNK) if junk else (VISIBLE,)
-    wanted = [kind for kind in KINDS if kinds is None or kind in kinds]
-    found = [find.lazy(tx, **params, kind=kind, hidden=hidden) for kind in wanted for hidden in states]
-    return sorted(row["sequence"] for rows in found for row in rows)
+    wanted_kinds = [kind for kind in KINDS if kinds is None or kind in kinds]
+    results = [find.lazy(tx, **params, kind=kind, hidden=hidden) for kind in wanted_kinds for hidden in states]
+    return sorted(row["sequence"] for rows in results for row in rows)
 
 
 KIND = "audit"
-"""The kind of the documents of entries in the search index."""
+"""The kind of document that represents an entry in the search index."""
 INDEX_THRESHOLD = 128
 """The number of waiting entries that causes them to be indexed."""
 PAGE = 500
+"""The number of entries that one query reads or one transaction changes."""
 
 
 class EntryPage(NamedTuple):
@@ -193,21 +198,21 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
     if not drafts:
         return []
     head_rows = query.lock_audit_head.lazy(tx)
-    found = query.find_namespace(tx, path=path)
+    namespace_rows = query.find_namespace(tx, path=path)
     [head] = head_rows
-    namespace = int(found[0]["id"]) if found else queries.ensure_namespace(tx, path)
+    namespace = int(namespace_rows[0]["id"]) if namespace_rows else queries.ensure_namespace(tx, path)
     sequence, link, indexed = int(head["sequence"]), bytes(head["link"]), int(head["indexed"])
     stores: dict[bytes, StorePosition] = {}
     added: list[dict[str, Any]] = []
     for draft in drafts:
         call = None
-        if bodies := [encode_body(each) for each in draft.entry.messages]:
+        if bodies := [encode_body(message) for message in draft.entry.messages]:
             mark = audit_rows.call_mark(draft.entry)
             if mark not in stores:
                 stores[mark] = _open_store(tx, namespace, mark)
             call = audit_rows.StoredCall(stores[mark].store_id, *write_messages(tx, stores[mark], bodies))
             draft = draft._replace(mark=mark)  # noqa: PLW2901
-        row = audit_rows.row_of(path, draft, call)
+        row = audit_rows.make_row(path, draft, call)
         sequence, link = sequence + 1, queries.next_link(link, row["digest"])
         added.append(row | {"sequence": sequence, "link": link, "namespace": namespace})
     query.audit_add(tx, **added[0]) if len(added) == 1 else query.audit_add.run_many(tx, added)
@@ -229,16 +234,16 @@ def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
         The number of added entries.
     """
     query.lock_audit_head(tx)
-    known = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
-    existing_ids = {row["key"] for row in known}
-    fresh: dict[str, EntryDraft] = {}
+    existing = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
+    existing_ids = {row["key"] for row in existing}
+    new: dict[str, EntryDraft] = {}
     for draft in drafts:
         if draft.entry.id not in existing_ids:
-            fresh.setdefault(draft.entry.id, draft)
-    add(tx, path, list(fresh.values()))
-    marks = {audit_rows.mark_of(draft.mark) for draft in fresh.values() if draft.entry.kind == "reference"}
-    _show_newest(tx, path, marks)
-    return len(fresh)
+            new.setdefault(draft.entry.id, draft)
+    add(tx, path, list(new.values()))
+    marks = {audit_rows.encode_mark(draft.mark) for draft in new.values() if draft.entry.kind == "reference"}
+    _hide_older_versions(tx, path, marks)
+    return len(new)
 
 
 def add_todos(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[AuditEntry]:
@@ -255,9 +260,9 @@ def add_todos(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[
     query.lock_audit_head(tx)
     new: dict[bytes | None, EntryDraft] = {}
     for draft in drafts:
-        mark = audit_rows.mark_of(draft.mark)
-        found = query.audit_entries_of_mark(tx, path=path, kind="todo", mark=mark)
-        if not any(row["status"] == "open" for row in found):
+        mark = audit_rows.encode_mark(draft.mark)
+        equivalent = query.audit_entries_of_mark(tx, path=path, kind="todo", mark=mark)
+        if not any(row["status"] == "open" for row in equivalent):
             new.setdefault(mark, draft)
     add(tx, path, list(new.values()))
     return [draft.entry for draft in new.values()]
@@ -274,13 +279,13 @@ def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> A
         drafts: A list with one reference and its mark.
 
     Returns:
-        The existing reference if its title, prompt and text are the same, else the new one.
+        The existing reference if its title, prompt and text are equal, else the new one.
     """
     [(new, mark, _)] = drafts
     query.lock_audit_head(tx)
-    versions = query.audit_entries_of_mark(tx, path=path, kind="reference", mark=audit_rows.mark_of(mark))
-    visible = [row["sequence"] for row in versions if row["hidden"] != REPLACED]
-    for row in query.audit_entries(tx, sequences=json.dumps(visible[-1:])):
+    versions = query.audit_entries_of_mark(tx, path=path, kind="reference", mark=audit_rows.encode_mark(mark))
+    current_numbers = [row["sequence"] for row in versions if row["hidden"] != REPLACED]
+    for row in query.audit_entries(tx, sequences=json.dumps(current_numbers[-1:])):
         [current] = audit_rows.load_entries(tx, [row])
         if (current.title, current.prompt, current.reply) == (new.title, new.prompt, new.reply):
             return current
@@ -303,10 +308,10 @@ def apply_rules(
     """
     query.lock_audit_head(tx)
     numbers = numbers_after(tx, path, after, limit, {"include_junk": True})
-    found = query.audit_entries(tx, sequences=json.dumps(numbers))
-    texts = audit_rows.prompts_and_replies(found)
+    rows = query.audit_entries(tx, sequences=json.dumps(numbers))
+    texts = audit_rows.read_texts(rows)
     changes = []
-    for row in (each for each in found if each["sequence"] in texts):
+    for row in (each for each in rows if each["sequence"] in texts):
         names = reasons(row["kind"], *texts[row["sequence"]])
         junk = json.dumps(list(names)) if names else None
         if junk != row["junk"]:
@@ -331,11 +336,11 @@ def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
         InvalidInput: No todo has this id.
     """
     query.lock_audit_head(tx)  # otherwise the update could overwrite a concurrent erasure
-    found = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([todo_id]))
-    if not found or found[0]["kind"] != "todo":
+    rows = query.audit_entries_of_keys(tx, path=path, keys=json.dumps([todo_id]))
+    if not rows or rows[0]["kind"] != "todo":
         raise InvalidInput(f"Unknown todo {safe_repr(todo_id)}. todos() lists the todos with their ids.")
-    query.audit_set_status(tx, sequence=found[0]["sequence"], status=status)
-    return bool(found[0]["status"] != status)
+    query.audit_set_status(tx, sequence=rows[0]["sequence"], status=status)
+    return bool(rows[0]["status"] != status)
 
 
 def has_unindexed(tx: Transaction) -> bool:
@@ -345,22 +350,22 @@ def has_unindexed(tx: Transaction) -> bool:
 
 
 def settle(tx: Transaction) -> None:
-    """Add the waiting entries to the search index. This locks the head of the chain."""
+    """Add the waiting entries to the search index, with the head of the chain locked."""
     [head] = query.lock_audit_head(tx)
     _index_range(tx, head["indexed"], head["sequence"])
 
 
-def remove_from_index(tx: Transaction, found: Sequence[Row]) -> None:
+def remove_from_index(tx: Transaction, rows: Sequence[Row]) -> None:
     """Remove entries from the search index."""
-    indexed = [row for row in found if row["document_id"] is not None]
+    indexed = [row for row in rows if row["document_id"] is not None]
     if indexed:
         texts = audit_rows.search_texts(indexed)
         search_index.remove(tx, [(row["document_id"], texts[row["sequence"]]) for row in indexed])
         query.audit_set_document.run_many(tx, [{"sequence": row["sequence"], "document": None} for row in indexed])
 
 
-def series_of(row: Row) -> search_index.DocumentSeries:
-    """Return the document series of an entry: that of its conversation, else of its thread."""
+def _series_of(row: Row) -> search_index.DocumentSeries:
+    """Return the document series of an entry: one for each conversation, or else each thread."""
     return search_index.DocumentSeries(row["path"], KIND, row["conversation"] or row["thread"] or "")
 
 
@@ -368,16 +373,16 @@ def series_of(row: Row) -> search_index.DocumentSeries:
 
 
 def _open_store(tx: Transaction, namespace: int, mark: bytes) -> StorePosition:
-    """Return the part store of the calls with a mark. Create it for the first call."""
+    """Return the part store for the messages of calls with a mark. Create a missing one."""
     [row] = query.audit_find_store(tx, namespace=namespace, mark=mark) or query.create_store(tx, next_part=LOOSE_START)
     return StorePosition(row["id"], row["sweep_count"])
 
 
-def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
-    """Hide all references with the same mark except the newest, for each mark."""
+def _hide_older_versions(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
+    """Hide all references with a mark except the newest, for each mark."""
     for mark in sorted(mark for mark in marks if mark is not None):
-        found = query.audit_entries_of_mark(tx, path=path, kind="reference", mark=mark)
-        numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
+        rows = query.audit_entries_of_mark(tx, path=path, kind="reference", mark=mark)
+        numbers = [row["sequence"] for row in rows if row["hidden"] != REPLACED]
         if len(numbers) > 1:
             versions = query.audit_entries(tx, sequences=json.dumps(numbers))
             *older, _ = sorted(versions, key=lambda row: (row["created_at"], row["sequence"]))
@@ -385,7 +390,7 @@ def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> N
 
 
 def _set_visibility(tx: Transaction, changes: Sequence[tuple[Row, int, str | None]]) -> None:
-    """Show or hide entries, and update the search index."""
+    """Set `hidden` and `junk` of entries, and update the search index."""
     if not changes:
         return
     values = [{"sequence": row["sequence"], "hidden": hidden, "junk": junk} for row, hidden, junk in changes]
@@ -395,27 +400,28 @@ def _set_visibility(tx: Transaction, changes: Sequence[tuple[Row, int, str | Non
 
 
 def _index_range(tx: Transaction, indexed: int, upto: int) -> None:
+    """Add the entries from `indexed` (exclusive) to `upto` (inclusive) to the search index."""
     after = indexed
-    while found := query.audit_entries_between(tx, after=after, upto=upto, limit=PAGE):
-        _index_missing(tx, [row for row in found if row["hidden"] == VISIBLE])
-        after = found[-1]["sequence"]
+    while rows := query.audit_entries_between(tx, after=after, upto=upto, limit=PAGE):
+        _index_missing(tx, [row for row in rows if row["hidden"] == VISIBLE])
+        after = rows[-1]["sequence"]
     query.audit_set_indexed(tx, sequence=upto)
 
 
-def _index_missing(tx: Transaction, found: Sequence[Row]) -> None:
-    """Add those of the given entries that are not indexed yet to the search index."""
-    missing = [row for row in found if row["document_id"] is None]
+def _index_missing(tx: Transaction, rows: Sequence[Row]) -> None:
+    """Add the entries that are not indexed yet to the search index."""
+    missing = [row for row in rows if row["document_id"] is None]
     texts = audit_rows.search_texts(missing)
-    series: dict[search_index.DocumentSeries, list[Row]] = {}
+    rows_by_series: dict[search_index.DocumentSeries, list[Row]] = {}
     for row in missing:
-        series.setdefault(series_of(row), []).append(row)
+        rows_by_series.setdefault(_series_of(row), []).append(row)
     documents: list[dict[str, int]] = []
-    for each in sorted(series):
-        owners = [row["sequence"] for row in series[each]]
-        new = [search_index.IndexedDocument(texts[row["sequence"]], row["created_at"]) for row in series[each]]
-        # Entries get no vectors.
-        placed = search_index.reserve_places(tx, each, new)._replace(has_vectors=False, waiting_count=0)
-        search_index.write(tx, placed, owners, waits=False)
+    for series, series_rows in sorted(rows_by_series.items()):
+        owners = [row["sequence"] for row in series_rows]
+        new = [search_index.IndexedDocument(texts[row["sequence"]], row["created_at"]) for row in series_rows]
+        # Entries get no vectors and are indexed immediately.
+        placed = search_index.reserve_places(tx, series, new)._replace(has_vectors=False, waiting_count=0)
+        search_index.write(tx, placed, owners, defer=False)
         pairs = zip(owners, placed.numbers, strict=True)
         documents += [{"sequence": owner, "document": number} for owner, number in pairs]
     if documents:
@@ -427,18 +433,18 @@ def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0
 
     Args:
         tx: The transaction.
-        low: The start of the path range of the namespaces.
-        high: The end of the range, excluded.
-        before: The time before which the entries were created, in microseconds since 1970.
+        low: The lower end of the path range of the namespaces, inclusive.
+        high: The upper end of the range, exclusive.
+        before: The time in microseconds since 1970. Only entries created earlier are compressed.
         after: The sequence number after which to begin. Default: 0.
         limit: The maximum number of entries of a page. Default: `PAGE`.
     """
     query.lock_audit_head(tx)
-    found = query.audit_to_archive(tx, low=low, high=high, before=before, after=after, limit=limit)
-    if found:
-        bodies = [{"sequence": row["sequence"], "body": audit_rows.compress_body(bytes(row["body"]))} for row in found]
+    rows = query.audit_to_archive(tx, low=low, high=high, before=before, after=after, limit=limit)
+    if rows:
+        bodies = [{"sequence": row["sequence"], "body": audit_rows.compress_body(bytes(row["body"]))} for row in rows]
         query.audit_set_body.run_many(tx, bodies)
-    return EntryPage(len(found), found[-1]["sequence"] if len(found) == limit else None)
+    return EntryPage(len(rows), rows[-1]["sequence"] if len(rows) == limit else None)
 
 
 def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
@@ -446,8 +452,8 @@ def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
 
     Args:
         tx: The transaction.
-        low: The start of the path range of the namespaces.
-        high: The end of the range, excluded.
+        low: The lower end of the path range of the namespaces, inclusive.
+        high: The upper end of the range, exclusive.
         name: The id of the conversation or thread of the entries. Default: None, all entries.
 
     Returns:
@@ -457,19 +463,19 @@ def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
     find, params = (query.audit_page_within, {}) if name is None else (query.audit_page_of_conversation, {"name": name})
     erased = 0
     stores: set[tuple[str, bytes, int]] = set()
-    series: set[search_index.DocumentSeries] = set()
-    while found := find(tx, low=low, high=high, **params, limit=PAGE):
-        remove_from_index(tx, found)
-        query.audit_erase.run_many(tx, [{"sequence": row["sequence"]} for row in found])
-        erased += len(found)
-        calls = [row for row in found if row["store_id"] is not None and row["mark"] is not None]
+    all_series: set[search_index.DocumentSeries] = set()
+    while rows := find(tx, low=low, high=high, **params, limit=PAGE):
+        remove_from_index(tx, rows)
+        query.audit_erase.run_many(tx, [{"sequence": row["sequence"]} for row in rows])
+        erased += len(rows)
+        calls = [row for row in rows if row["store_id"] is not None and row["mark"] is not None]
         stores |= {(row["path"], bytes(row["mark"]), row["store_id"]) for row in calls}
-        series |= {series_of(row) for row in found}
+        all_series |= {_series_of(row) for row in rows}
     for path, mark, store_id in sorted(stores):
         audit_rows.free_parts(tx, path, mark, store_id)
-    for each in sorted(series):
-        search_index.delete_series(tx, *each)
-    for path in sorted({each.path for each in series}):
+    for series in sorted(all_series):
+        search_index.delete_series(tx, *series)
+    for path in sorted({series.path for series in all_series}):
         query.delete_empty_namespaces(tx, path=path)
     return erased
 
@@ -484,34 +490,33 @@ def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, .
         tx: The transaction.
         owners: The sequence numbers of the entries.
     """
-    found = query.audit_entries(tx, sequences=json.dumps(list(owners)))
-    texts_by_number = audit_rows.search_texts(found)
-    return {number: (text,) for number, text in texts_by_number.items()}
+    rows = query.audit_entries(tx, sequences=json.dumps(list(owners)))
+    return {number: (text,) for number, text in audit_rows.search_texts(rows).items()}
 
 
 def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, view: object) -> Mapping[int, Recollection]:
-    """Convert hits to results for the user, by document number.
+    """Convert hits to recollections, by document number.
 
     Args:
         tx: The transaction.
-        hits: The hits of a search. Entries that were hidden or erased since then are omitted.
+        hits: The hits of a search. Entries that were hidden or erased since the search are omitted.
         now: Unused, because entries do not expire.
         view: Unused, because entries are visible to every thread.
     """
     del now, view
-    found = query.audit_entries(tx, sequences=json.dumps([hit.owner for hit in hits]))
-    visible = {row["sequence"]: row for row in found if row["hidden"] == VISIBLE}
+    rows = query.audit_entries(tx, sequences=json.dumps([hit.owner for hit in hits]))
+    visible = {row["sequence"]: row for row in rows if row["hidden"] == VISIBLE}
     entries = audit_rows.load_entries(tx, list(visible.values()))
     values = {number: (entry.text, entry) for number, entry in zip(visible, entries, strict=True)}
-    return recollections_of(hits, visible, values)
+    return make_recollections(hits, visible, values)
 
 
 CHAIN_PAGE, MESSAGE_PAGE = 100, 200
-"""The maximum numbers of entries and of messages that one query of a check reads."""
+"""The numbers of entries and of messages that one query of `verify` reads."""
 MOST_PROBLEMS = 100
-"""The maximum number of problems that a check lists. Further problems are only counted."""
+"""The maximum number of problems that `verify` lists. Further problems are only counted."""
 _CHAIN_COLUMNS = ("sequence", "link", "digest", "path")
-"""The columns that the check of an erased entry ignores. It checks `namespace_id` instead of `path`."""
+"""The columns that may have values in an erased entry. `path` comes from another table."""
 
 
 def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
@@ -519,54 +524,53 @@ def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
 
     Args:
         tx: The transaction.
-        since: A head that was stored elsewhere. The check then detects changed entries up to this head, except erased
-            ones, even if an attacker recomputed the chain. Default: None.
+        since: A head that was stored elsewhere. The check then detects changes up to this head, except erasures, even
+            if an attacker recomputed the chain. Default: None.
     """
     head_rows = query.audit_head(tx)
     end = ChainHead(int(head_rows[0]["sequence"]), bytes(head_rows[0]["link"])) if head_rows else None
     since = since or EMPTY_CHAIN
     since_link = EMPTY_CHAIN.link if since == EMPTY_CHAIN else None
-    found: list[str] = []
-    position, entries, erased, stores = EMPTY_CHAIN, 0, 0, set[int]()
-    while rows := query.audit_chain(tx, after=position.sequence, limit=CHAIN_PAGE):
-        if rows[-1]["sequence"] <= position.sequence:  # a damaged index can return the same rows again
-            found.append(f"the audit trail cannot be read beyond number {position.sequence}")
+    problems: list[str] = []
+    last, entries, erased, stores = EMPTY_CHAIN, 0, 0, set[int]()  # `last` is the head up to the last checked entry
+    while rows := query.audit_chain(tx, after=last.sequence, limit=CHAIN_PAGE):
+        if rows[-1]["sequence"] <= last.sequence:  # a damaged index can return the same rows again
+            problems.append(f"the audit trail cannot be read beyond number {last.sequence}")
             break
         digests = audit_rows.load_digests(tx, rows)
         for row in rows:
-            found += _entry_problems(row, position, digests.get(row["store_id"], {}))
-            position = ChainHead(row["sequence"], bytes(row["link"]))
-            since_link = position.link if position.sequence == since.sequence else since_link
+            problems += _entry_problems(row, last, digests.get(row["store_id"], {}))
+            last = ChainHead(row["sequence"], bytes(row["link"]))
+            since_link = last.link if last.sequence == since.sequence else since_link
             erased += row["kind"] is None
         entries += len(rows)
         stores.update(row["store_id"] for row in rows if row["store_id"] is not None)
     for store_id in sorted(stores):
-        found += _message_problems(tx, store_id)
-    if end != position:
+        problems += _message_problems(tx, store_id)
+    if end != last:
         stored_end = "none" if end is None else f"number {end.sequence}"
-        found.append(f"the stored head ({stored_end}) does not match the last entry (number {position.sequence})")
+        problems.append(f"the stored head ({stored_end}) does not match the last entry (number {last.sequence})")
     if since_link != since.link:
-        found.append(f"the chain up to number {since.sequence} has changed since the given head was read")
-    if (more := len(found) - MOST_PROBLEMS) > 0:
-        found[MOST_PROBLEMS:] = [f"there are {more} more problems"]
-    return ChainReport(entries=entries, erased=erased, problems=tuple(found), head=end or position)
+        problems.append(f"the chain up to number {since.sequence} has changed since the given head was read")
+    if (more := len(problems) - MOST_PROBLEMS) > 0:
+        problems[MOST_PROBLEMS:] = [f"there are {more} more problems"]
+    return ChainReport(entries=entries, erased=erased, problems=tuple(problems), head=end or last)
 
 
 def find_problems(tx: Transaction) -> list[str]:
     """Return descriptions of the problems of the chain and of its entries in the search index."""
-    report = verify(tx)
-    found = list(report.problems)
+    problems = list(verify(tx).problems)
     misindexed = query.audit_wrong_documents(tx)
-    found += [
+    problems += [
         f"number {row['sequence']} of the audit trail is "
         + ("not in the search index" if row["hidden"] == VISIBLE else "hidden, but in the search index")
         for row in misindexed
     ]
-    return found
+    return problems
 
 
 def _entry_problems(row: Row, before: ChainHead, messages: Mapping[int, bytes]) -> Iterator[str]:
-    """Yield the problems of an entry, given the head of the chain before it."""
+    """Yield the problems of an entry. `before` is the head of the chain before the entry."""
     label = f"number {row['sequence']} of the audit trail"
     if row["kind"] is not None and row["key"] is not None:
         label = f"the entry {safe_repr(row['key'])} (number {row['sequence']})"
@@ -580,7 +584,7 @@ def _entry_problems(row: Row, before: ChainHead, messages: Mapping[int, bytes]) 
             yield f"{label} was erased, but still has {', '.join(remaining)}"
         return
     try:
-        is_intact = audit_rows.digest_of(row, messages) == digest
+        is_intact = audit_rows.compute_digest(row, messages) == digest
     except (KeyError, TypeError, ValueError):
         is_intact = False
     if not is_intact:
@@ -590,10 +594,7 @@ def _entry_problems(row: Row, before: ChainHead, messages: Mapping[int, bytes]) 
 
 
 def _invalid_columns(row: Row) -> list[str]:
-    """Return the columns outside the digest that have impossible values.
-
-    Such a value could hide the entry.
-    """
+    """Return columns outside the digest with impossible values, which could hide entries."""
     hidden, junk = row["hidden"], row["junk"]
     is_valid = {
         "hidden": hidden in (VISIBLE, JUNK, REPLACED),
@@ -607,18 +608,18 @@ def _invalid_columns(row: Row) -> list[str]:
 
 def _message_problems(tx: Transaction, store_id: int) -> list[str]:
     """Return the problems of the messages of model calls in a part store."""
-    found: list[str] = []
+    problems: list[str] = []
     after = -1
     while page := query.parts_after(tx, store=store_id, after=after, limit=MESSAGE_PAGE):
-        found += [
+        problems += [
             f"message {row['number']} of part store {store_id} in the audit trail is damaged (checksum mismatch)"
             for row in page
             if row["body"] is None or queries.digest(bytes(row["body"])) != bytes(row["hash"])
         ]
         if page[-1]["number"] <= after:  # a damaged index can return the same rows again
-            return [*found, f"the messages of part store {store_id} cannot be read beyond number {after}"]
+            return [*problems, f"the messages of part store {store_id} cannot be read beyond number {after}"]
         after = page[-1]["number"]
-    return found
+    return problems
 
 
 def _erase_part(tx: Transaction, erasure: Erasure) -> None:

@@ -5,9 +5,9 @@
     graph.invoke(state, {"callbacks": [trail.handler()]})      # every model call of a run
     print(trail.last(5, conversation_id="monday"), trail.todos(), trail.verify().ok)
 
-Rules hide junk entries but never delete them. The `junk` of an entry lists the names of the rules that match. Each
-entry is linked to the previous one, so that `verify` finds changed or missing entries. The `erase` of an `AgentMemory`
-removes the content of entries, and the chain stays valid.
+Rules hide junk entries, such as small talk, but never delete them. `entry.junk` has the names of the rules that match.
+Each entry is linked to the previous one, so that `verify` finds changed or missing entries. `AgentMemory.erase` removes
+the content of entries, and the chain stays valid.
 
 A complete example:
 
@@ -30,8 +30,8 @@ A complete example:
         print(trail.search("orchard")[0].value.reply)
         assert trail.verify().ok
 
-`verify(since=head)` compares the chain with a head that you stored elsewhere. It then detects changes up to this head
-even if an attacker recomputed the chain, but no erasures. To add a junk rule, import `JunkRule` from
+`verify(since=head)` compares the chain with a head that you stored elsewhere. It then detects changes up to this head,
+except erasures, even if an attacker recomputed the chain. To add a junk rule, import `JunkRule` from
 `langchain_agentmem.audit.junk_rules`:
 
     trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^ping$", field="prompt")]
@@ -56,7 +56,7 @@ from langchain_agentmem.audit.legacy_json import (
     MARKS,
     LegacyImport,
     copy_damaged_file,
-    drafts_of,
+    make_drafts,
     read_document,
     write_document,
 )
@@ -79,16 +79,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TODO_MARK, TODO_CAPTURE = MARKS["todo"]
-REFLECTION_MARK, SELF_REFLECTION = MARKS["reflection"]
-REFERENCE_MARK, BEST_PRACTICES = MARKS["reference"]
-GUIDELINES, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices Checklist"
+# The prefix of the prompt and the conversation id of each kind, as in the original audit memory.
+TODO_MARK, TODO_CHAT = MARKS["todo"]
+REFLECTION_MARK, REFLECTION_CHAT = MARKS["reflection"]
+REFERENCE_MARK, BEST_PRACTICES_CHAT = MARKS["reference"]
+GUIDELINES_FILE, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices Checklist"
 
-_ARCHIVE_AFTER = timedelta(days=30) // timedelta(microseconds=1)
+_ARCHIVE_AGE_MICROS = timedelta(days=30) // timedelta(microseconds=1)
 _RANGE_END = "\x01"
-"""The suffix that turns a namespace's path into the end of a range with this path only."""
+"""The suffix of a path that makes the exclusive end of a range with this path only."""
 _NO_LIMIT = 2**31
-"""A limit that no trail reaches."""
+"""A limit greater than the number of entries of any trail."""
 
 
 class AuditTrail:
@@ -98,7 +99,7 @@ class AuditTrail:
 
     Methods that access the database have async versions, whose names begin with `a`. Texts of any length are stored in
     full. None is stored as an empty text. Bytes are decoded as UTF-8, with U+FFFD for invalid bytes. Other types raise
-    `InvalidInput`. The content of an entry never changes. A changed reference is a new entry that replaces the old one.
+    `InvalidInput`. The content of an entry never changes. A changed reference is a new entry that hides the old one.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database. Default: ":memory:".
@@ -133,8 +134,8 @@ class AuditTrail:
 
     @rules.setter
     def rules(self, rules: Iterable[JunkRule]) -> None:
-        given = tuple(rules) if isinstance(rules, Iterable) else (rules,)
-        self._rules: tuple[JunkRule, ...] = check_value(tuple[JunkRule, ...], given, "rules")
+        as_tuple = tuple(rules) if isinstance(rules, Iterable) else (rules,)
+        self._rules: tuple[JunkRule, ...] = check_value(tuple[JunkRule, ...], as_tuple, "rules")
 
     def add(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> AuditEntry:
         """Add a prompt and its reply.
@@ -163,7 +164,7 @@ class AuditTrail:
         Args:
             summary: A description of the completed work and the lessons learned.
         """
-        return self._add("reflection", f"{REFLECTION_MARK} Agent status report", summary, SELF_REFLECTION)
+        return self._add("reflection", f"{REFLECTION_MARK} Agent status report", summary, REFLECTION_CHAT)
 
     aadd_self_reflection = awaited(add_self_reflection, writes=True)
 
@@ -180,8 +181,8 @@ class AuditTrail:
 
         def add() -> list[AuditEntry]:
             drafts = [
-                self._make_draft("todo", f"{TODO_MARK} {each}", "", TODO_CAPTURE, mark=todo_key(each), status="open")
-                for each in find_todos(content)
+                self._make_draft("todo", f"{TODO_MARK} {todo}", "", TODO_CHAT, mark=todo_key(todo), status="open")
+                for todo in find_todos(content)
             ]
             path = self._path()
             return self._database.write(None, lambda tx: audit_store.add_todos(tx, path, drafts)) if drafts else []
@@ -196,7 +197,7 @@ class AuditTrail:
         Adding the same text again has no effect. Replaced versions are hidden.
 
         Args:
-            source: A path, or the text itself. A string that is the path of an existing file is used as a path.
+            source: A path, or the text itself. A string is a path if a file with this path exists.
             title: The title. Default: the name of the file. Required for a text.
 
         Raises:
@@ -206,7 +207,7 @@ class AuditTrail:
 
     aadd_reference = awaited(add_reference, writes=True)
 
-    def add_best_practices_reference(self, path: str | os.PathLike[str] = GUIDELINES) -> AuditEntry:
+    def add_best_practices_reference(self, path: str | os.PathLike[str] = GUIDELINES_FILE) -> AuditEntry:
         """Add the guidelines of a project as a reference.
 
         Call it at each start of the application: an unchanged file adds nothing.
@@ -217,7 +218,7 @@ class AuditTrail:
         Raises:
             InvalidInput: The file cannot be read.
         """
-        return self._put_reference(check_path(path), GUIDELINES_TITLE, BEST_PRACTICES)
+        return self._put_reference(check_path(path), GUIDELINES_TITLE, BEST_PRACTICES_CHAT)
 
     aadd_best_practices_reference = awaited(add_best_practices_reference, writes=True)
 
@@ -227,9 +228,8 @@ class AuditTrail:
         `graph.invoke(state, {"callbacks": [memory.audit.handler()]})`
 
         Args:
-            redact: True to remove secrets before writing, see `base.redaction`. A function removes them itself: it
-                receives each text and returns it without secrets. If the removal fails, the entry contains no texts.
-                Default: False.
+            redact: True to remove secrets before writing, see `base.redaction`. Or a function that receives a text and
+                returns it without secrets. If the removal fails, the entry contains no texts. Default: False.
 
         Raises:
             InvalidInput: `redact` is neither a bool nor a function.
@@ -245,7 +245,7 @@ class AuditTrail:
             find_conversation=partial(conversation_of_run, database),
             redact=check_value(bool | Callable[[str], str], redact, "redact"),
         )
-        database.pending_writers.add(handler)  # closing the database writes the unfinished calls
+        database.pending_writers.add(handler)  # so that closing the database writes the unfinished calls
         return handler
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -295,9 +295,9 @@ class AuditTrail:
     def entries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> Iterator[AuditEntry]:
-        """Iterate over the entries, the oldest first, page by page. Omit replaced references.
+        """Iterate over the entries, the oldest first. Omit replaced references.
 
-        The arguments are those of `last`, but `include_junk` is True by default.
+        The arguments have the same meaning as in `last`, but `include_junk` is True by default.
         """
         return chain.from_iterable(self._pages(self._path(), _parse_filter(conversation_id, kinds, include_junk)))
 
@@ -309,7 +309,7 @@ class AuditTrail:
         return (entry async for page in iterate_in_worker(pages) for entry in page)
 
     def search(self, query: str, limit: int = 10, conversation_id: str | None = None) -> list[Recollection]:
-        """Search the visible entries by keywords, without a model. Include archived entries.
+        """Search the visible entries by keywords. Archived entries are included.
 
         Args:
             query: Any text.
@@ -376,15 +376,15 @@ class AuditTrail:
         """Compress old entries in place. Reading and search work as before.
 
         Args:
-            before: The time before which the entries were created. Default: None, 30 days ago.
+            before: Only entries created before this time are compressed. Default: None, 30 days ago.
 
         Returns:
             The number of compressed entries.
         """
-        at = self._database.now() - _ARCHIVE_AFTER if before is None else check_time(before, "before")
+        micros = self._database.now() - _ARCHIVE_AGE_MICROS if before is None else check_time(before, "before")
         low, high = self._exact_range()
-        compress = partial(audit_store.archive, low=low, high=high, before=at)
-        return self._run_step("archive", partial(self._change_pages, compress), before=from_micros(at))
+        compress = partial(audit_store.archive, low=low, high=high, before=micros)
+        return self._run_step("archive", partial(self._change_pages, compress), before=from_micros(micros))
 
     aarchive = awaited(archive, writes=True)
 
@@ -399,8 +399,8 @@ class AuditTrail:
 
         Args:
             since: A head that was stored elsewhere, or its text. The check then detects changed entries up to this head
-                even if an attacker recomputed the chain. It does not detect erasures: compare `erased` of the report
-                with the expected number. Default: None.
+                even if an attacker recomputed the chain. It does not detect erasures. To find them, compare the
+                report's `erased` with the expected number. Default: None.
         """
         since_head = since if since is None or isinstance(since, ChainHead) else ChainHead.parse(since)
         check = partial(audit_store.verify, since=since_head)
@@ -432,7 +432,7 @@ class AuditTrail:
         """Import an `agent_memory.json` of the original audit memory, in one transaction.
 
         If the file is damaged, its readable entries are imported, and the file is copied to a new file next to it.
-        Existing entries stay. Importing the same file twice adds nothing.
+        Existing entries remain unchanged. A second import of a file adds nothing.
 
         Args:
             path: The file.
@@ -444,9 +444,9 @@ class AuditTrail:
         def add() -> LegacyImport:
             document, now = read_document(path), self._database.clock()
             copy_path = copy_damaged_file(path, now) if document.damaged else None
-            drafts = drafts_of(document.entries, self._database.scopes.resolve(self._namespace), now, self._mark_junk)
-            trail_path = self._path()
-            added = self._database.write(None, lambda tx: audit_store.add_new(tx, trail_path, drafts))
+            drafts = make_drafts(document.entries, self._database.scopes.resolve(self._namespace), now, self._mark_junk)
+            namespace_path = self._path()
+            added = self._database.write(None, lambda tx: audit_store.add_new(tx, namespace_path, drafts))
             return LegacyImport(added, len(drafts) - added, tuple(document.lost), copy_path)
 
         return self._run_step("import_document", add)
@@ -454,10 +454,10 @@ class AuditTrail:
     aimport_document = awaited(import_document, writes=True)
 
     def export_document(self, path: str | os.PathLike[str]) -> int:
-        """Export the entries as an `agent_memory.json`: junk too, but no replaced references.
+        """Export the entries, except replaced references, as an `agent_memory.json`.
 
-        Each entry is exported with its prompt, reply, time and conversation only. The format has no ids, so an import
-        into the same trail adds new entries. `memory.export` exports everything.
+        Junk is included. The file has only the prompt, reply, time and conversation of each entry. It has no ids, so an
+        import into the same trail adds new entries. `memory.export` exports all data.
 
         Args:
             path: The file to write. An existing file is replaced when the new one is complete.
@@ -528,10 +528,7 @@ class AuditTrail:
         return replace(entry, junk=junk) if junk != entry.junk else entry
 
     def _add_call(self, entry: AuditEntry) -> None:
-        """Add a model call.
-
-        The namespace is that of the trail or of the memory if it has one, else that of the run.
-        """
+        """Add a model call, in the namespace of the trail or the memory, else in that of the run."""
         if self._namespace is not None or self._database.scopes.boundary is not None:
             entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
         self._write("add", audit_store.add, [EntryDraft(self._mark_junk(entry))])
@@ -547,7 +544,7 @@ class AuditTrail:
         return self._database.write(f"audit.{verb}", lambda tx: add(tx, path, drafts), partial(_entry_inputs, entry))
 
     def _step_inputs(self, **values: Any) -> Thunk:
-        """Return the inputs of a traced step: the namespace and the given values."""
+        """Return a function that returns the inputs of a traced step: the namespace and `values`."""
         return lambda: summarize_value(
             drop_none({"namespace": self._database.scopes.resolve(self._namespace), **values})
         )
@@ -555,8 +552,8 @@ class AuditTrail:
     def _put_reference(self, source: Any, title: Any, conversation: str | None) -> AuditEntry:
         if title is not None and (not isinstance(title, str) or not title.strip()):
             raise InvalidInput(f"title must be a non-empty text, got {safe_repr(title)}.")
-        text, name = _read_reference(source)
-        if (final_title := title or name) is None:
+        text, file_name = _read_reference(source)
+        if (final_title := title or file_name) is None:
             raise InvalidInput("A reference given as text needs a title: add_reference(text, title=…).")
         prompt = f"{REFERENCE_MARK} {final_title}"
         draft = self._make_draft("reference", prompt, text, conversation, mark=final_title, title=final_title)
@@ -564,7 +561,7 @@ class AuditTrail:
 
 
 def entry_text(value: Any, label: str) -> str:
-    """Convert a value to the text to store, by the rules that `AuditTrail` describes."""
+    """Convert a value to the text to store, see `AuditTrail`. `label` names it in an error."""
     if type(value) is str:
         return value
     if value is None:
@@ -577,7 +574,7 @@ def entry_text(value: Any, label: str) -> str:
 
 
 def _read_reference(source: Any) -> tuple[str, str | None]:
-    """Return the text of a reference and the name of its file. A plain text has no name."""
+    """Return the text of a reference, and the name of its file or None."""
     is_file = type(source) is str and os.path.isfile(source)  # noqa: PTH113 - False for a name that is too long
     if not isinstance(source, os.PathLike) and not is_file:
         return entry_text(source, "A reference"), None
@@ -596,7 +593,7 @@ def _entry_inputs(entry: AuditEntry) -> dict[str, Any]:
 
 
 def _parse_filter(conversation_id: Any, kinds: Any, include_junk: Any) -> EntryFilter:
-    """Validate the arguments of a filter and return the filter."""
+    """Validate the filter arguments of `last` and return the filter."""
     check_value(WithJunk, include_junk, "include_junk")
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds) if isinstance(kinds, list | set) else kinds
     check_value(tuple[Kind, ...] | None, kinds, "kinds")

@@ -1,9 +1,8 @@
 r"""Rules that classify audit entries as junk, and the detection of todos in a text.
 
-A junk entry is hidden and never deleted. It stores the names of the rules that match. Whether a short text is junk can
-depend on the other side of the entry: "ok" is an answer to a question, but noise after "I see". So a rule may have a
-second pattern, `unless`, for the other side. If it matches, the rule does not apply. A todo never has a reply, so the
-default rules do not treat a missing reply of a todo as junk.
+A junk entry is hidden and never deleted. It stores the names of the rules that match. A short prompt or reply can be
+junk or not, depending on the other text of the entry: "ok" answers a question, but is noise after "I see". So a rule
+may have a second pattern, `unless`, for the other text. If that pattern matches, the rule does not apply.
 
     JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")
 
@@ -28,6 +27,7 @@ from langchain_agentmem.base.data_tables import load_data_table
 from langchain_agentmem.errors import safe_repr
 
 WORDS = load_data_table("audit/words.yaml")
+"""The phrases and patterns of this module and of `audit_report`."""
 
 
 class JunkRule(Options):
@@ -38,10 +38,10 @@ class JunkRule(Options):
         pattern: A case-insensitive regular expression. In a text of more than 4,000 characters, `junk_reasons` applies
             it only to the first and the last 2,000, joined by a line "(more)".
         field: The text to search: "prompt", "reply", "both" if both must match, or "either". Default: "reply".
-        kinds: The kinds of entries that the rule applies to. Default: exchanges and calls, so that a rule about empty
+        kinds: The kinds of entries that the rule applies to. Default: exchanges and calls, so that a rule for empty
             replies does not hide every todo.
         unless: A case-insensitive regular expression. If it matches, the rule does not apply. It is searched in the
-            prompt if `field` is "reply", in the reply if `field` is "prompt", else in both. Default: None.
+            prompt if `field` is "reply", in the reply if `field` is "prompt", and otherwise in both. Default: None.
 
     Raises:
         InvalidInput: A pattern is not a regular expression, or another value is invalid.
@@ -72,10 +72,10 @@ class JunkRule(Options):
         """
         if kind not in self.kinds:
             return False
-        sides = {"prompt": ((prompt,), (reply,)), "reply": ((reply,), (prompt,))}
-        searched, others = sides.get(self.field, ((prompt, reply), (prompt, reply)))
-        found = (all if self.field == "both" else any)(map(_compile(self.pattern).search, searched))
-        return found and not (self.unless is not None and any(map(_compile(self.unless).search, others)))
+        text_pairs = {"prompt": ((prompt,), (reply,)), "reply": ((reply,), (prompt,))}
+        texts, unless_texts = text_pairs.get(self.field, ((prompt, reply), (prompt, reply)))
+        is_match = (all if self.field == "both" else any)(map(_compile(self.pattern).search, texts))
+        return is_match and not (self.unless is not None and any(map(_compile(self.unless).search, unless_texts)))
 
 
 @cache
@@ -97,22 +97,22 @@ def junk_reasons(
     Returns:
         The names of the matching rules, without repetition, in the order of the rules. () if the entry is not junk.
     """
-    sides = _shorten(prompt or ""), _shorten(reply or "")
-    names = (rule.name for rule in (RULES if rules is None else rules) if rule.hides(kind, *sides))
+    texts = _shorten(prompt or ""), _shorten(reply or "")
+    names = (rule.name for rule in (RULES if rules is None else rules) if rule.hides(kind, *texts))
     return tuple(dict.fromkeys(names))
 
 
 def _shorten(text: str) -> str:
-    """Shorten a long text for fast matching. A long blank text becomes a space."""
+    """Shorten a long text to its beginning and end. A long blank text becomes a space."""
     if len(text) <= 2 * _EDGE_CHARS:
         return text
     return " " if _ALL_BLANK.match(text) else f"{text[:_EDGE_CHARS]}\n(more)\n{text[-_EDGE_CHARS:]}"
 
 
-def _phrases(*names: str) -> str:
-    """Build a pattern for any phrase of these groups. No letter or digit may follow it."""
-    found = "|".join("".join(WORDS["phrases"][name].splitlines()) for name in names)
-    return "(?:" + found.replace("'", "['\u2019]?").replace(" ?", r"\s?").replace(" ", r"[\s,]+") + r")(?![^\W_])"
+def _any_of(*names: str) -> str:
+    """Build a pattern for any phrase of these groups, if no letter or digit follows."""
+    phrases = "|".join("".join(WORDS["phrases"][name].splitlines()) for name in names)
+    return "(?:" + phrases.replace("'", "['\u2019]?").replace(" ?", r"\s?").replace(" ", r"[\s,]+") + r")(?![^\W_])"
 
 
 def load_pattern(name: str) -> str:
@@ -120,18 +120,19 @@ def load_pattern(name: str) -> str:
     return "".join(WORDS["patterns"][name].splitlines())
 
 
-def _only(text: str, most: int = 8) -> str:
-    """Build a pattern for a text of 1 to `most` matches and otherwise no letters or digits."""
-    return rf"\A[\W_]*+(?:{text}[\W_]*+){{1,{most}}}\Z"
+def _only(pattern: str, most: int = 8) -> str:
+    """Build a pattern for a text of 1 to `most` matches of a pattern and punctuation only."""
+    return rf"\A[\W_]*+(?:{pattern}[\W_]*+){{1,{most}}}\Z"
 
 
-_EDGE_CHARS = 2_000
+_EDGE_CHARS = 2_000  # the characters of a long text that rules read at its beginning and at its end
 _BLANK = r"\A[\s\x00\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]*+"
 _ALL_BLANK = re.compile(rf"{_BLANK}\Z")
-_SMALL_TALK = _phrases("answer", "praise", "thanks", "noise", "greeting")
+_SMALL_TALK = _any_of("answer", "praise", "thanks", "noise", "greeting")
+# The end of the sentence that a canned phrase begins, without "but", "because", digits or code.
 _CANNED_REST = r"(?>(?:(?!\b(?:but|because|I['\u2019](?:ve|ll)|I (?:have|will))\b)[^.!?\n\d`]){0,80})"
-_CANNED_REPLY = _only(rf"(?:{_SMALL_TALK}|{_phrases('canned')}{_CANNED_REST})")
-_REQUEST = load_pattern("asks")
+_CANNED_REPLY = _only(rf"(?:{_SMALL_TALK}|{_any_of('canned')}{_CANNED_REST})")
+_CONTENT = load_pattern("asks")  # a question, a request or a statement, after which a short reply is no junk
 
 RULES: tuple[JunkRule, ...] = (
     JunkRule(name="empty", pattern=rf"{_BLANK}\Z", field="either", kinds=("exchange",)),
@@ -151,20 +152,20 @@ RULES: tuple[JunkRule, ...] = (
     ),
     JunkRule(
         name="test entry",
-        pattern=rf"\A(?=(?s:.{{0,60}}?)\b{_phrases('test')}){_only(_phrases('test', 'beside_test', 'greeting'))}"
+        pattern=rf"\A(?=(?s:.{{0,60}}?)\b{_any_of('test')}){_only(_any_of('test', 'beside_test', 'greeting'))}"
         r"|\A\W*([a-z;]{2,5})\1{1,40}[a-z;]?\W*\Z|\A\s*\[(?:test|debug)\][^?]{0,200}\Z",
         field="prompt",
         unless=r"(?s:.){100}|\b(?:passed|failed|error)|\d\d",
     ),
-    JunkRule(name="filler", pattern=_only(_phrases("praise", "thanks", "noise")), kinds=("exchange",), unless=_REQUEST),
+    JunkRule(name="filler", pattern=_only(_any_of("praise", "thanks", "noise")), kinds=("exchange",), unless=_CONTENT),
     JunkRule(name="filler", pattern=_only(_SMALL_TALK), kinds=("exchange",), unless=rf"\A(?!{_only(_SMALL_TALK)})"),
     JunkRule(name="no words", pattern=r"\A\s*[.!?…-][\s.!?…-]*\Z", kinds=("exchange",)),
-    JunkRule(name="no words", pattern=r"\A[\W_]+\Z", kinds=("exchange",), unless=_REQUEST),
+    JunkRule(name="no words", pattern=r"\A[\W_]+\Z", kinds=("exchange",), unless=_CONTENT),
 )
 """The default rules.
 
 They hide entries with empty texts, small talk, test entries, filler replies, and replies without words. They also hide
-reflections of at most 20 characters, or 6 if they have Chinese, Japanese or Korean characters.
+reflections of at most 20 characters, or 6 if the text has Chinese, Japanese or Korean characters.
 """
 
 
@@ -184,8 +185,8 @@ _QUOTATION = re.compile(r"`[^`]{0,300}+`|(?<!\w)\"[^\"]{0,300}+\"|\u201c[^\u201d
 
 _VERB, _GERUND = load_pattern("verb"), load_pattern("doing")
 _IMPERATIVE = _compile(rf"{load_pattern('starts')}{_VERB}(?!\s+(?:\d|\w+s are\b))")
-_BEGS, _BEGS_GERUND = load_pattern("begs"), load_pattern("begs_doing")
-_POLITE_REQUEST = _compile(f"{_BEGS}{_VERB}|{_BEGS_GERUND}{_GERUND}|{_GERUND}.{{0,200}}\\bwould be\\b")
+_PLEASE, _PLEASE_GERUND = load_pattern("begs"), load_pattern("begs_doing")  # "could you fix", "would you mind fixing"
+_POLITE_REQUEST = _compile(f"{_PLEASE}{_VERB}|{_PLEASE_GERUND}{_GERUND}|{_GERUND}.{{0,200}}\\bwould be\\b")
 _WISH, _NO_WISH = _compile(load_pattern("wants")), _compile(load_pattern("wants_nothing"))
 _QUESTION = _compile(load_pattern("question"))
 
@@ -199,11 +200,11 @@ def find_todos(text: str) -> list[str]:
     Returns:
         The sentences in their order, without equivalent ones. Each is cut to `MAX_TODO_CHARS` characters.
     """
-    found: dict[str, str] = {}
+    todos: dict[str, str] = {}
     for sentence in _split_sentences(text):
         if _is_request(sentence):
-            found.setdefault(todo_key(sentence), sentence)
-    return list(found.values())
+            todos.setdefault(todo_key(sentence), sentence)
+    return list(todos.values())
 
 
 def todo_key(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Functions that read and write `agent_memory.json`, the format of the original audit memory.
+"""Functions that read and write `agent_memory.json`, the file of the original audit memory.
 
-A damaged file is read entry by entry. Unreadable parts are reported with their positions. An incomplete entry at the
-end of the file is omitted.
+The file is a JSON object whose "history" is the list of entries. A damaged file is read entry by entry. Unreadable
+parts, such as an incomplete entry at the end, are reported with their positions.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ MARKS: Mapping[Kind, tuple[str, str]] = {
 }
 """The prefix of the prompt and the conversation id that mark each kind of entry in the document."""
 
-_OBJECT = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')
-_HISTORY = re.compile(r'"history"\s*:\s*\[')
+_ENTRY_START = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')  # an object that is neither a value nor a document
+_HISTORY_START = re.compile(r'"history"\s*:\s*\[')
 _MAX_LOST = 1_000
 """The number of unreadable parts after which the rest of a file is not read."""
-_DECODER = json.JSONDecoder(strict=False)
+_DECODER = json.JSONDecoder(strict=False)  # accepts control characters in strings
 _MAX_TIMESTAMP = 253_402_300_799
 """Seconds from 1970 to the end of the year 9999."""
 
@@ -47,8 +47,8 @@ class DocumentEntry(NamedTuple):
     Attributes:
         prompt: The unchanged prompt, with its mark.
         reply: The unchanged reply.
-        timestamp: The time of the entry in UTC. None if it is missing or invalid.
-        conversation_id: The id of the conversation. None if it is missing or empty.
+        timestamp: The time of the entry in UTC. None if the time is missing or invalid.
+        conversation_id: The id of the conversation. None if the id is missing or empty.
         extra: All other fields, and the timestamp if it is invalid.
     """
 
@@ -61,9 +61,9 @@ class DocumentEntry(NamedTuple):
     @property
     def kind(self) -> Kind:
         """The kind of the entry, from the mark of its prompt, else from its conversation id."""
-        start = self.prompt[:200].lstrip()
-        kinds: list[Kind] = [kind for kind, (mark, _) in MARKS.items() if start.startswith(mark)]
-        kinds += [kind for kind, (_, name) in MARKS.items() if self.conversation_id == name]
+        beginning = self.prompt[:200].lstrip()
+        kinds: list[Kind] = [kind for kind, (mark, _) in MARKS.items() if beginning.startswith(mark)]
+        kinds += [kind for kind, (_, conversation_id) in MARKS.items() if self.conversation_id == conversation_id]
         return kinds[0] if kinds else "exchange"
 
 
@@ -113,9 +113,9 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
     entries: list[DocumentEntry] = []
     for value in values:
         history = value.get("history", value) if isinstance(value, dict) else value
-        for each in history if isinstance(history, list) else [history]:
-            if isinstance(each, dict):
-                entry = _entry_of(each)
+        for item in history if isinstance(history, list) else [history]:
+            if isinstance(item, dict):
+                entry = _parse_entry(item)
                 try:
                     to_plain(entry.extra)
                 except InvalidInput as error:
@@ -123,32 +123,32 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
                     entry = entry._replace(extra={})
                 entries.append(entry)
             else:
-                lost.append(f"Expected an entry, found {safe_repr(each, 80)}.")
+                lost.append(f"Expected an entry, found {safe_repr(item, 80)}.")
     return ParsedDocument(entries, lost, damaged or bool(lost))
 
 
 def _scan_objects(text: str, lost: list[str]) -> list[Any]:
     """Return the readable objects of an invalid JSON text. Add unreadable parts to `lost`."""
-    found: list[Any] = []
+    objects: list[Any] = []
     position = 0
-    while (match := _OBJECT.search(text, position)) and len(lost) < _MAX_LOST:
+    while (match := _ENTRY_START.search(text, position)) and len(lost) < _MAX_LOST:
         start = match.start()
         try:
             value, position = _DECODER.raw_decode(text, start)
-            found.append(value)
+            objects.append(value)
         except (ValueError, RecursionError) as error:
-            stop = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
-            if head := _HISTORY.search(text, start, stop):  # the object is a document
-                position = head.end()
+            error_position = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
+            if history_start := _HISTORY_START.search(text, start, error_position):  # the object is a document
+                position = history_start.end()
             else:
-                position = max(stop, start + 1)
+                position = max(error_position, start + 1)
                 lost.append(f"No entry can be read at character {start + 1:,}: {safe_repr(text[start : start + 60])}.")
-    return found
+    return objects
 
 
-def _entry_of(value: dict[str, Any]) -> DocumentEntry:
+def _parse_entry(value: dict[str, Any]) -> DocumentEntry:
     extra = dict(value)
-    prompt, reply, conversation = [_as_text(extra.pop(each, None)) for each in ("prompt", "reply", "conversation_id")]
+    prompt, reply, conversation = [_as_text(extra.pop(key, None)) for key in ("prompt", "reply", "conversation_id")]
     if timestamp := time_of(extra.get("timestamp")):
         del extra["timestamp"]
     return DocumentEntry(prompt, reply, timestamp, conversation or None, extra)
@@ -178,9 +178,7 @@ def copy_damaged_file(path: str | os.PathLike[str], now: datetime) -> Path:
 
 
 def write_document(path: str | os.PathLike[str], entries: Iterable[AuditEntry]) -> int:
-    """Write entries as a document in ASCII.
-
-    So a reader with any ASCII-compatible encoding decodes it correctly.
+    """Write entries as a document in ASCII, which every reader decodes correctly.
 
     Args:
         path: The file to write. An existing file is replaced when the new one is complete.
@@ -197,7 +195,7 @@ def write_document(path: str | os.PathLike[str], entries: Iterable[AuditEntry]) 
         file.write('{\n  "history": [')
         for entry in entries:
             fields = {"prompt": entry.prompt, "reply": entry.reply, "timestamp": int(entry.created_at.timestamp())}
-            conversation = entry.conversation_id or entry.extra.get("conversation_id")  # see `drafts_of`
+            conversation = entry.conversation_id or entry.extra.get("conversation_id")  # see `make_drafts`
             fields |= {"conversation_id": conversation} if isinstance(conversation, str) else {}
             text = json.dumps(fields, indent=2).replace("\n", "\n    ")
             file.write(f"{',' if count else ''}\n    {text}")
@@ -207,13 +205,13 @@ def write_document(path: str | os.PathLike[str], entries: Iterable[AuditEntry]) 
 
 
 def time_of(value: Any) -> datetime | None:
-    """Read a timestamp.
+    """Convert a timestamp to a time in UTC.
 
     Args:
         value: Seconds since 1970.
 
     Returns:
-        The time in UTC. None if the value is not a number from 0 to the end of the year 9999.
+        The time. None if the value is not a number, or not between 1970 and the end of the year 9999.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_TIMESTAMP:
         return None
@@ -245,10 +243,12 @@ class LegacyImport(NamedTuple):
     copy_path: Path | None
 
 
-def drafts_of(
+def make_drafts(
     entries: Iterable[DocumentEntry], namespace: Namespace, at: datetime, mark_junk: Callable[[AuditEntry], AuditEntry]
 ) -> list[EntryDraft]:
-    """Convert the entries of a document to drafts. Each import of an entry makes the same id.
+    """Convert the entries of a document to drafts.
+
+    The id of a draft is computed from the content of the entry, so that a second import finds the existing entry.
 
     Args:
         entries: The entries, in their order.
@@ -257,30 +257,30 @@ def drafts_of(
         mark_junk: A function that returns the entry with its `junk` set.
     """
     drafts, counts = [], Counter[bytes]()
-    for each in entries:
-        at = each.timestamp or at  # an entry without a time gets the time of the previous one
-        content = [each.kind, each.prompt, each.reply, str(each.timestamp), each.conversation_id or ""]
+    for source in entries:
+        at = source.timestamp or at  # an entry without a time gets the time of the previous one
+        content = [source.kind, source.prompt, source.reply, str(source.timestamp), source.conversation_id or ""]
         key = digest("\x1f".join(content).encode("utf-8", "surrogatepass"))
         counts[key] += 1
-        conversation, extra = each.conversation_id, each.extra
+        conversation, extra = source.conversation_id, source.extra
         if conversation is not None:
             try:
                 conversation = check_id(conversation, "conversation")
-            except InvalidInput:  # the original system accepts any conversation id
+            except InvalidInput:  # OPUS accepts any conversation id
                 conversation, extra = None, {**extra, "conversation_id": conversation}
-        title = each.prompt.strip().removeprefix(MARKS[each.kind][0]).strip() if each.kind in MARKS else ""
+        title = source.prompt.strip().removeprefix(MARKS[source.kind][0]).strip() if source.kind in MARKS else ""
         entry = AuditEntry(
             id=f"imported-{key.hex()[:32]}-{counts[key]}",
-            kind=each.kind,
-            prompt=each.prompt,
-            reply=each.reply,
+            kind=source.kind,
+            prompt=source.prompt,
+            reply=source.reply,
             created_at=at,
             conversation_id=conversation,
             namespace=namespace,
-            status="open" if each.kind == "todo" else None,
-            title=title or None if each.kind == "reference" else None,
+            status="open" if source.kind == "todo" else None,
+            title=title or None if source.kind == "reference" else None,
             extra=extra,
         )
-        mark = todo_key(title) if each.kind == "todo" else title if each.kind == "reference" else ""
+        mark = todo_key(title) if source.kind == "todo" else title if source.kind == "reference" else ""
         drafts.append(EntryDraft(mark_junk(entry), mark or None))
     return drafts

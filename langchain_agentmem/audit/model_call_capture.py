@@ -2,9 +2,8 @@
 
     graph.invoke(question, {"callbacks": [memory.audit.handler()]})
 
-The messages of a run may contain anything: a table as a tool's artifact, or a parsed reply of the user's own class. A
-message may even be invalid. Such values cannot be stored unchanged, but the trail must record them. So it stores their
-fields or a short description.
+The messages of a run may contain values that cannot be stored, such as a table as a tool's artifact, or a parsed reply
+of a user's class. A message may even be invalid. The trail stores the fields or a short description of these values.
 
 By default, entries contain the complete texts. With `redact`, secrets are removed first. If the removal fails, no text
 of the call is written, and `extra["withheld"]` has the type of the error.
@@ -14,21 +13,21 @@ of the call is written, and `extra["withheld"]` has the type of the error.
     call = start_entry([HumanMessage("Hi")], entry_id="e", run_id="1", created_at=now, metadata={"thread_id": "t"})
     entry = finish_entry(call, LLMResult(generations=[[generation]]), duration=0.8)
 
-Both accept unexpected values without an error: each provider has its own keys for tokens, names and stop reasons, and a
-user's metadata may contain anything.
+Both accept unexpected values without an error, since each provider has its own keys for tokens, names and stop reasons,
+and a user's metadata may contain anything.
 
 The handler never changes a run. It is not a streaming handler, so it does not cause a model to stream. It logs and
 suppresses its exceptions. In async runs, LangChain calls it in a thread of the loop's executor, so writing never blocks
 the loop. An ended call is written before the callback returns.
 
-The handler records only what LangChain reports. Plain models (`BaseLLM`) do not report cached answers. A model that is
-called outside of any chain or graph does not report its `configurable`. In this case, pass the thread id in `metadata`,
-as LangGraph does.
+LangChain does not report everything. Plain models (`BaseLLM`) do not report cached answers. A model that is called
+outside of any chain or graph does not report its `configurable`. In this case, pass the thread id in `metadata`, as
+LangGraph does.
 
-A run may begin without ever reporting its end. For example, LangChain sends no callback if a task is cancelled while it
-awaits a model. The handler also writes such a call. LangChain passes the run's id to the handler as an object to which
-the run holds a reference. When this object is garbage-collected, the run is gone, and the next callback writes the
-call. Closing the handler writes all calls that are still open.
+LangChain may report the start of a run but not its end, for example if a task is cancelled while it awaits a model. The
+handler also writes this call. LangChain passes the run's id to the handler as an object to which the run holds a
+reference. After the garbage collection of this object, the next callback writes the call. Closing the handler writes
+all calls that are still open.
 """
 
 from __future__ import annotations
@@ -59,16 +58,17 @@ from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import STEP_KEY
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message, stored_fields
-from langchain_agentmem.rewinding.graph_runs import nested_graphs
+from langchain_agentmem.rewinding.graph_runs import list_nested_graphs
 from langchain_agentmem.tracing import drop_none
 
 _MAX_DEPTH = MAX_DEPTH - 16  # messages and entries add levels around a value
-_MAX_REPR = 500
+_MAX_REPR = 500  # characters
+# Fields of a message that may contain any values.
 _UNTYPED_FIELDS = ("content", "structured_data", "reasoning_details", "langchain")
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
 
 
-def message_of(value: Any) -> Message:
+def to_message(value: Any) -> Message:
     """Convert any input or answer of a model to a message that can be stored.
 
     Args:
@@ -118,8 +118,8 @@ Cleaner: TypeAlias = Callable[[Any], Any]
 """A function that removes secrets from a text, or from the texts in a dictionary or list."""
 
 
-def cleaner_of(redact: bool | Callable[[str], str]) -> Cleaner | None:  # noqa: FBT001 - it is a user's setting
-    """Return the function that removes secrets from entries.
+def make_cleaner(redact: bool | Callable[[str], str]) -> Cleaner | None:  # noqa: FBT001 - it is a user's setting
+    """Make the function that removes secrets from entries.
 
     Args:
         redact: True to remove the secrets that `base.redaction` finds, False to remove nothing, or a function that
@@ -130,11 +130,11 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Cleaner | None:  # noqa: 
     """
     if isinstance(redact, bool):
         return redact_value if redact else None
-    change = redact
+    redact_text = redact
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            cleaned = change(value)
+            cleaned = redact_text(value)
             if not isinstance(cleaned, str):  # the value may contain the secret, so the error omits it
                 raise InvalidInput(f"redact must return a text, not {type(cleaned).__name__}.")
             return cleaned
@@ -154,15 +154,15 @@ def redact_entry(entry: AuditEntry, clean: Cleaner) -> AuditEntry:
         entry: The entry of a call.
         clean: The function that removes secrets.
     """
-    changed: dict[str, Any] = {name: clean(getattr(entry, name)) for name in ("prompt", "reply", "error")}
+    texts: dict[str, Any] = {name: clean(getattr(entry, name)) for name in ("prompt", "reply", "error")}
     messages = tuple(_clean_message(message, clean) for message in entry.messages)
-    return replace(entry, messages=messages, extra=clean(dict(entry.extra)), **changed)
+    return replace(entry, messages=messages, extra=clean(dict(entry.extra)), **texts)
 
 
 def strip_texts(entry: AuditEntry, reason: BaseException) -> AuditEntry:
-    """Return an entry without its texts, messages and `extra`, for a failed redaction.
+    """Return an entry without its texts and messages, after a failed redaction.
 
-    The new `extra["withheld"]` is the type of `reason`. An error of the call keeps only its type.
+    The new `extra["withheld"]` is the type of the exception `reason`. Only the type of the call's error remains.
     """
     error = None if entry.error is None else entry.error.partition(":")[0]
     extra = {"answers": 0, "withheld": type(reason).__name__}
@@ -171,25 +171,27 @@ def strip_texts(entry: AuditEntry, reason: BaseException) -> AuditEntry:
 
 def _clean_message(message: Message, clean: Cleaner) -> Message:
     calls, agents = message.tool_calls, message.agent_calls
-    changed: dict[str, Any] = {name: clean(getattr(message, name)) for name in (*_UNTYPED_FIELDS, "images")}
+    fields: dict[str, Any] = {name: clean(getattr(message, name)) for name in (*_UNTYPED_FIELDS, "images")}
     return replace(
         message,
         tool_calls=calls and [replace(call, arguments=clean(call.arguments)) for call in calls],
         agent_calls=agents and [replace(call, request=clean(call.request)) for call in agents],
-        **changed,
+        **fields,
     )
 
 
-LONGEST_ERROR = 10_000
+MAX_ERROR_CHARS = 10_000
 """The maximum number of characters of a stored error text."""
 
+# The keys that providers use for a value.
 _INPUT_KEYS = ("input_tokens", "prompt_tokens", "prompt_token_count", "inputTokens", "prompt_eval_count")
 _OUTPUT_KEYS = ("output_tokens", "completion_tokens", "candidates_token_count", "outputTokens", "eval_count")
 _USAGE_KEYS = ("usage_metadata", "token_usage", "usage")
 _MODEL_KEYS = ("model_name", "model", "model_id", "modelId", "deployment_name", "azure_deployment", "repo_id")
 _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _SETTING_KEYS = ("ls_temperature", "ls_max_tokens", "ls_stop")
-_REFUSAL_KEYS = frozenset({"body", "headers", "status_code", "request_id"})
+_REFUSAL_KEYS = frozenset({"body", "headers", "status_code", "request_id"})  # the metadata of a refused request
+# Keys and tags to omit from `extra`: those stored elsewhere, and those of LangChain and LangGraph.
 _STORED_KEYS = {"thread_id", "conversation_id", "checkpoint_ns", "checkpoint_id", "task_id", CONFIG_KEY, STEP_KEY}
 _INTERNAL_PREFIXES = ("ls_", "langgraph_", "lc_", "__")
 _STEP_TAGS = ("seq:step:", "graph:step:", "map:key:")
@@ -213,12 +215,11 @@ def start_entry(
         entry_id: The id of the entry.
         run_id: The id of the call's run.
         created_at: The start time.
-        configurable: The `configurable` of the surrounding config. It supplies keys that the metadata lacks. Default:
-            None.
+        configurable: The `configurable` of the surrounding config, for keys that the metadata lacks. Default: None.
         scopes: The rules that resolve the namespace. Default: `Scopes()`, which uses only an explicit namespace.
-        **callback_args: The keyword arguments of the callback. Used are `parent_run_id`, `name`, `tags`, `metadata` and
-            `invocation_params`. In `metadata`, LangGraph passes the thread and the node. Without a `name`, a call that
-            the memory itself made is named after its purpose.
+        **callback_args: The keyword arguments of the callback. The function uses `parent_run_id`, `name`, `tags`,
+            `metadata` and `invocation_params`. In `metadata`, LangGraph passes the thread and the node. Without a
+            `name`, a call that the memory made is named after its purpose.
     """
     metadata, params = _as_mapping(callback_args.get("metadata")), _as_mapping(callback_args.get("invocation_params"))
     tags, name = _as_sequence(callback_args.get("tags")), callback_args.get("name")
@@ -230,7 +231,7 @@ def start_entry(
         "checkpoint_ns": metadata.get("langgraph_checkpoint_ns") or metadata.get("checkpoint_ns"),
         "agent": metadata.get("lc_agent_name"),
         "provider": metadata.get("ls_provider"),
-        "tags": [each for each in tags if isinstance(each, str) and not each.startswith(_STEP_TAGS)],
+        "tags": [tag for tag in tags if isinstance(tag, str) and not tag.startswith(_STEP_TAGS)],
         "tools": _tool_names(params),
         "settings": {key[3:]: metadata[key] for key in _SETTING_KEYS if metadata.get(key) is not None},
         "metadata": {
@@ -242,17 +243,17 @@ def start_entry(
     names = ("thread_id", "conversation_id", CONFIG_KEY, "langgraph_auth_user_id", *scopes.keys)
     config_values = {key: _first_value((metadata, configurable), (key,)) for key in names}
     config_values["__pregel_runtime"] = configurable.get("__pregel_runtime")
-    thread_id = _usable_id(config_values, "thread_id", extra)
-    messages = tuple(map(message_of, inputs))
-    question = next((each for each in reversed(messages) if each.role == "user"), messages[-1] if messages else None)
+    thread_id = _valid_id(config_values, "thread_id", extra)
+    messages = tuple(map(to_message, inputs))
+    prompt = next((each for each in reversed(messages) if each.role == "user"), messages[-1] if messages else None)
     return AuditEntry(
         id=entry_id,
         kind="call",
-        prompt="" if question is None else question.text,
+        prompt="" if prompt is None else prompt.text,
         reply="",
         created_at=created_at,
-        conversation_id=_usable_id(config_values, "conversation_id", extra) or thread_id,
-        namespace=_usable_namespace(config_values, extra, scopes),
+        conversation_id=_valid_id(config_values, "conversation_id", extra) or thread_id,
+        namespace=_resolve_namespace(config_values, extra, scopes),
         model=_first_value((params, {"model": metadata.get("ls_model_name")}), _MODEL_KEYS, _is_name),
         run_id=run_id,
         parent_run_id=None if parent is None else str(parent),
@@ -291,17 +292,16 @@ def finish_entry(
 
 
 def _read_answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]], dict[str, Any]]:
-    """Return the messages of an `LLMResult`, the provider's metadata, and `extra` to store."""
-    lists = getattr(response, "generations", None)
+    """Return the messages of an `LLMResult`, the provider's metadata, and data for `extra`."""
+    batches = getattr(response, "generations", None)
     messages: list[Message] = []
     provider_data: list[Mapping[str, Any]] = []
     extra: dict[str, Any] = {}
-    for generation in [each for batch in _as_sequence(lists) for each in _as_sequence(batch)]:
+    for generation in [each for batch in _as_sequence(batches) for each in _as_sequence(batch)]:
         message = getattr(generation, "message", None)
         metadata = _as_mapping(getattr(message, "response_metadata", None))
         if metadata and metadata.keys() <= _REFUSAL_KEYS and not getattr(message, "content", None):
-            # This is LangChain's message for a request that the provider refused. It is not an answer. Headers and body
-            # are not stored.
+            # This is LangChain's message for a request that the provider refused, and not an answer.
             refusal = {key: metadata.get(key) for key in ("status_code", "request_id")}
             extra |= {key: to_storable(value) for key, value in refusal.items() if value is not None}
             continue
@@ -311,7 +311,7 @@ def _read_answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]],
         if "total_cost" in usage and not usage["total_cost"]:
             extra["cached"] = True
         text = getattr(generation, "text", generation)
-        messages.append(replace(message_of(text), role="assistant") if message is None else message_of(message))
+        messages.append(replace(to_message(text), role="assistant") if message is None else to_message(message))
     provider_data.append(_as_mapping(getattr(response, "llm_output", None)))
     if (reason := _first_value(provider_data, _REASON_KEYS)) is not None:
         extra["stop_reason"] = to_storable(reason)
@@ -327,11 +327,11 @@ def _error_text(error: BaseException | str) -> str:
     except Exception:  # noqa: BLE001 - the user's code may raise anything
         text = ""
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"
+    return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
 
 
-def _usable_id(config_values: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
-    """Return the id if it is valid. Put an invalid id into `extra` and return None."""
+def _valid_id(config_values: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
+    """Return the id under a key, or None. Put an invalid id into `extra`."""
     value = config_values[key]
     if value is None or (isinstance(value, str) and not value):
         return None
@@ -341,10 +341,10 @@ def _usable_id(config_values: Mapping[str, Any], key: str, extra: dict[str, Any]
     return None
 
 
-def _usable_namespace(config_values: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
-    """Return the namespace. For an invalid one, return the root.
+def _resolve_namespace(config_values: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
+    """Return the namespace of a call. For an invalid one, return the root.
 
-    Other namespaces cannot read the root.
+    The entry is then hidden from other namespaces, which cannot read the root.
     """
     try:
         return scopes.resolve(None, {"configurable": drop_none(config_values)})
@@ -368,10 +368,10 @@ def _is_count(value: Any) -> bool:
 
 
 def _first_value(
-    mappings: Sequence[Mapping[str, Any]], keys: Sequence[str], fits: Callable[[Any], bool] = lambda _: True
+    mappings: Sequence[Mapping[str, Any]], keys: Sequence[str], is_valid: Callable[[Any], bool] = lambda _: True
 ) -> Any:
     values = (mapping.get(key) for mapping in mappings for key in keys)
-    return next((each for each in values if each is not None and fits(each)), None)
+    return next((value for value in values if value is not None and is_valid(value)), None)
 
 
 def _is_empty(value: Any) -> bool:
@@ -398,13 +398,13 @@ class _OpenCall(NamedTuple):
     Attributes:
         call: The incomplete entry.
         started: The start time by `time.perf_counter`.
-        watch: A weak reference to the run's id. Its callback adds the call to the dead runs. None if the id does not
-            support weak references.
+        run_reference: A weak reference to the run's id, whose callback adds the id to the handler's `_dead_runs`. None
+            if the id does not support weak references.
     """
 
     call: AuditEntry
     started: float
-    watch: weakref.ref[Any] | None
+    run_reference: weakref.ref[Any] | None
 
 
 class AuditHandler(BaseCallbackHandler):
@@ -413,12 +413,12 @@ class AuditHandler(BaseCallbackHandler):
     One handler serves any number of concurrent runs, graphs and threads.
 
     Args:
-        record: A function that writes an entry. It is called once for each ended call, in the thread that calls the
-            handler. Its exceptions are suppressed. Repeated ones are logged once.
+        record: A function that writes an entry. The handler calls it once for each ended call, in the thread of the
+            callback. Its exceptions are logged, repeated ones only once, and suppressed.
         new_id: A function that makes the ids of entries. Default: `new_uuid`.
         clock: A function that returns the current time. Default: the system time in UTC.
-        redact: True to remove secrets before writing, see `base.redaction`. A function removes them itself: it receives
-            each text and returns it without secrets. If the removal fails, the entry contains no texts. Default: False.
+        redact: True to remove secrets before writing, see `base.redaction`. Or a function that receives a text and
+            returns it without secrets. If the removal fails, the entry contains no texts. Default: False.
         scopes: The rules that resolve the namespace of a run's config. Default: `Scopes()`, which uses only an explicit
             namespace.
         find_conversation: A function that returns the id of the conversation for the config of a nested graph's run.
@@ -429,11 +429,11 @@ class AuditHandler(BaseCallbackHandler):
     ignore_steps = True
     ignore_agent = ignore_chain = ignore_retriever = ignore_retry = ignore_custom_event = True
 
-    # These are per process, because the open calls of a parent process end in the parent.
+    # A forked child begins without open calls, because the calls of the parent process end in the parent.
     _lock = PerProcess(threading.Lock)
     _open_calls: PerProcess[dict[str, _OpenCall]] = PerProcess(dict)
-    # A weak reference's callback adds the keys. Garbage collection may run it anywhere, so it must not write to the
-    # database or take a lock.
+    # The ids of garbage-collected runs. The callback of a weak reference adds them, and must not write to the database
+    # or take a lock, because garbage collection may run the callback anywhere.
     _dead_runs: PerProcess[deque[str]] = PerProcess(deque)
 
     def __init__(
@@ -451,7 +451,7 @@ class AuditHandler(BaseCallbackHandler):
         self._clock = clock
         self._scopes = scopes
         self._find_conversation = find_conversation
-        self._clean = cleaner_of(redact)
+        self._clean = make_cleaner(redact)
         self._failures = FirstFailures(logger)
 
     def on_chat_model_start(self, serialized: Any, messages: Sequence[Any], *, run_id: Any, **kwargs: Any) -> None:
@@ -502,15 +502,15 @@ class AuditHandler(BaseCallbackHandler):
                 scopes=self._scopes,
                 **callback_args,
             )
-            if nested_graphs(config.get("configurable") or {}) and call.conversation_id == call.thread_id:
+            if list_nested_graphs(config.get("configurable") or {}) and call.conversation_id == call.thread_id:
                 call = replace(call, conversation_id=None)
                 with self._suppress_errors("the conversation of a nested graph"):
                     call = replace(call, conversation_id=self._find_conversation(config))
-            dead_runs, watch = self._dead_runs, None
-            with suppress(TypeError):  # strings do not support weak references, so such a run is not watched
-                watch = weakref.ref(run_id, lambda _: dead_runs.append(key))
+            dead_runs, run_reference = self._dead_runs, None
+            with suppress(TypeError):  # strings do not support weak references
+                run_reference = weakref.ref(run_id, lambda _: dead_runs.append(key))
             with self._lock:
-                self._open_calls.setdefault(key, _OpenCall(call, time.perf_counter(), watch))
+                self._open_calls.setdefault(key, _OpenCall(call, time.perf_counter(), run_reference))
         self._write_abandoned()
 
     def _write_abandoned(self) -> None:
@@ -522,14 +522,14 @@ class AuditHandler(BaseCallbackHandler):
     def _end_call(self, key: Any, label: str, response: Any = None, error: BaseException | str | None = None) -> None:
         """Write a call that has ended, if it is open.
 
-        An `error` that is a text means that LangChain did not report the end. The duration is then unknown.
+        If LangChain did not report the end, `error` is a text, and the duration is unknown.
         """
         with self._suppress_errors(label):
             with self._lock:
-                found = self._open_calls.pop(str(key), None)
-            if found is not None:
-                duration = None if isinstance(error, str) else time.perf_counter() - found.started
-                self._write(finish_entry(found.call, response, duration=duration, error=error))
+                open_call = self._open_calls.pop(str(key), None)
+            if open_call is not None:
+                duration = None if isinstance(error, str) else time.perf_counter() - open_call.started
+                self._write(finish_entry(open_call.call, response, duration=duration, error=error))
 
     def _write(self, entry: AuditEntry) -> None:
         if self._clean is not None:

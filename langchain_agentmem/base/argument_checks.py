@@ -34,7 +34,7 @@ STRICT_CONFIG = ConfigDict(
 )
 _UNKNOWN_OPTION = "Unknown option {}. Valid options: {}."
 _EXPECTED_TEXTS = {"sequence_str": "be a list"}
-"""The expected value for each type of pydantic's errors whose message does not contain "should"."""
+"""The text after "must" for the types of pydantic's errors whose message does not contain "should"."""
 
 
 class Options(BaseModel):
@@ -52,7 +52,7 @@ class Options(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise InvalidInput(describe_fault(error, known=type(self).model_fields)) from None
+                raise InvalidInput(describe_fault(error, valid_names=type(self).model_fields)) from None
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some values changed. All values are checked again."""
@@ -111,26 +111,27 @@ def check_instance(kind: type[T], value: T | None, name: str) -> T | None:
     return value
 
 
-def describe_fault(error: ValidationError, *, name: str = "", known: Iterable[str] = ()) -> str:
+def describe_fault(error: ValidationError, *, name: str = "", valid_names: Iterable[str] = ()) -> str:
     """Return a sentence that describes the first fault that pydantic found.
 
     Args:
         error: The error that pydantic raised.
         name: The name of the argument that was checked. Default: the name of the field.
-        known: The names of the valid options.
+        valid_names: The names of the valid options.
     """
-    first, *others = error.errors(include_url=False, include_context=False)
-    if first["type"] in ("value_error", "assertion_error"):
-        return first["msg"].partition(", ")[2]
-    field, *rest = [name, *first["loc"]] if name else first["loc"]
-    place = str(field) + "".join(f"[{part}]" for part in rest if isinstance(part, int))
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return _UNKNOWN_OPTION.format(safe_repr(place), ", ".join(known))
-    if first["type"] in ("missing", "missing_argument"):
-        return f"{place} is missing."
-    faults = [first, *(each for each in others if each["input"] is first["input"])]  # a union has one per type
+    first_error, *other_errors = error.errors(include_url=False, include_context=False)
+    if first_error["type"] in ("value_error", "assertion_error"):
+        return first_error["msg"].partition(", ")[2]  # after pydantic's prefix "Value error, "
+    field, *rest = [name, *first_error["loc"]] if name else first_error["loc"]
+    path = str(field) + "".join(f"[{part}]" for part in rest if isinstance(part, int))
+    if first_error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return _UNKNOWN_OPTION.format(safe_repr(path), ", ".join(valid_names))
+    if first_error["type"] in ("missing", "missing_argument"):
+        return f"{path} is missing."
+    # For a union, pydantic reports an error for each of its types.
+    faults = [first_error, *(each for each in other_errors if each["input"] is first_error["input"])]
     texts = (each["msg"].partition(" should ")[2] or _EXPECTED_TEXTS.get(each["type"], each["msg"]) for each in faults)
-    return f"{place} must {' or '.join(dict.fromkeys(texts))}, got {safe_repr(first['input'])}."
+    return f"{path} must {' or '.join(dict.fromkeys(texts))}, got {safe_repr(first_error['input'])}."
 
 
 @lru_cache(256)
@@ -148,8 +149,9 @@ def _type_adapter(kind: Any) -> TypeAdapter[Any]:
 MAX_NAME_CHARS = 500
 MATCH_ALL = "*"
 """The query that matches everything."""
-NO_LIMIT = 2**31 - 1
+NO_LIMIT = 2**31 - 1  # the largest 32-bit integer, so every database accepts it in a query
 CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters and surrogates, which names, labels and ids must not contain."""
 
 
 def check_text(value: Any, label: str) -> str:
@@ -208,8 +210,8 @@ def parse_texts(values: Any, label: str) -> list[str]:
         return [values]
     if isinstance(values, Mapping) or not isinstance(values, Sequence | set | frozenset):
         raise InvalidInput(f"{label} must be a list of texts, not {type(values).__name__}.")
-    if wrong := [each for each in values if not isinstance(each, str)]:
-        raise InvalidInput(f"{label} must be texts, but {safe_repr(wrong[0])} is not one.")
+    if others := [each for each in values if not isinstance(each, str)]:
+        raise InvalidInput(f"{label} must be texts, but {safe_repr(others[0])} is not one.")
     return list(values)
 
 
@@ -255,9 +257,10 @@ class MemoryLimits(Options):
         value_bytes: Bytes of one stored value: a whole message, an item, a record, a fact, an audit entry, or a part of
             a checkpoint. Default: 256 MiB.
         batch: Values that one call writes: messages, items, blobs. Default: 1,000,000.
-        query_chars: Characters of a search query. Only the first 100,000 are used. Default: 1,000,000.
-        conditions: Conditions of a store filter, including nested conditions. Also kinds and roles of a search.
-            Default: 1,000.
+        query_chars: Characters of a search query. Longer queries are refused. A search uses only the first 100,000.
+            Default: 1,000,000.
+        conditions: Conditions of a store filter, including nested conditions. The limit also applies to the number of
+            kinds or roles that select the results of a search. Default: 1,000.
         tags: Tags of a record. Default: 1,000.
         import_bytes: Bytes of a file that is read as a whole, such as a file of another program. Default: 1 GiB.
 
@@ -298,7 +301,7 @@ class MemoryLimits(Options):
             LimitExceeded: The file is larger than `import_bytes`.
         """
         try:
-            size = os.stat(os.fspath(path)).st_size  # noqa: PTH116 - fspath refuses a file descriptor
+            size = os.stat(os.fspath(path)).st_size  # noqa: PTH116 - fspath refuses an integer, which stat accepts
         except (OSError, ValueError, TypeError):
             return
         self.check("import_bytes", size, f"The file {safe_repr(str(path))}")

@@ -37,7 +37,7 @@ EARLIEST, LATEST = to_micros(datetime.min.replace(tzinfo=UTC)), to_micros(dateti
 
 
 def from_micros(micros: int) -> datetime:
-    """Convert a stored number of microseconds since 1970 to a time."""
+    """Convert the stored microseconds since 1970-01-01 in UTC back to a time."""
     return EPOCH + timedelta(microseconds=micros)
 
 

@@ -4,14 +4,14 @@
 
     aget = awaited(get)
 
-A call of such a twin is an awaited call. The method runs in a copy of the caller's context. A coroutine that the method
-needs, such as a model call, runs on the caller's event loop: see `run_on_callers_loop`.
+A call of an async twin is an awaited call. The method runs in a copy of the caller's context. A coroutine that the
+method needs, such as a model call, runs on the caller's event loop: see `run_on_callers_loop`.
 A cancelled call finishes a database write that has begun, begins no other write, and cancels a model call.
 
 The current call is stored for the thread, not in the context. User code may copy a context into threads and event loops
-that are not workers, and these must not wait for the caller's loop.
+that are not workers. Such threads and loops must not wait for the caller's loop.
 
-anyio's `to_thread` would do most of this, but `asyncio.Task.cancel` makes it stop waiting for the thread.
+anyio's `to_thread` does most of this, but it stops waiting for the thread when `asyncio.Task.cancel` is called.
 
 A forked child has only the thread that forked. A lock that another thread held stays locked there forever, and the
 threads of the parent do not run. So locks and threads are `PerProcess`.
@@ -56,25 +56,26 @@ class PerProcess(Generic[T]):
         class Cache:
             _lock = PerProcess(threading.Lock)
 
-    A forked child begins with a new value. The parent's value stays referenced there, so the child never closes it.
+    A forked child begins with a new value. The child keeps a reference to the parent's value, so garbage collection
+    never closes that value.
 
     Args:
-        make: Creates a value. It may be called twice if two threads read the attribute first at the same time.
+        create_value: Creates a value. It may be called twice if two threads read the attribute first at the same time.
     """
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+    def __init__(self, create_value: Callable[[], T]) -> None:
+        self._create_value = create_value
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._attribute = f"{name} by process"
 
     def __get__(self, instance: Any, owner: type | None = None) -> T:
-        process = os.getpid()
+        process_id = os.getpid()
         try:
-            return instance.__dict__[self._attribute][process]  # type: ignore[no-any-return]  # the type that was set
+            return instance.__dict__[self._attribute][process_id]  # type: ignore[no-any-return]  # has the type T
         except KeyError:
             values: dict[int, T] = instance.__dict__.setdefault(self._attribute, {})
-            return values.setdefault(process, self._make())
+            return values.setdefault(process_id, self._create_value())
 
     def __set__(self, instance: Any, value: T) -> None:
         instance.__dict__.setdefault(self._attribute, {})[os.getpid()] = value
@@ -82,10 +83,10 @@ class PerProcess(Generic[T]):
 
 @contextlib.contextmanager
 def pause_gc() -> Iterator[None]:
-    """Pause garbage collection in a block that creates many objects, all needed.
+    """Pause garbage collection in a block that creates many long-lived objects.
 
-    Otherwise the objects reach the oldest generation while they are created. Python then runs a full collection every
-    few reads. If collection is already off, it stays off. The block must not wait: collection is off in all threads.
+    Otherwise the new objects soon move to the oldest generation, and Python runs a full collection every few reads. If
+    collection is already off, it stays off. The block must not wait, because collection is off in all threads.
     """
     if not gc.isenabled():
         yield
@@ -105,7 +106,7 @@ def awaited(function: Callable[P, T], *, writes: bool = False) -> Callable[P, Co
     Args:
         function: The method or function.
         writes: True to run the function in `write_workers`, False for `read_workers`. Default: False. A function that
-            mostly reads may write in `read_workers`: the write frees its slot for another call.
+            mostly reads may write in `read_workers`, because a write frees the slot of its thread (see `Workers`).
     """
     name = function.__name__
     owner, _, _ = function.__qualname__.rpartition(".")
@@ -142,7 +143,7 @@ async def run_in_worker(function: Callable[[], T], *, writes: bool = False) -> T
         if not future.cancel():
             call.cancel()
             while not future.done():
-                with contextlib.suppress(asyncio.CancelledError):  # the first one is raised
+                with contextlib.suppress(asyncio.CancelledError):  # only the first is raised, below
                     await _wait_for(future)
         raise
     try:
@@ -154,8 +155,8 @@ async def run_in_worker(function: Callable[[], T], *, writes: bool = False) -> T
 async def iterate_in_worker(iterator: Iterator[T]) -> AsyncIterator[T]:
     """Iterate over an iterator in a worker thread."""
     end = object()
-    while (each := await run_in_worker(partial(next, iterator, end))) is not end:
-        yield each
+    while (item := await run_in_worker(partial(next, iterator, end))) is not end:
+        yield item
 
 
 def is_in_worker() -> bool:
@@ -169,7 +170,7 @@ def is_in_read_worker() -> bool:
 
 
 def check_cancelled() -> None:
-    """Raise `asyncio.CancelledError` if the awaited call that runs here was cancelled."""
+    """Raise `asyncio.CancelledError` if the awaited call of this thread was cancelled."""
     if (call := _call_state.call) is not None:
         call.check()
 
@@ -177,7 +178,7 @@ def check_cancelled() -> None:
 def run_on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: bool = False) -> T:
     """Run a coroutine on the caller's event loop, from a worker, and wait for it.
 
-    Another call may use the worker's slot meanwhile.
+    During the wait, another call may use the worker's slot.
 
     Args:
         make: Creates the coroutine.
@@ -191,17 +192,17 @@ def run_on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: b
         raise RuntimeError("No awaited call runs in this thread.")
     if not always:
         call.check()
-    done: Future[T] = Future()
+    future: Future[T] = Future()
     with contextlib.suppress(RuntimeError):  # the loop is closed
-        call.loop.call_soon_threadsafe(partial(_start_coroutine, call, make, done, always=always))
+        call.loop.call_soon_threadsafe(partial(_start_coroutine, call, make, future, always=always))
     with call.workers.release_slot():
-        while not done.done() and not call.loop.is_closed():
-            wait([done], LOOP_CHECK_SECONDS)
+        while not future.done() and not call.loop.is_closed():
+            wait([future], LOOP_CHECK_SECONDS)
     try:
-        if done.done():
-            return done.result()
+        if future.done():
+            return future.result()
     finally:
-        del done  # breaks the reference cycle of the exception, its traceback and this frame
+        del future  # breaks the reference cycle of the exception, its traceback and this frame
     call.cancelled = True
     raise RuntimeError("The event loop of the caller was closed.") if always else asyncio.CancelledError
 
@@ -237,7 +238,7 @@ def run_in_new_thread(function: Callable[[], T]) -> Future[T]:
 def run_cancellable(function: Callable[[], T]) -> T:
     """Call a function that may take long and writes nothing.
 
-    In a worker, the call can be cancelled.
+    In a worker, cancelling the awaited call ends the wait; the function runs on in its thread.
     """
     if not is_in_worker():
         return function()
@@ -247,7 +248,7 @@ def run_cancellable(function: Callable[[], T]) -> T:
 
 
 def release_slot() -> contextlib.AbstractContextManager[None]:
-    """Return a context to wait in. In a worker, another call may run meanwhile."""
+    """Return a context manager for a wait. Another call may use a worker's slot meanwhile."""
     call = _call_state.call
     return contextlib.nullcontext() if call is None else call.workers.release_slot()
 
@@ -268,7 +269,7 @@ def _settle_future(future: Future[T], function: Callable[[], T]) -> None:
         future.set_result(function())
     except StopIteration:  # a coroutine cannot raise it
         future.set_exception(RuntimeError("StopIteration was raised in an awaited call."))
-    except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+    except BaseException as error:  # noqa: BLE001 - the reader of the future's result raises it
         future.set_exception(error)
     finally:
         del future, function  # breaks the reference cycle of the exception, its traceback and this frame
@@ -299,8 +300,8 @@ class _Call:
 
     Attributes:
         loop: The event loop of the caller.
-        workers: The pool whose thread runs it.
-        function: The function. It is no local variable while it runs: a traceback shows locals, such as a key.
+        workers: The pool whose thread runs the function.
+        function: The function, not stored in a local variable: tracebacks show locals, and its arguments may be keys.
         cancelled: True if the caller cancelled the call, or its event loop was closed.
         task: The task on the event loop that the call waits for, if any.
     """
@@ -327,7 +328,7 @@ class _Call:
             raise asyncio.CancelledError
 
     def cancel(self) -> None:
-        """Begin nothing more, and cancel the task that the call waits for."""
+        """Mark the call as cancelled, and cancel the task that it waits for."""
         self.cancelled = True
         if self.task is not None:
             self.task.cancel()
@@ -350,12 +351,13 @@ class _PoolState:
 
 
 class Workers:
-    """A pool of daemon threads. A thread frees its slot while it waits in `release_slot`.
+    """A pool of daemon threads. Each working thread occupies a slot.
 
-    A call makes further calls in its own thread, so no thread that holds a slot waits for another.
+    A thread frees its slot while it waits in `release_slot`. A function in a worker makes further awaited calls in its
+    own thread, so no thread with a slot waits for another thread.
 
     Args:
-        size: Maximum number of threads that work at the same time.
+        size: The number of slots.
     """
 
     _state = PerProcess(_PoolState)
@@ -387,12 +389,12 @@ class Workers:
             with state.lock:
                 state.threads -= 1
                 if not state.queue.empty():
-                    with contextlib.suppress(RuntimeError):  # no thread can be started: this one takes the next call
+                    with contextlib.suppress(RuntimeError):  # no thread can be started: this one runs the call later
                         self._start_thread(state)
             yield
         finally:
             with state.lock:
-                state.threads += 1  # without waiting: for a moment one thread too many may run
+                state.threads += 1  # does not wait for a free slot, so briefly one thread too many may run
 
     def _start_thread(self, state: _PoolState) -> None:
         """Start a thread if a slot is free; the caller holds the lock.
@@ -414,11 +416,11 @@ class Workers:
                 if state.threads > self.size:
                     state.threads -= 1
                     return
-                state.idle += state.queue.empty()
+                state.idle += state.queue.empty()  # a queued call is reserved for this thread
 
 
 read_workers = Workers(8)
-"""The threads for calls that read. A larger `DatabaseOptions.pool_size` of PostgreSQL raises both sizes."""
+"""The threads for calls that read. A larger `DatabaseOptions.pool_size` of PostgreSQL enlarges both pools."""
 write_workers = Workers(4)
 """The threads for calls that write, so readers do not wait for writers."""
 

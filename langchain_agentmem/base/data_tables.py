@@ -18,7 +18,7 @@ MAX_YAML_VALUES = 5_000_000
 def read_data_text(name: str) -> str:
     """Return the text of a data file of the package.
 
-    The loader of the package's modules reads the file.
+    The loader that imports the package reads the file, so the package may be in a zip archive.
 
     Args:
         name: The file's path within the package, such as `search/dates.yaml`.
@@ -27,7 +27,7 @@ def read_data_text(name: str) -> str:
 
 
 def load_data_table(name: str) -> Any:
-    """Load a YAML or TOML file of the package. TOML loads many times faster.
+    """Load a YAML or TOML file of the package. TOML loads many times faster than YAML.
 
     Args:
         name: The file's path within the package.
@@ -57,18 +57,22 @@ def parse_yaml(text: str) -> Any:
     return value
 
 
-def _count_values(value: Any, known: dict[int, int]) -> int:
+def _count_values(value: Any, counts: dict[int, int]) -> int:
     """Count a value and all values in it, except the keys of mappings.
 
-    The values of an alias count each time that the alias occurs. `known` holds the counts by object id.
+    The values of an alias count each time that the alias occurs.
+
+    Args:
+        value: The parsed YAML.
+        counts: The counts of the containers visited so far, by object id.
     """
     if not isinstance(value, dict | list):
         return 1
-    if id(value) not in known:
-        known[id(value)] = MAX_YAML_VALUES + 1  # so a value that contains itself exceeds the maximum
+    if id(value) not in counts:
+        counts[id(value)] = MAX_YAML_VALUES + 1  # so a value that contains itself exceeds the maximum
         inner = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_count_values(each, known) for each in inner)
-    return known[id(value)]
+        counts[id(value)] = 1 + sum(_count_values(each, counts) for each in inner)
+    return counts[id(value)]
 
 
 def word_set(table: dict[str, str], name: str) -> frozenset[str]:

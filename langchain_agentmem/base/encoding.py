@@ -4,7 +4,7 @@ Plain JSON turns tuples into lists and integer keys into text, and refuses bytes
 without a JSON type as a tagged object: ``{"$agentmem": "bytes", "value": "aGk="}``. It decodes the object to the
 original value. A dictionary with the key ``"$agentmem"``, or with a key that is not text, is written as tagged pairs.
 No stored value can therefore be mistaken for a tag. The set of tags is fixed, so decoding never imports or calls
-anything that the data names.
+anything that the data names. A *plain* value consists of JSON types only.
 
 The bytes of `encode` are canonical: the order of dictionary keys and set members does not change them. A hash of the
 bytes can identify a value. `write_plain` keeps the order of keys instead. Text is preserved exactly, including NUL
@@ -52,7 +52,7 @@ _JSON: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "check
 _dump_sorted = json.JSONEncoder(sort_keys=True, **_JSON).encode
 _dump_ordered = json.JSONEncoder(**_JSON).encode
 as_json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
-"""Write a value of JSON types as JSON without spaces. Queries take lists in this form."""
+"""Write a plain value as JSON without spaces. SQL queries receive lists in this form."""
 parse_json: Callable[[str], Any] = json.JSONDecoder(parse_constant=_refuse_constant).decode
 """Parse JSON, and refuse the constants NaN and Infinity."""
 
@@ -102,7 +102,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(value: Any) -> Any:
-    """Undo `to_plain`.
+    """Convert a result of `to_plain` back to the original value.
 
     Args:
         value: The result of `to_plain`, or the same value parsed from JSON.
@@ -233,10 +233,10 @@ def _tag(name: str, value: Any) -> dict[str, Any]:
     return {TAG: name, "value": value}
 
 
-def _encode_value(value: Any, place: tuple[Any, ...], depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
+def _encode_value(value: Any, path: tuple[Any, ...], depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
     """Return the JSON form of a value with at most `depth` levels of containers.
 
-    `place` is the value's path: a pair of the container's path and the key or index in the container. The path of the
+    `path` leads to the value: a pair of the container's path and the key or index in the container. The path of the
     root is (). Paths are formatted only for errors.
     """
     if value is None or type(value) is str or type(value) is bool:
@@ -251,40 +251,39 @@ def _encode_value(value: Any, place: tuple[Any, ...], depth: int) -> Any:  # noq
         return real if isfinite(real) else _tag("float", repr(real))
     if isinstance(value, dict | list | tuple | set | frozenset):
         if not depth:
-            raise _encoding_error(place, _TOO_DEEP)
+            raise _encoding_error(path, _TOO_DEEP)
         if isinstance(value, dict):
-            return _encode_dict(value, place, depth - 1)
-        plain = [_encode_value(item, (place, number), depth - 1) for number, item in enumerate(value)]
+            return _encode_dict(value, path, depth - 1)
+        plain = [_encode_value(item, (path, index), depth - 1) for index, item in enumerate(value)]
         if isinstance(value, list):
             return plain
         if isinstance(value, tuple):
             return _tag("tuple", plain)
         return _tag("set" if isinstance(value, set) else "frozenset", sorted(plain, key=_dump_sorted))
-    for kind, name, write, _ in _TAGGED_TYPES:
+    for kind, name, to_json, _ in _TAGGED_TYPES:
         if isinstance(value, kind):
             try:
-                return _tag(name, write(value))
+                return _tag(name, to_json(value))
             except (ValueError, OverflowError) as error:  # a subclass such as pandas.NaT that is not a real date
-                raise _encoding_error(place, f"{safe_repr(value)} cannot be written: {error}") from error
-    raise _encoding_error(place, _describe_unsupported(value))
+                raise _encoding_error(path, f"{safe_repr(value)} cannot be written: {error}") from error
+    raise _encoding_error(path, _describe_unsupported(value))
 
 
-def _encode_dict(items: Mapping[Any, Any], place: tuple[Any, ...], depth: int) -> dict[str, Any]:
+def _encode_dict(items: Mapping[Any, Any], path: tuple[Any, ...], depth: int) -> dict[str, Any]:
     pairs = [
-        (_encode_value(key, (place, key), depth), _encode_value(item, (place, key), depth))
-        for key, item in items.items()
+        (_encode_value(key, (path, key), depth), _encode_value(item, (path, key), depth)) for key, item in items.items()
     ]
     if TAG not in items and all(isinstance(key, str) for key in items):
         return dict(pairs)
     return _tag("dict", sorted(map(list, pairs), key=lambda pair: _dump_sorted(pair[0])))
 
 
-def _encoding_error(place: tuple[Any, ...], reason: str) -> InvalidInput:
-    path = ""
-    while place:
-        place, step = place
-        path = (f".{step}" if isinstance(step, str) else f"[{safe_repr(step)}]") + path
-    return InvalidInput(f"{path.lstrip('.')}: {reason}" if path else reason)
+def _encoding_error(path: tuple[Any, ...], reason: str) -> InvalidInput:
+    path_text = ""
+    while path:
+        path, step = path
+        path_text = (f".{step}" if isinstance(step, str) else f"[{safe_repr(step)}]") + path_text
+    return InvalidInput(f"{path_text.lstrip('.')}: {reason}" if path_text else reason)
 
 
 def _describe_unsupported(value: Any) -> str:
@@ -299,12 +298,13 @@ def _describe_unsupported(value: Any) -> str:
 
 
 def _encode_time(value: datetime | time) -> Any:
+    """Return a time as ISO 8601 text, or as a dictionary that keeps its zone and its fold."""
     if isinstance(value, datetime):
         datetime.fromisoformat(value.isoformat())  # refuses a subclass that is not a real date
     zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
     if zone is None and not value.fold:
         return value.isoformat()
-    plain = value.replace(tzinfo=None) if zone and isinstance(value, time) else value
+    plain = value.replace(tzinfo=None) if zone and isinstance(value, time) else value  # the zone is stored by name
     return {"iso": plain.isoformat(), "fold": value.fold, "zone": zone}
 
 
@@ -314,7 +314,7 @@ def _decode_time(kind: type[datetime | time], value: Any) -> datetime | time:
     parsed = kind.fromisoformat(value["iso"]).replace(fold=value["fold"])
     try:
         return parsed if value["zone"] is None else parsed.replace(tzinfo=ZoneInfo(value["zone"]))
-    except (KeyError, ValueError, OSError):  # unknown zone on this machine: a datetime keeps its offset
+    except (KeyError, ValueError, OSError):  # this machine does not know the zone; a datetime keeps its offset
         if isinstance(parsed, time):
             raise
         return parsed
@@ -336,7 +336,7 @@ _TAGGED_TYPES: tuple[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]
     (complex, "complex", lambda value: [repr(value.real), repr(value.imag)], lambda pair: complex(*map(float, pair))),
 )
 """The types that have a tag, each with its tag, the function that encodes a value, and the function that decodes it."""
-_READERS: dict[str, Callable[[Any], Any]] = {name: read for _, name, _, read in _TAGGED_TYPES} | {
+_DECODERS: dict[str, Callable[[Any], Any]] = {name: from_json for _, name, _, from_json in _TAGGED_TYPES} | {
     "int": partial(int, base=16),
     "float": float,
     "tuple": tuple,
@@ -355,11 +355,11 @@ def _decode_value(value: Any) -> Any:
     if TAG not in plain:
         return plain
     try:
-        read = _READERS[plain[TAG]]
+        from_json = _DECODERS[plain[TAG]]
     except (KeyError, TypeError):
         raise InvalidInput(f"Unknown tag {safe_repr(plain[TAG])}: it is damaged, or from a newer version.") from None
     try:
-        return read(plain["value"])
+        return from_json(plain["value"])
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InvalidInput(f"The stored {plain[TAG]} is damaged: {safe_repr(error)}") from error
 
@@ -374,7 +374,7 @@ def value_at(value: Any, key: Any) -> Any:
         return None
     if key in value:
         return value[key]
-    for dot in re.finditer(r"\.", key) if isinstance(key, str) else ():
+    for dot in re.finditer(r"\.", key) if isinstance(key, str) else ():  # any dot may be part of a name
         inner = value.get(key[: dot.start()])
         if isinstance(inner, Mapping) and (nested := value_at(inner, key[dot.end() :])) is not None:
             return nested
@@ -437,7 +437,7 @@ def block_type(block: Any) -> str | None:
 def inline_image(block: Any) -> dict[str, Any] | None:
     """Return the base64 data and the MIME type of an image in Gemini's form, else None.
 
-    The keys are those of an image block of LangChain.
+    The returned keys are those of an image block of LangChain.
     """
     if not isinstance(block, Mapping) or block_type(block) not in (None, "media"):
         return None

@@ -1,7 +1,7 @@
 """Keys that encrypt data on disk, and their sources. Keys are never shown.
 
-A key is a passphrase (a text) or 32 random bytes. The bytes may also be a text in SQLCipher's form: "x'", 64
-hexadecimal digits, "'". Bytes are used unchanged. A passphrase passes through a slow key derivation, once for each
+A key is a passphrase (a text) or 32 random bytes. The bytes may also be a text in SQLCipher's form: `x'…'`
+with 64 hexadecimal digits. Bytes are used unchanged. A passphrase passes through a slow key derivation, once for each
 opened file.
 
 The package does not keep the key itself, but a function that returns it. No `repr` therefore shows the key. After
@@ -39,7 +39,7 @@ _RAW_KEY = re.compile(r"[xX]'([0-9a-fA-F]{64})'")
 
 
 class EncryptionKey:
-    """An encryption key that is never shown. A call of it returns a passphrase or 32 bytes.
+    """An encryption key that is never shown. Calling it returns a passphrase or 32 bytes.
 
     Args:
         key: The key, or a function that returns it.
@@ -69,7 +69,7 @@ class EncryptionKey:
             raise InvalidInput(problem)
 
     def resolve(self) -> EncryptionKey:
-        """Return the current key as a constant.
+        """Return an `EncryptionKey` with the current key as a constant.
 
         A function that returns the key is called once.
 
@@ -107,7 +107,7 @@ def _find_key_problem(key: object) -> str:
     """
     if isinstance(key, str):
         has_surrogates = any("\ud800" <= each <= "\udfff" for each in key)
-        problem = "a text with half of a surrogate pair" if has_surrogates else "" if key else "an empty text"
+        problem = "a text with half of a surrogate pair" if has_surrogates else ("" if key else "an empty text")
     elif isinstance(key, bytes):
         problem = "" if len(key) == KEY_BYTES else f"{len(key)} bytes"
     else:
@@ -143,7 +143,7 @@ def _read_variable(name: str) -> str:
             completed = subprocess.run(shlex.split(key), stdout=subprocess.PIPE, check=True, timeout=_COMMAND_TIMEOUT)  # noqa: S603
             key = completed.stdout.decode("utf-8").rstrip("\r\n")
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        # `completed` would show the key in a traceback. The system's error text and the error's type do not.
+        # A traceback shows the local `completed`, which contains the key. The reason does not contain the key.
         completed, reason = None, getattr(error, "strerror", None) or type(error).__name__
     else:
         return key

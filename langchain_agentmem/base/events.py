@@ -8,7 +8,7 @@ An event is an immutable object. A hook is any callable that takes an event:
     memory = AgentMemory("agent.db", hooks=[announce])
 
 Hooks are called after the commit, in the thread of the operation. An awaitable that a hook returns is awaited in a
-separate task on the caller's event loop. If the caller has no loop, it is awaited immediately. Exceptions raised by
+separate task on the caller's event loop, or immediately if the caller has no loop. Exceptions raised by
 hooks are logged once for each hook and suppressed. A hook receives no events that it causes itself.
 
 Most events contain only ids and numbers. The events of traced operations (`StepEvent`) also contain content, in the
@@ -91,7 +91,7 @@ class ThreadMoved(ConversationEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryResetEvent(MemoryEvent):
-    """The event emitted after an agent's memory was cleared. Plans made from it are stale."""
+    """The event emitted after an agent's memory was cleared. Plans based on it are stale."""
 
     agent_name: str
     timestamp: datetime
@@ -184,11 +184,11 @@ class CompressionFellShort(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExperienceSelectionFellBack(MemoryEvent):
-    """The event emitted after experiences were selected by keywords, since the model failed.
+    """The event emitted after experiences were selected by keywords, because the model failed.
 
     Attributes:
-        role: The role that the experiences are for; None for no particular role.
-        query: The query that the experiences match.
+        role: The role whose experiences were selected; None for no particular role.
+        query: The query that selected the experiences.
         reason: The reason, in a sentence.
         error: The exception of the model; None if it answered.
     """
@@ -206,7 +206,7 @@ class StepEvent(MemoryEvent):
     Attributes:
         step_id: The unique id of the step.
         parent_id: The id of the enclosing step, or None.
-        name: `memory.<part>.<verb>`.
+        name: The name of the operation, `memory.<part>.<verb>`.
         started_at: The start of the step, in UTC.
         inputs: The inputs of the operation, as readable plain data.
         metadata: The context of the step, such as the kind of database, the thread and the namespace.
@@ -249,7 +249,7 @@ class Hook(Protocol):
 
 
 class FirstFailures:
-    """A logger of the first failure of each source; further failures are not logged.
+    """A logger of the first failure of each source, such as a hook.
 
     A function that fails usually fails at every call. Repeated warnings would hide the rest of the log.
     """
@@ -274,7 +274,7 @@ class Progress(NamedTuple):
     Attributes:
         stage: The current step, such as "copying".
         done: The amount done so far.
-        total: The expected amount in all; None if it is unknown.
+        total: The expected amount in total; None if it is unknown.
     """
 
     stage: str
@@ -308,7 +308,7 @@ _active_hooks: ContextVar[tuple[object, ...]] = ContextVar("agentmem_hooks", def
 class Hooks:
     """The hooks of one memory, which receive every event in the order of registration.
 
-    The truth value is False without hooks. Callers then need not create events.
+    Without hooks, the truth value is False, so callers need not create events.
 
     Args:
         hooks: Callables that take an event.
@@ -325,7 +325,7 @@ class Hooks:
             if not callable(hook):
                 raise InvalidInput(f"{safe_repr(hook)} is not a hook. Pass a function that takes one event.")
         self._failures = FirstFailures(logger)
-        self._tasks: set[asyncio.Task[None]] = set()  # keeps running tasks alive, as a loop refers to them weakly
+        self._tasks: set[asyncio.Task[None]] = set()  # keeps tasks alive, because a loop has only weak references
 
     def emit(self, event: MemoryEvent) -> None:
         """Call every hook with an event. Log and suppress the first `Exception` of a hook.
@@ -348,7 +348,7 @@ class Hooks:
 
     async def settle(self) -> None:
         """Wait until the asynchronous hooks of the running loop end, at most `SETTLE_SECONDS`."""
-        await asyncio.sleep(0)  # so that hooks scheduled just now can start
+        await asyncio.sleep(0)  # lets the hooks that were just scheduled start
         loop, current = asyncio.get_running_loop(), asyncio.current_task()
         if tasks := [task for task in list(self._tasks) if task.get_loop() is loop and task is not current]:
             await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
@@ -363,7 +363,7 @@ class Hooks:
             except Exception as error:  # noqa: BLE001 - no error of a hook may reach the agent
                 self._report(hook, error)
 
-        def begin() -> None:
+        def start_task() -> None:
             task = asyncio.get_running_loop().create_task(coroutine)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -375,7 +375,7 @@ class Hooks:
                 runner.run(coroutine)
             return
         try:
-            loop.call_soon_threadsafe(begin, context=copy_context())
+            loop.call_soon_threadsafe(start_task, context=copy_context())
         except RuntimeError:  # the loop is closed
             coroutine.close()
 
@@ -384,7 +384,7 @@ class Hooks:
 
 
 class EventContext(Hooks):
-    """The event bus of a memory, with the name of its agent (`set_event_context`).
+    """The event bus of a memory and the name of its agent, as `set_event_context` sets them.
 
     Args:
         agent_name: The name of the agent that owns the memory.
@@ -398,11 +398,11 @@ class EventContext(Hooks):
     __slots__ = ("agent_name", "event_bus", "session_id")
 
     def __init__(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
-        super().__init__(() if event_bus is None else [_hook_of(event_bus)])
+        super().__init__(() if event_bus is None else [_make_bus_hook(event_bus)])
         self.agent_name, self.event_bus, self.session_id = agent_name, event_bus, session_id
 
 
-def _hook_of(bus: Any) -> Hook:
+def _make_bus_hook(bus: Any) -> Hook:
     """Return a function that sends an event to a bus."""
     emit = getattr(bus, "emit", bus)
     if callable(emit):

@@ -22,7 +22,7 @@ from langchain_agentmem.base.encoding import replace_surrogates
 
 __all__ = ["fence_text", "sanitize_text"]
 
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNSAFE_IN_ATTRIBUTE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 _FILLERS = r"\u115f\u1160\u3164\uffa0"  # invisible, but letters in Unicode
 _INVISIBLE = (
@@ -48,10 +48,11 @@ def fence_text(tag: str, text: str, **attributes: object) -> str:
 
 
 def _quote_attribute(value: object) -> str:
-    return _UNSAFE.sub(lambda match: f"&#x{ord(match.group()):x};", html.escape(str(value)))
+    return _UNSAFE_IN_ATTRIBUTE.sub(lambda match: f"&#x{ord(match.group()):x};", html.escape(str(value)))
 
 
 # A model may recognize a tag despite blanks or signs before its name, capital letters, or invisible characters in it.
+# So the patterns allow all of these.
 _BEFORE, _AFTER = rf"(?:[^\w<&]|[{_FILLERS}])*", rf"(?![^\W{_FILLERS}])"
 
 
@@ -61,8 +62,9 @@ def _mark_regex(tag: str) -> str:
 
 @lru_cache
 def _mark_pattern(tag: str) -> re.Pattern[str]:
-    rest = _mark_regex(tag)
-    return re.compile(f"<(?={rest})|&(?=(?:amp;)*lt;{rest})")
+    name = _mark_regex(tag)
+    # "&lt;" before the name is escaped too, so that different texts result in different blocks.
+    return re.compile(f"<(?={name})|&(?=(?:amp;)*lt;{name})")
 
 
 # --- Characters and tokens that control a model ----------------------------------------------------------------------
@@ -110,7 +112,7 @@ def sanitize_text(text: str) -> str:
 
 
 def _filter_invisible(match: re.Match[str]) -> str:
-    """Return a run of invisible characters if the characters around it need it, else ""."""
+    """Return a run of invisible characters if the script or emoji around needs it, else ""."""
     run, start, end = match.group(), match.start(), match.end()
     before, after = match.string[max(0, start - 1) : start], match.string[end : end + 1]
     if before.isascii():
@@ -119,6 +121,7 @@ def _filter_invisible(match: re.Match[str]) -> str:
 
 
 def _normalize_tag_name(match: re.Match[str]) -> str:
+    """Convert a tag name in look-alike characters to ASCII, if possible."""
     name = unicodedata.normalize("NFKC", match.group(2))
     return match.group(1) + name if name.isascii() else match.group()
 

@@ -15,7 +15,7 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 
 _PRIVATE_MODE = 0o600
 _SQLITE_MAGIC = b"SQLite format 3\0"
-_HEADER_BYTES, _PAGE_BYTES = 64, 4_096
+_HEADER_BYTES, _PAGE_BYTES = 64, 4_096  # the tested start of a file, and a page of an encrypted database
 _SIDE_SUFFIXES = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps next to a database."""
 
@@ -70,21 +70,21 @@ def check_no_file(path: Path, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _replace_file(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
-    """Create a private file next to the target, and replace the target if the block succeeds."""
+    """Create a private file next to the target, and move it there if the block succeeds."""
     try:
         if make_folder:
             target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        handle, temp_name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(handle)
         try:
-            Path(name).chmod(_PRIVATE_MODE)  # the umask may have removed a permission
-            yield Path(name)
-            with Path(name).open("rb+") as file:
+            Path(temp_name).chmod(_PRIVATE_MODE)  # the umask may have removed a permission
+            yield Path(temp_name)
+            with Path(temp_name).open("rb+") as file:
                 os.fsync(file.fileno())
-            Path(name).replace(target)
+            Path(temp_name).replace(target)
         finally:
             for suffix in ("", *_SIDE_SUFFIXES):
-                Path(f"{name}{suffix}").unlink(missing_ok=True)
+                Path(f"{temp_name}{suffix}").unlink(missing_ok=True)
     except OSError as error:
         raise _write_error(target, error) from error
 
@@ -134,8 +134,9 @@ def replace_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
                 "first, or choose another path."
             )
         side_files = [Path(f"{target}{suffix}") for suffix in _SIDE_SUFFIXES]
-        stale = [each for each in side_files if each.exists()]  # only these: opening the new file may create others
-    for each in stale:
+        # Listed before the move, because opening the new file may create new side files.
+        stale_files = [each for each in side_files if each.exists()]
+    for each in stale_files:
         each.unlink(missing_ok=True)
 
 

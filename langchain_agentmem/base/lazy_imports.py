@@ -29,14 +29,14 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[st
         modules: The exported names, each with the module that defines it.
     """
 
-    def get(name: str) -> Any:
+    def get_export(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         value = getattr(import_module(modules[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    def names() -> list[str]:
+    def list_names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *modules})
 
-    return get, names
+    return get_export, list_names

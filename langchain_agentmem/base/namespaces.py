@@ -1,8 +1,8 @@
 """Namespaces and ids: the names of tenants, users, topics and conversations.
 
-A namespace is a tuple of labels. It is stored as a path: each label is followed by U+001F. In the order of paths, a
-namespace and all namespaces below it form one range, so one index scan finds them. Labels must therefore not contain
-control characters. Ids must not either, because they are also used in logs and URLs.
+A namespace is a tuple of labels. It is stored as a path: each label is followed by U+001F. In sorted order, the paths
+of a namespace and of all namespaces below it are adjacent, so one index scan finds them. Labels must therefore not
+contain control characters. Ids must not either, because they are also used in logs and URLs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MAX_LABEL_CHARS = 200
 MAX_PATH_BYTES = 2_000
 MAX_ID_CHARS = 500
 
-_OWN_PREFIX = "agentmem_"
+_OWN_PREFIX = "agentmem_"  # of the keys that this package defines in a config
 _TEMPLATE_KEY = re.compile(r"\{([^\W\d]\w*)\}")
 _LABEL_END = NESTED_SEPARATOR = "\x1f"
 """The character after each label of a path. It also separates the two parts of a nested graph's conversation id."""
@@ -155,10 +155,7 @@ def outer_thread(conversation: str) -> str:
 
 
 def label_pattern(label: str) -> tuple[str, str]:
-    """Return U+001F, and the label between two U+001F.
-
-    A path with a U+001F in front contains the second text if the namespace has the label.
-    """
+    """Return a prefix, and a text that a path with this prefix contains if it has the label."""
     return _LABEL_END, f"{_LABEL_END}{label}{_LABEL_END}"
 
 
@@ -195,7 +192,7 @@ def check_id(value: Any, kind: str, error: type[InvalidInput] = InvalidInput) ->
 class ThreadId(str):
     """The id of a thread in a checkpointer's config, with the namespace of the thread.
 
-    LangGraph copies only the id into the configs of subgraphs. The attribute keeps the namespace with it.
+    LangGraph copies only the id into the configs of subgraphs. The attribute keeps the namespace with the id.
 
     Attributes:
         namespace: The namespace of the thread.
@@ -223,8 +220,8 @@ class Scopes(NamedTuple):
         bare_threads: True to accept a config without the keys if only one thread has its id. Default: False.
         retains_deleted: True to keep a deleted thread's contributions to its scope. Default: True.
         boundary: The namespace that no call may leave. Default: None.
-        find_namespace: Returns the namespace of a run's loaded thread, for a config without the keys. Default: a
-            function that returns the root.
+        find_namespace: The function that returns the namespace of a thread whose config lacks the keys. It takes the
+            "configurable" part of the config. Default: a function that returns the root.
     """
 
     template: Namespace | None = None
@@ -279,7 +276,7 @@ class Scopes(NamedTuple):
             InvalidInput: The namespace is not a tuple of usable labels, lies outside of `boundary`, or has an unfilled
                 key; or the config lacks a key of the template, or names another namespace than the template.
         """
-        if namespace is not None and not (isinstance(namespace, tuple | list) and not namespace):
+        if namespace is not None and not (isinstance(namespace, tuple | list) and not namespace):  # neither None nor ()
             return self._check_inside(namespace if optional else self.check_namespace(namespace))
         if config is None and self.boundary is None:
             config = running_config()
@@ -336,16 +333,16 @@ class Scopes(NamedTuple):
             return thread_namespace if path is None else namespace_of(path)
         values = {key: _key_value(key, configurable) for key in self.keys}
         if None in values.values():
-            given = {key: value for key, value in values.items() if value is not None}
+            present = {key: value for key, value in values.items() if value is not None}
             owner = path_of(self.boundary[: len(self.template)]) if path is None and self.boundary is not None else path
-            if given and owner is not None and not given.items() <= self.keys_of(owner).items():
-                other = safe_repr(namespace_of(owner))
-                raise InvalidInput(f"The keys {safe_repr(given)} of the config do not select {other}.")
-            # Configs from a saver contain both the namespace and the keys. The namespace alone is accepted only where
-            # a thread id alone would be accepted.
+            if present and owner is not None and not present.items() <= self.keys_of(owner).items():
+                selected = safe_repr(namespace_of(owner))
+                raise InvalidInput(f"The keys {safe_repr(present)} of the config do not select {selected}.")
+            # Configs from a checkpointer contain both the namespace and the keys. The namespace alone is accepted only
+            # where a thread id alone would be accepted.
             if path is not None and (self.bare_threads or self.boundary is not None):
                 return namespace_of(path)
-            return None if given else thread_namespace or None
+            return None if present else thread_namespace or None
         from_keys = self.fill_template({key: value or "" for key, value in values.items()})
         if path is not None and path_of(from_keys) != path:
             raise InvalidInput(f"The config names {safe_repr(namespace)}, but its keys select {safe_repr(from_keys)}.")
@@ -469,7 +466,7 @@ def parse_scopes(template: Any, *, bare_threads: Any = False, on_thread_delete: 
 def _key_value(key: str, configurable: Mapping[str, Any]) -> str | None:
     """Return the value of a template key, or None.
 
-    It is in the config, in the runtime's context, or the authenticated user of a LangGraph server.
+    The value is in the config or in the runtime's context, or is the authenticated user of a LangGraph server.
     """
     context = getattr(configurable.get("__pregel_runtime"), "context", None)
     from_context = context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
@@ -487,8 +484,9 @@ def check_config(config: C) -> C:
     Raises:
         InvalidInput: The argument is not a config.
     """
-    given: Any = config
-    for names in (configurable_of(config), given or ()):
+    top_level: Any = config
+    for names in (configurable_of(config), top_level or ()):
+        # Subclasses of str are rare, so the types are tested first, which is fast.
         if not set(map(type, names)) <= {str} and not all(isinstance(name, str) for name in names):
             raise InvalidInput(f"A config is a dictionary such as {EXAMPLE_CONFIG}, not {safe_repr(config)}.")
     return config

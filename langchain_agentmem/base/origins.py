@@ -11,8 +11,8 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 SourceName: TypeAlias = Literal["user", "person", "model", "tool", "import"]
 """The source of a memory.
 
-"user" is the user of the agent, and "person" is a person who maintains the memory. "import" is the memory of another
-program.
+"user" is the user of the agent, and "person" is a person who maintains the memory. "import" marks memory imported from
+another program.
 """
 TrustLevel: TypeAlias = Literal["user", "person", "model", "tool", "import", "unknown"]
 """The levels of trust, the highest first. Each source is a level. A memory without a source has the level "unknown"."""

@@ -34,7 +34,9 @@ _CODE_OR_PATH = re.compile(r"[A-Za-z_][\w.]*[(\[]|(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w
 _NUMBER = re.compile(r"[-+]?[\d.,_/]+%?")
 _MORE_WORDS = re.compile(r"[ \t]+[A-Za-z]")
 _MIN_DIGITS = {"password": 4, "key": 8}
+"""The minimum digits of a number that is a secret, by kind of name. A number with a vague name is never a secret."""
 _MIN_TOKEN_CHARS, _LONG_TOKEN_CHARS = 6, 20
+"""In prose, a word with a vague name needs 6 characters and a digit to be a secret. A word of 20 always is one."""
 
 
 def is_secret_value(value: str, kind: str, *, bare: bool = False, prose: bool = False) -> bool:
@@ -68,7 +70,7 @@ def _redact_pattern(text: str, regex: re.Pattern[str]) -> str:
     end = 0
     for match in regex.finditer(text):
         groups = [name for name, value in match.groupdict().items() if value is not None]
-        group = next((name for name in groups if name.startswith("secret")), 0)
+        group = next((name for name in groups if name.startswith("secret")), 0)  # 0 is the whole match
         start, stop = match.span(group)
         if end <= start < stop and _is_secret(match, group):
             # The mask of a JSON number is in quotes, so that the JSON stays valid.
@@ -83,23 +85,28 @@ def _is_secret(match: re.Match[str], group: str | int) -> bool:
     if kind is None:
         return not _PLACEHOLDER.fullmatch(match[group])
     bare = group == "secret_bare"
+    # After a colon, a vague name or further words indicate a sentence.
     prose = groups.get("sign") == ":" and (kind == "vague" or bool(_MORE_WORDS.match(match.string, match.end(group))))
     return is_secret_value(match[group], kind, bare=bare, prose=bare and prose)
 
 
 _WORD_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 """The start of a word. In JSON, a line break before the word is written as a backslash and a letter."""
+# Keys in PEM form, with or without their end.
 _PRIVATE_KEY = re.compile(
     r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN ).)*?"
     r"(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?>(?:(?>(?:\\[nr]|\s)*)[A-Za-z0-9+/=]{20,}+)+))"
 )
+# The password in a URL.
 _URL = re.compile(r"""(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://[^\s/:@"'<>]*+:(?P<secret>[^\s/"'<>]*)@""")
+# Authorization headers, bearer tokens, and the login after -u or --user.
 _AUTHORIZATION = re.compile(
     r"""(?ix)(?: \bauthorization\\?["']?\s{0,4}[:=,]\s{0,4}\\?["']?(?:bearer|basic|token|digest)\s{1,4}
         | \bbearer\s{1,4}(?=[\w.~+/=-]{0,200}\d)(?=[\w.~+/=-]{12}) )(?P<secret>[^\s"'\\,;<>]++)
         | (?<![\w-])(?:-u|--user)[ =]\\?["']?(?!\d+:\d)[^\s:"'\\]{1,99}+:(?P<secret_login>[^\s/"'\\][^\s"'\\]*+)"""
 )
 _COOKIE = re.compile(r"""(?i)\b(?:set-)?cookie:\s{0,4}(?P<secret>[\w.-]+=(?>(?:[^\r\n"'\\]|\\++(?!["']))+))""")
+# Lines such as `export DB_PASSWORD=…`, and command line options such as `--api-key …`.
 _ASSIGNMENT = re.compile(
     rf"""(?imx) (?: ^[ \t]*(?:export[ \t]+)?[\w.-]{{0,100}}? | (?<![^\s"'])--(?:[\w-]{{0,100}}-)? ) {SECRET_NAME}
         (?: =(?P<secret_bare>[^\s"'`=<]\S*+)[ \t]*\r?$ | [ \t](?P<secret_option>[^\s"'\\$<-][^\s"'\\,;]*+) )"""
@@ -113,6 +120,7 @@ _NAMED_VALUE = re.compile(rf"""(?ix) {SECRET_NAME} (?:\\*["'`]\]?)? (?:[ \t]{{0,
         | `(?P<secret_back>[^`"\n]*)` )
         | (?![$%][{{(]|\{{)(?P<secret_bare>(?>(?:[^\s"'`,;&)\]}}<>|\\]|\\++(?!["'`]))+)) )""")
 """The name of a secret and its value. A lookahead matches quoted text, since the text may contain further names."""
+# Keys with the prefix of a provider, such as sk-, and addresses that contain a key.
 _PROVIDER_KEY = re.compile(rf"""(?x){_WORD_START}(?:
         eyJ[\w-]{{5,}}+\.[\w-]{{5,}}+(?:\.[\w-]*+)?
         | sk-(?:[A-Za-z0-9]{{16}} | (?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{{10}})
@@ -197,13 +205,13 @@ def _redact_value(value: Any, kind: str | None, depth: int) -> Any:
 
 def _redact_mapping(value: Mapping[Any, Any], depth: int) -> dict[Any, Any]:
     result: dict[Any, Any] = {}
-    label = value.get("name", value.get("key"))
+    described_name = value.get("name", value.get("key"))
     for key, item in value.items():
-        name = label if key == "value" and isinstance(label, str) else key
+        name = described_name if key == "value" and isinstance(described_name, str) else key
         secret_name = SECRET_NAME_REGEX.search(name[-200:]) if isinstance(name, str) else None
-        plain = new = redact(key) if isinstance(key, str) else key
+        base_key = new_key = redact(key) if isinstance(key, str) else key
         number = 2
-        while new in result:
-            new, number = f"{plain} {number}", number + 1
-        result[new] = _redact_value(item, secret_name and secret_name.lastgroup, depth)
+        while new_key in result:
+            new_key, number = f"{base_key} {number}", number + 1
+        result[new_key] = _redact_value(item, secret_name and secret_name.lastgroup, depth)
     return result

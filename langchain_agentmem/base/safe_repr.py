@@ -24,9 +24,9 @@ MASK = "***"
 
 
 def _preceded_by(word: str, words: str, sign: str = "<=") -> str:
-    """Return a pattern for a word that follows one of `words`; with `<!`, none of them.
+    """Return a pattern for a word that follows one of `words`; with "<!", none of them.
 
-    The pattern begins with the word itself, because such a pattern is fast.
+    The pattern begins with the word and then looks back, because such a pattern is fast.
     """
     lookbehinds = [f"(?{sign}{each}{gap}{word})" for each in words.split() for gap in ("", "[ _-]")]
     return f"{word}(?:{'|'.join(lookbehinds) if sign == '<=' else ''.join(lookbehinds)})"
@@ -48,8 +48,8 @@ MAX_CHARS = 200
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 """Invisible characters that some languages and combined emoji require."""
-_MAX_DEPTH = 4
-_MAX_ITEMS = 8
+_MAX_DEPTH = 4  # levels of containers
+_MAX_ITEMS = 8  # of one container
 _MAX_READ_CHARS = 4_000
 """The number of characters that are examined at the start of a text."""
 _MAX_BITS = 256
@@ -165,7 +165,9 @@ _CONTAINERS: dict[type, tuple[Callable[[Any], Iterable[Any]], str]] = {
     dict: (dict.items, "{{{}}}"),
     BaseException: (BaseException.args.__get__, "{}"),  # type: ignore[attr-defined]  # a descriptor
 }
+"""The containers, each with the function that reads its items, and the template of its representation."""
 _BARE_TYPES = frozenset({str, bytes, bytearray, int, *_CONTAINERS})
+"""The types whose values are shown without the name of the type."""
 
 
 def _format_value(value: Any, max_chars: int, depth: int) -> str:
@@ -189,12 +191,12 @@ def _format_value(value: Any, max_chars: int, depth: int) -> str:
     elif issubclass(kind, int):
         bits = int.bit_length(value)
         text = int.__repr__(value) if bits <= _MAX_BITS else f"<a whole number of {bits:,} bits>"
-    elif family := next((each for each in _CONTAINERS if issubclass(kind, each)), None):
-        read, template = _CONTAINERS[family]
-        items = _format_items(read(value), max_chars, depth, _format_pair if family is dict else _format_value)
-        if family is tuple and tuple.__len__(value) == 1:
+    elif container := next((each for each in _CONTAINERS if issubclass(kind, each)), None):
+        read_items, template = _CONTAINERS[container]
+        items = _format_items(read_items(value), max_chars, depth, _format_pair if container is dict else _format_value)
+        if container is tuple and tuple.__len__(value) == 1:
             items += ","
-        text = template.format(items) if items or family is not set else "set()"
+        text = template.format(items) if items or container is not set else "set()"
     else:
         return f"<{_class_name(kind)} object>"
     return text if kind in _BARE_TYPES else f"{_class_name(kind).rpartition('.')[2]}({text})"
@@ -210,23 +212,23 @@ def _class_name(kind: type) -> str:
 
 def _format_text(text: str, max_chars: int) -> str:
     masked = mask_passwords(text)
-    if len(masked) > max_chars:  # the end of a path says more than its middle
-        end = 0 if len(text) > _MAX_READ_CHARS else max_chars // 3
-        masked = f"{masked[: max_chars - end]}…{masked[len(masked) - end :]}"
+    if len(masked) > max_chars:  # the end of a path is more useful than its middle
+        end_chars = 0 if len(text) > _MAX_READ_CHARS else max_chars // 3
+        masked = f"{masked[: max_chars - end_chars]}…{masked[len(masked) - end_chars :]}"
     return repr(masked)
 
 
-def _format_items(items: Iterable[Any], max_chars: int, depth: int, write: Callable[[Any, int, int], str]) -> str:
+def _format_items(items: Iterable[Any], max_chars: int, depth: int, format_item: Callable[[Any, int, int], str]) -> str:
     """Format the first items of a container.
 
-    It stops after `_MAX_ITEMS` items, or when the formatted items exceed `max_chars` characters.
+    An ellipsis replaces the items after `_MAX_ITEMS` items or `max_chars` characters, and all items at depth 0.
     """
     parts: list[str] = []
     for item in list(islice(items, _MAX_ITEMS + 1)):
         if len(parts) == _MAX_ITEMS or not depth or sum(map(len, parts)) > max_chars:
             parts.append("…")
             break
-        parts.append(write(item, max_chars, depth - 1))
+        parts.append(format_item(item, max_chars, depth - 1))
     return ", ".join(parts)
 
 

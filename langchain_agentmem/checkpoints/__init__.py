@@ -1,9 +1,9 @@
-"""LangGraph's checkpointer on top of the thread log.
+"""LangGraph's checkpointer on top of the thread log (`threads/`), which stores checkpoints as rows.
 
 Begin with `checkpoint_saver`, which implements LangGraph's `BaseCheckpointSaver` and imports the threads of other
 savers. `checkpoint_codec` converts between LangGraph's values and the log: it parses configs, serializes values, and
-decides which classes are imported. `checkpoint_listing` returns `list` and `history` a page at a time.
-`rewind_follower` reports each call to memory and traces.
+determines which classes may be imported. `checkpoint_listing` implements `list` and `history`. `rewind_follower`
+reports the saver's calls and the attempts of tasks to `rewinding/`.
 
 It may import `base`, `language_models`, `messages`, `storage`, `threads`, `rewinding`, `tracing` and LangGraph.
 """

@@ -1,11 +1,13 @@
 """The conversion between LangGraph's checkpoints and the thread log.
 
-- `parse_config` reads configs. `report_damage` and `report_unstorable` raise errors that name the thread.
+- `parse_config` returns the thread and checkpoint that a config names. `report_damage` and `report_unstorable` raise
+  errors that name the thread.
 - `make_serializer` determines which classes a serializer may import. LangGraph's serializer writes an object as the
   name of its class with plain data. By default, deserialization imports any class that the data names. So a person who
   can write to the database can make this process import modules and call their classes. A strict serializer imports
-  only the classes that LangGraph considers safe and those on the serializer's allowlist.
-- `CheckpointCodec` splits values into parts, and restores values from parts.
+  only the classes that LangGraph considers safe and the classes on the serializer's allowlist.
+- `CheckpointCodec` splits values into *parts*, such as single messages, which are stored once. The *recipe* of a value
+  lists its parts. The *head* is a checkpoint without its values.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput, safe_repr
-from langchain_agentmem.rewinding.graph_runs import thread_key_of
+from langchain_agentmem.rewinding.graph_runs import parse_thread_key
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log, value_store
 from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, pack_head, short_versions, unpack_head
@@ -56,8 +58,8 @@ def make_serializer(*, strict: bool) -> JsonPlusSerializer:
     return JsonPlusSerializer(allowed_msgpack_modules=None) if strict else JsonPlusSerializer()
 
 
-_UNCHANGED_TYPES = frozenset({bool, bytes, float, int, str, type(None)})
-_MAX_CHECKED, _MAX_PER_LIST = 64, 4
+_PRESERVED_TYPES = frozenset({bool, bytes, float, int, str, type(None)})
+_MAX_CHECKED_VALUES, _MAX_CHECKED_PER_LIST = 64, 4
 """The maximum numbers of values whose types are checked: in a channel, and in each of its lists and tuples."""
 
 
@@ -66,35 +68,35 @@ def warn_of_lost_types(value: Any) -> None:
 
     The first few nested values of dictionaries, lists and tuples are checked too.
     """
-    pending, left = [value], _MAX_CHECKED
+    pending, left = [value], _MAX_CHECKED_VALUES
     while pending and left:
-        each, left = pending.pop(), left - 1
-        kind = type(each)
-        if kind is dict:
-            pending += islice(each.values(), left)
-        elif kind in (list, tuple):
-            pending += each[:_MAX_PER_LIST]
-        elif kind not in _UNCHANGED_TYPES and (kind is not deque or each.maxlen is not None):
-            _warn_of_type(kind)  # type: ignore[arg-type]  # classes are hashable
+        element, left = pending.pop(), left - 1
+        value_type = type(element)
+        if value_type is dict:
+            pending += islice(element.values(), left)
+        elif value_type in (list, tuple):
+            pending += element[:_MAX_CHECKED_PER_LIST]
+        elif value_type not in _PRESERVED_TYPES and (value_type is not deque or element.maxlen is not None):
+            _warn_of_type(value_type)  # type: ignore[arg-type]  # classes are hashable
 
 
 @lru_cache(256)
-def _warn_of_type(kind: type) -> None:
-    module, name = kind.__module__, kind.__name__
-    if kind is deque:
-        becomes = "a deque without its maxlen"
-    elif issubclass(kind, dict | list):
-        becomes = "a plain dict or list"
-    elif issubclass(kind, BaseException) or (issubclass(kind, int | str) and not issubclass(kind, Enum)):
-        return  # LangGraph stores errors as strings, and a string may replace one of a subclass
-    elif getattr(kind, "__pydantic_generic_metadata__", {}).get("args"):
-        becomes = "plain data in a process that has not created this type yet"
-    elif getattr(sys.modules.get(module), name, None) is not kind:
-        becomes = "plain data, since no module has the class under this name"
+def _warn_of_type(cls: type) -> None:
+    module, name = cls.__module__, cls.__name__
+    if cls is deque:
+        restored_as = "a deque without its maxlen"
+    elif issubclass(cls, dict | list):
+        restored_as = "a plain dict or list"
+    elif issubclass(cls, BaseException) or (issubclass(cls, int | str) and not issubclass(cls, Enum)):
+        return  # LangGraph stores errors as strings; and a plain string or number may replace one of a subclass
+    elif getattr(cls, "__pydantic_generic_metadata__", {}).get("args"):
+        restored_as = "plain data in a process that has not created this type yet"
+    elif getattr(sys.modules.get(module), name, None) is not cls:
+        restored_as = "plain data, since no module has the class under this name"
     else:
         return
     if module.partition(".")[0] not in ("langchain_core", "langgraph"):
-        logger.warning("Values of the type %s.%s come back from a checkpoint as %s.", module, name, becomes)
+        logger.warning("Values of the type %s.%s come back from a checkpoint as %s.", module, name, restored_as)
 
 
 @contextmanager
@@ -103,9 +105,9 @@ def report_damage(at: ThreadKey, name: str | None, *, decoding: bool = False) ->
 
     Args:
         at: The thread.
-        name: The checkpoint's id. With None, the id comes from the `DamagedValue`, or the newest checkpoint is meant.
-        decoding: True to treat every error as damage, for a block that runs the serializer. Default: False, which
-            treats only `DamagedValue` as damage.
+        name: The checkpoint's id. With None, the error names the checkpoint of the `DamagedValue`, else the newest one.
+        decoding: True for a block that runs the serializer, in which every error is damage. Default: False: only a
+            `DamagedValue` is damage.
     """
     try:
         yield
@@ -124,7 +126,7 @@ def report_damage(at: ThreadKey, name: str | None, *, decoding: bool = False) ->
 
 @contextmanager
 def report_unstorable(at: ThreadKey, what: str, name: str | None = None) -> Iterator[None]:
-    """Raise `InvalidInput` with the thread and object if a value cannot be serialized.
+    """Raise `InvalidInput` with thread and object if the block cannot serialize a value.
 
     Args:
         at: The thread.
@@ -151,20 +153,20 @@ def parse_config(
     Args:
         config: The config.
         scopes: The rules that resolve a config to its namespace.
-        whole_thread: The checkpoint namespace for a config that names none: None if True, the root namespace if False.
-            Default: False.
+        whole_thread: True to return None for a checkpoint namespace that the config does not name, so that all of the
+            thread's are meant. Default: False: return the root namespace.
 
     Raises:
         InvalidInput: The config names no thread, or has an invalid id.
     """
     configurable = namespaces.configurable_of(namespaces.check_config(config))
-    at = thread_key_of(config, scopes)
+    at = parse_thread_key(config, scopes)
     ns = configurable.get("checkpoint_ns")
     if ns is None and not whole_thread:
         ns = ROOT_NS
-    name = configurable.get("checkpoint_id")
-    name = None if name is None else check_id(name, "checkpoint", empty=True)
-    return at, ns if ns is None else check_id(ns, "subgraph", empty=True), name or None
+    checkpoint_id = configurable.get("checkpoint_id")
+    checkpoint_id = None if checkpoint_id is None else check_id(checkpoint_id, "checkpoint", empty=True)
+    return at, ns if ns is None else check_id(ns, "subgraph", empty=True), checkpoint_id or None
 
 
 def check_id(value: Any, what: str, *, empty: bool = False) -> str:
@@ -172,7 +174,7 @@ def check_id(value: Any, what: str, *, empty: bool = False) -> str:
 
     Args:
         value: The id.
-        what: The kind of the named object, for the error.
+        what: The kind of the object that has the id, for the error.
         empty: True to allow an empty string. Default: False.
 
     Raises:
@@ -200,11 +202,11 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
             raise InvalidInput(f"{field} of a checkpoint must be a dictionary, not {safe_repr(checkpoint.get(field))}.")
 
 
-def message_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | None:
+def read_message(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | None:
     """Return the message in a part; None if the part is not a message.
 
     Args:
-        part: The part.
+        part: A part of a stored value, such as an element of a list.
         serde: The serializer, for messages of user-defined classes.
     """
     if part.form == value_store.MESSAGE_FORM:
@@ -219,7 +221,7 @@ def check_list(values: Any, what: str) -> list[Any]:
     """Check that a value is iterable, and return its elements as a list.
 
     Raises:
-        InvalidInput: The value is not iterable, or is a string or bytes. These would be split into characters.
+        InvalidInput: The value is not iterable, or is a string or bytes, which would be split into characters.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
@@ -233,19 +235,19 @@ def check_writes(writes: Any) -> list[tuple[Any, Any]]:
         InvalidInput: The value is not iterable, or an element is not a pair of channel and value.
     """
     checked = check_list(writes, "write")
-    for each in checked:
-        if not isinstance(each, tuple | list) or len(each) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidInput(f"writes must be pairs of a channel and a value, not {safe_repr(each)}.")
+    for pair in checked:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - a pair
+            raise InvalidInput(f"writes must be pairs of a channel and a value, not {safe_repr(pair)}.")
     return checked
 
 
-def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.Scopes) -> RunnableConfig:
-    """Return the config of a checkpoint, with the namespace and template keys of its thread.
+def make_config(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.Scopes) -> RunnableConfig:
+    """Return the config of a checkpoint, with the keys that name the namespace of its thread.
 
     Args:
         thread_id: The id of the thread.
         path: The path of the thread's namespace.
-        ns: The checkpoint namespace.
+        ns: The checkpoint namespace; empty for the thread's own graph.
         name: The id of the checkpoint.
         scopes: The rules that resolve configs to their namespace.
     """
@@ -258,8 +260,10 @@ def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.
 
 
 MAX_KNOWN_THREADS = 1_024
+"""The maximum number of threads in the cache of a `CheckpointCodec`."""
 
 ValueRows: TypeAlias = list[dict[str, object]]
+"""The columns of the rows of values, without their recipes."""
 
 
 class CheckpointCodec:
@@ -272,7 +276,7 @@ class CheckpointCodec:
 
     Attributes:
         known: The cache of messages that were read or stored recently.
-        threads: The threads as last seen. Each has the row id of its root checkpoint namespace, if known.
+        threads: The rows of threads as last read. Each has the row id of its root checkpoint namespace, if known.
     """
 
     _threads_lock = PerProcess(threading.Lock)
@@ -291,35 +295,35 @@ class CheckpointCodec:
         *,
         for_channels: bool,
     ) -> checkpoint_log.WritePlan:
-        """Split values into parts before the transaction, for the part store as last seen.
+        """Split values into parts before the transaction, and plan which parts to store.
 
-        Changes to the values after this call are normally not stored. If the part store no longer has parts that the
-        plan relies on, the current values are split again.
+        The plan relies on the parts that the database is known to have. If some of these parts were deleted, the
+        transaction splits the values again. Only then, changes to the values after this call are stored.
 
         Args:
             serde: The serializer.
             at: The thread.
             rows: The row of each value, without its recipe.
             values: The pairs of channel and value.
-            for_channels: True for the values of channels, whose lists grow.
+            for_channels: True for the values of channels, False for pending writes. Lists in channels usually grow.
 
         Raises:
             InvalidInput: The serializer refuses a value.
         """
         last_seen = self.threads.get(at)
 
-        def take_apart(store: StorePosition | None) -> checkpoint_log.WritePlan:
+        def split_values(store: StorePosition | None) -> checkpoint_log.WritePlan:
             draft = ValueDraft(serde, self.known, store, for_channels=for_channels)
             recipes = []
             for channel, value in values:
                 with report_unstorable(at, "channel", channel):
                     recipes.append(draft.make_recipe(value))
-            return checkpoint_log.WritePlan(draft, rows, recipes, take_apart, last_seen)
+            return checkpoint_log.WritePlan(draft, rows, recipes, split_values, last_seen)
 
         if sharing_level(serde):
             for _, value in values:
                 warn_of_lost_types(value)
-        return take_apart(None if last_seen is None else last_seen.store)
+        return split_values(None if last_seen is None else last_seen.store)
 
     def note_stored(
         self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: StoreWriter | None
@@ -327,7 +331,7 @@ class CheckpointCodec:
         """Stamp the messages of a plan and cache its thread, after the commit."""
         if writer is not None:
             plan.draft.stamp_messages(thread.store, writer.numbers, writer.moves)
-        self._note_thread(at, ns, thread)
+        self._cache_thread(at, ns, thread)
 
     def forget(self, deleted: Iterable[DeletedThread] | None = None) -> None:
         """Remove threads from the caches.
@@ -344,11 +348,11 @@ class CheckpointCodec:
                 self.threads.pop(at._replace(path=""), None)
                 self.known.forget(store_id)
 
-    def _note_thread(self, at: ThreadKey, ns: str, thread: Thread) -> None:
+    def _cache_thread(self, at: ThreadKey, ns: str, thread: Thread) -> None:
         with self._threads_lock:
-            before = self.threads.get(at)
+            cached = self.threads.get(at)
             if ns != ROOT_NS:
-                thread = thread._replace(ns_id=before.ns_id if before is not None and before.id == thread.id else None)
+                thread = thread._replace(ns_id=cached.ns_id if cached is not None and cached.id == thread.id else None)
             if len(self.threads) >= MAX_KNOWN_THREADS:
                 self.threads.clear()
             self.threads[at] = thread
@@ -362,20 +366,21 @@ class CheckpointCodec:
         parent: str | None,
         values: Mapping[str, Any],
     ) -> checkpoint_log.Checkpoint:
-        """Return a checkpoint without its values, ready to be stored.
+        """Serialize the head and the metadata of a checkpoint; return its row.
 
         Args:
             serde: The serializer.
             at: The thread.
             checkpoint: The checkpoint.
-            metadata: Its metadata.
-            parent: The id of its parent.
-            values: Its new values, by channel.
+            metadata: The metadata of the checkpoint.
+            parent: The id of the parent checkpoint.
+            values: The new values, by channel.
 
         Raises:
             InvalidInput: The serializer refuses a value.
         """
         run_id = metadata.get("run_id")
+        # LangGraph adds the counters for graphs with DeltaChannels. The step -2 marks a stub of such a graph.
         has_counters = "counters_since_delta_snapshot" in metadata or metadata.get("step") == -2  # noqa: PLR2004 - a stub
         with report_unstorable(at, "checkpoint"):
             versions = short_versions(checkpoint)
@@ -404,25 +409,25 @@ class CheckpointCodec:
         Raises:
             CheckpointUnreadable: The checkpoint is damaged, or was written with another serializer.
         """
-        self._note_thread(at, ns, saved.thread)
-        reading = ValueReader(serde, self.known, saved.thread.store, saved.parts)
+        self._cache_thread(at, ns, saved.thread)
+        reader = ValueReader(serde, self.known, saved.thread.store, saved.parts)
         with report_damage(at, saved.name, decoding=True), concurrency.pause_gc():
             values = {
-                channel: reading.read_value(saved.values[channel])
+                channel: reader.read_value(saved.values[channel])
                 for channel in saved.versions
                 if channel in saved.values
             }
             head = decode_blob(serde, saved.head, as_json(saved.versions))
             checkpoint: Any = unpack_head(head, saved.versions, saved.name, values)
             metadata = decode_blob(serde, saved.metadata)
-            writes = read_writes(saved.writes, reading)
-        config = partial(config_of, thread_id, saved.thread.path, ns, scopes=self.scopes)
-        parent = None if saved.parent is None else config(saved.parent)
-        return CheckpointTuple(config(saved.name), checkpoint, metadata, parent, writes)
+            writes = read_writes(saved.writes, reader)
+        config_of_id = partial(make_config, thread_id, saved.thread.path, ns, scopes=self.scopes)
+        parent_config = None if saved.parent is None else config_of_id(saved.parent)
+        return CheckpointTuple(config_of_id(saved.name), checkpoint, metadata, parent_config, writes)
 
 
-_MSGPACK = b"\xc1"
-"""The prefix of data of the type "msgpack". Other data is MessagePack, which never begins with it."""
+_MSGPACK_PREFIX = b"\xc1"
+"""The prefix of data of the serializer's type "msgpack". Other data is a packed pair, which never begins with it."""
 
 
 def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") -> Any:
@@ -435,21 +440,22 @@ def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") ->
 
     Raises:
         DamagedValue: The checksum does not match.
-        Exception: Any error of the serializer for bytes that it cannot read.
+        Exception: The serializer cannot read the bytes; its error may have any type.
     """
     data = value_store.strip_checksum(blob, extra_text)
-    if data.startswith(_MSGPACK):
+    if data.startswith(_MSGPACK_PREFIX):
         return serde.loads_typed(("msgpack", data[1:]))
     return serde.loads_typed(tuple(ormsgpack.unpackb(data)))
 
 
 def _encode_blob(serde: SerializerProtocol, value: Any, extra_text: str = "") -> bytes:
-    kind, data = serde.dumps_typed(value)
-    packed = _MSGPACK + data if kind == "msgpack" else ormsgpack.packb([kind, bytes(data)])
+    """Encode the head or the metadata of a checkpoint, with a checksum; see `decode_blob`."""
+    type_name, data = serde.dumps_typed(value)
+    packed = _MSGPACK_PREFIX + data if type_name == "msgpack" else ormsgpack.packb([type_name, bytes(data)])
     return value_store.add_checksum(packed, extra_text)
 
 
-def read_writes(writes: Sequence[checkpoint_log.TaskWrite], reading: ValueReader) -> list[PendingWrite]:
+def read_writes(writes: Sequence[checkpoint_log.TaskWrite], reader: ValueReader) -> list[PendingWrite]:
     """Read the values of pending writes, in the order in which LangGraph applies them."""
-    ordered = sorted(writes, key=lambda each: writes_sort_key(each.path, each.task, each.place))
-    return [(each.task, each.channel, reading.read_value(each.recipe)) for each in ordered]
+    ordered = sorted(writes, key=lambda write: writes_sort_key(write.path, write.task, write.place))
+    return [(write.task, write.channel, reader.read_value(write.recipe)) for write in ordered]

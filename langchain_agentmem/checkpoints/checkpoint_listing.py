@@ -1,8 +1,8 @@
 """The listings of the checkpointer, and the comparison of two checkpoints.
 
 `list_pages` returns checkpoints with their values, newest first, a page at a time. `history` returns them without
-values. `changes` returns the values in which two checkpoints differ. It compares lists of messages by their part
-numbers.
+values. `changes` returns the values in which two checkpoints differ. It compares lists of messages by the numbers under
+which the database stores the messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.encoding import value_at
 from langchain_agentmem.base.namespaces import ThreadKey, check_config, configurable_of, path_range
 from langchain_agentmem.checkpoints.checkpoint_codec import check_id, decode_blob, parse_config, report_damage
-from langchain_agentmem.checkpoints.rewind_follower import loop_of
+from langchain_agentmem.checkpoints.rewind_follower import find_loop
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
@@ -36,10 +36,10 @@ from langchain_agentmem.threads.value_store import LIST, MESSAGE_FORM, Range
 if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 
-FIRST_KEYS, MOST_KEYS = 500, 8_000
-"""The smallest and largest number of keys per query.
+MIN_KEYS, MAX_KEYS = 500, 8_000
+"""The smallest and largest number of checkpoint keys that one query returns.
 
-A query may sort all remaining keys. The number of keys per query grows, so that a long listing needs few queries.
+Each query may sort all remaining keys. The number grows with each query, so that a long listing needs few queries.
 """
 LARGEST_PAGE = 16
 """The maximum number of checkpoints per page."""
@@ -50,7 +50,7 @@ MAX_SUBGRAPHS = 50
 def list_pages(
     saver: AgentMemorySaver,
     config: RunnableConfig | None,
-    wanted: Any,
+    metadata_filter: Any,
     before: RunnableConfig | None,
     limit: int | None,
 ) -> Iterator[Sequence[CheckpointTuple]]:
@@ -62,8 +62,8 @@ def list_pages(
     Args:
         saver: The saver.
         config: The config of the thread, and optionally of a subgraph or checkpoint; None for all threads.
-        wanted: The metadata filter: required values by key. A key with dots is a path to a nested value. None for no
-            filter.
+        metadata_filter: The values that the metadata must have, by key. A key with dots is a path to a nested value.
+            None for no filter.
         before: The config of a checkpoint. Only checkpoints older than it are returned. None for no bound.
         limit: The maximum number of checkpoints; None for all.
 
@@ -75,32 +75,33 @@ def list_pages(
     scopes = saver.database.scopes
     at, ns, name = (None, None, None) if config is None else parse_config(config, scopes, whole_thread=True)
     low, high = path_range(scopes.resolve(None, config, optional=True))
-    edge = configurable_of(check_config(before)).get("checkpoint_id")
-    if before is not None and edge is None:
+    before_id = configurable_of(check_config(before)).get("checkpoint_id")
+    if before is not None and before_id is None:
         raise InvalidInput(
             'before must name a checkpoint in config["configurable"]["checkpoint_id"], which '
             f"{safe_repr(before)} does not."
         )
-    edge = None if edge is None else check_id(edge, "checkpoint")
-    wanted = check_instance(dict, wanted, "filter") or {}
+    before_id = None if before_id is None else check_id(before_id, "checkpoint")
+    required = check_instance(dict, metadata_filter, "filter") or {}
     if limit is not None:
         check_integer("limit", limit, 0)
-    keys = _iter_keys(saver, KeyFilter(at, low, high, ns, name, edge), wanted, limit)
+    keys = _iter_keys(saver, KeyFilter(at, low, high, ns, name, before_id), required, limit)
     pages = _iter_pages(saver, keys, None if config is None else config["configurable"]["thread_id"])
-    return saver._follower.follow_pages(config, before, limit, pages, loop_of(config))
+    return saver._follower.follow_pages(config, before, limit, pages, find_loop(config))
 
 
 def _iter_pages(
     saver: AgentMemorySaver, keys: Iterator[CheckpointKey], thread_id: Any
 ) -> Iterator[Sequence[CheckpointTuple]]:
+    """Yield the checkpoints of keys a page at a time; the first page has one checkpoint."""
     size = 1
     while page := list(islice(keys, size)):
         first = page[0]
         with report_damage(ThreadKey(first.path, first.thread), first.name):
             load = partial(checkpoint_log.load_keys, page=page, recall=saver._codec.known.recall)
-            found = saver.database.engine.read(load)
+            checkpoints = saver.database.engine.read(load)
         tuples = []
-        for key, saved in found:
+        for key, saved in checkpoints:
             name = key.thread if thread_id is None else thread_id
             tuples.append(saver._codec.make_tuple(saver.serde, saved, name, ThreadKey(key.path, key.thread), key.ns))
         yield tuples
@@ -108,30 +109,32 @@ def _iter_pages(
 
 
 def _iter_keys(
-    saver: AgentMemorySaver, keys: KeyFilter, wanted: Mapping[str, Any], limit: int | None
+    saver: AgentMemorySaver, key_filter: KeyFilter, required: Mapping[str, Any], limit: int | None
 ) -> Iterator[CheckpointKey]:
-    """Yield the keys of matching checkpoints, which are read many at a time."""
-    left, page_size = limit, FIRST_KEYS
+    """Yield the keys of the checkpoints that pass the filter and have the required metadata."""
+    left, page_size = limit, MIN_KEYS
     after: CheckpointKey | None = None
     while left is None or left > 0:
-        batch = page_size if left is None or wanted else min(left, page_size)
-        with report_damage(keys.at or ThreadKey(keys.low, ""), keys.name):
-            found = saver.database.engine.read(partial(checkpoint_log.list_keys, wanted=keys, after=after, limit=batch))
-        if not found:
+        batch = page_size if left is None or required else min(left, page_size)
+        with report_damage(key_filter.at or ThreadKey(key_filter.low, ""), key_filter.name):
+            list_keys = partial(checkpoint_log.list_keys, wanted=key_filter, after=after, limit=batch)
+            keys = saver.database.engine.read(list_keys)
+        if not keys:
             return
-        after, page_size = found[-1], min(page_size * 4, MOST_KEYS)
-        matching = [key for key in found if _matches(saver, key, wanted)][:left]
+        after, page_size = keys[-1], min(page_size * 4, MAX_KEYS)
+        matching = [key for key in keys if _has_metadata(saver, key, required)][:left]
         if left is not None:
             left -= len(matching)
         yield from matching
 
 
-def _matches(saver: AgentMemorySaver, key: CheckpointKey, wanted: Mapping[str, Any]) -> bool:
-    if not wanted:
+def _has_metadata(saver: AgentMemorySaver, key: CheckpointKey, required: Mapping[str, Any]) -> bool:
+    """Return whether the metadata of a checkpoint has the required values."""
+    if not required:
         return True
     with report_damage(ThreadKey(key.path, key.thread), key.name, decoding=True):
         metadata = decode_blob(saver.serde, key.metadata)
-    return all(value_at(metadata, name) == value for name, value in wanted.items())
+    return all(value_at(metadata, name) == value for name, value in required.items())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,8 +142,8 @@ class CheckpointSummary:
     """A checkpoint without its values.
 
     Attributes:
-        checkpoint_id: Its id.
-        parent_id: The id of its parent; None for the first.
+        checkpoint_id: The id of the checkpoint.
+        parent_id: The id of its parent; None for the first checkpoint.
         step: LangGraph's step number, -1 for the first input; None if unknown.
         source: Its origin: "input", "loop", "update" or "fork"; None if unknown.
         created_at: The time when it was stored, in UTC.
@@ -182,7 +185,7 @@ def history(
         config: The config of the thread, and optionally of a subgraph.
         limit: The maximum number of checkpoints; None for all.
         offset: The number of newest checkpoints to skip. Ignored with `around`.
-        around: The id of a checkpoint that is in the middle of the results. None to use `offset`.
+        around: The id of the checkpoint that is in the middle of the results. None to use `offset`.
         ends: True to return only checkpoints without children.
 
     Raises:
@@ -194,7 +197,7 @@ def history(
     check_flag("ends", ends)
     at, ns, _ = parse_config(config, saver.database.scopes)
     middle = None if around is None else check_id(around, "checkpoint")
-    most = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
+    row_limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
 
     def load(tx: Transaction) -> tuple[list[Row], int, int, list[str]]:
         thread = find_thread(tx, at, ns)
@@ -202,8 +205,8 @@ def history(
             return [], 0, 0, []
         params = {"ns_id": thread.ns_id, "ends": int(ends)}
         [counts] = query.count_checkpoints(tx, **params, newer_than=middle)
-        first = min(offset, NO_LIMIT) if middle is None else max(0, counts["newer"] - most // 2)
-        rows = query.checkpoint_history(tx, **params, limit=most, offset=first)
+        first = min(offset, NO_LIMIT) if middle is None else max(0, counts["newer"] - row_limit // 2)
+        rows = query.checkpoint_history(tx, **params, limit=row_limit, offset=first)
         subgraphs = query.newest_subgraphs(tx, thread=thread.id, limit=MAX_SUBGRAPHS)
         return list(rows), counts["total"], first, [row["ns"] for row in subgraphs]
 
@@ -211,17 +214,17 @@ def history(
         "thread.history",
         load,
         lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
-        lambda found: {"count": len(found[0]), "total": found[1]},
+        lambda loaded: {"count": len(loaded[0]), "total": loaded[1]},
     )
-    found = tuple(_summary(row, at, saver.serde) for row in rows)
-    return CheckpointHistory(checkpoints=found, total=total, newer=newer, subgraphs=tuple(subgraphs))
+    summaries = tuple(_make_summary(row, at, saver.serde) for row in rows)
+    return CheckpointHistory(checkpoints=summaries, total=total, newer=newer, subgraphs=tuple(subgraphs))
 
 
-def _summary(row: Row, at: ThreadKey, serde: SerializerProtocol) -> CheckpointSummary:
+def _make_summary(row: Row, at: ThreadKey, serde: SerializerProtocol) -> CheckpointSummary:
     with report_damage(at, row["name"], decoding=True):
         metadata: Any = decode_blob(serde, bytes(row["metadata"]))
-    known = metadata if isinstance(metadata, Mapping) else {}
-    step, source = known.get("step"), known.get("source")
+    fields = metadata if isinstance(metadata, Mapping) else {}
+    step, source = fields.get("step"), fields.get("source")
     return CheckpointSummary(
         checkpoint_id=row["name"],
         parent_id=row["parent"],
@@ -238,7 +241,7 @@ class CheckpointChanges(NamedTuple):
     A list of messages contains only the messages that the other checkpoint lacks or has with other content.
 
     Attributes:
-        before: The earlier checkpoint; None for a first checkpoint, or if the parent was removed.
+        before: The earlier checkpoint; None if the later one has no parent, or its parent was removed.
         after: The later checkpoint. If its parent was removed, it has no values.
     """
 
@@ -258,40 +261,41 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
         The differences; None if the later checkpoint or the one named by `since` does not exist.
     """
     at, ns, name = parse_config(config, saver.database.scopes)
-    earlier = None if since is None else check_id(since, "checkpoint")
+    earlier_id = None if since is None else check_id(since, "checkpoint")
     recall = saver._codec.known.recall
 
     def load(tx: Transaction) -> tuple[StoredCheckpoint, StoredCheckpoint | None] | None:
         after = checkpoint_log.get(tx, at, ns, name, recall)
         if after is None:
             return None
-        other = earlier or after.parent
-        return after, None if other is None else checkpoint_log.get(tx, at, ns, other, recall)
+        before_id = earlier_id or after.parent
+        return after, None if before_id is None else checkpoint_log.get(tx, at, ns, before_id, recall)
 
-    found = saver._read_traced("thread.changes", config, at, load)
-    if found is None:
+    pair = saver._read_traced("thread.changes", config, at, load)
+    if pair is None:
         return None
-    after, before = found
+    after, before = pair
     if before is None:
         if since is not None:
             return None
-        unknown = after if after.parent is None else after._replace(values={})
-        return CheckpointChanges(None, saver._make_tuple(config, unknown, at, ns))
-    ours, theirs = _message_lists(after), _message_lists(before)
+        changed = after if after.parent is None else after._replace(values={})  # the changes are not known
+        return CheckpointChanges(None, saver._make_tuple(config, changed, at, ns))
+    after_ranges, before_ranges = _list_message_ranges(after), _list_message_ranges(before)
     for channel in after.values.keys() & before.values.keys():
         if after.values[channel] == before.values[channel]:
             del after.values[channel], before.values[channel]
-        elif channel in ours and channel in theirs:
-            for saved, ranges, others in ((after, ours, theirs), (before, theirs, ours)):
-                left = value_store.subtract_ranges(ranges[channel], others[channel])
-                saved.values[channel] = [LIST, *value_store.encode_ranges(left)]
+        elif channel in after_ranges and channel in before_ranges:
+            for saved, own, other in ((after, after_ranges, before_ranges), (before, before_ranges, after_ranges)):
+                own_only = value_store.subtract_ranges(own[channel], other[channel])
+                saved.values[channel] = [LIST, *value_store.encode_ranges(own_only)]
     return CheckpointChanges(saver._make_tuple(config, before, at, ns), saver._make_tuple(config, after, at, ns))
 
 
-def _message_lists(saved: StoredCheckpoint) -> dict[str, list[Range]]:
-    """Return the ranges of each list of messages, by channel.
+def _list_message_ranges(saved: StoredCheckpoint) -> dict[str, list[Range]]:
+    """Return the ranges of part numbers of each list of messages, by channel.
 
-    The form of the first part shows whether a list contains messages.
+    The first part shows whether a list contains messages: parts of other lists have the form `ELEMENTS`. A message that
+    is already in memory is not among the loaded parts.
     """
     lists = {}
     for name, recipe in saved.values.items():

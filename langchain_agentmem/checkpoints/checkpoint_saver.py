@@ -4,14 +4,13 @@
         graph = builder.compile(checkpointer=saver)
 
 One class serves synchronous and asynchronous graphs. A message is stored once, however many checkpoints, forks, threads
-and conversations contain it. A longer list costs only its new elements. A copied thread shares the content of the
-original.
+and conversations contain it. If a list has grown, only its new elements are stored. A copied thread shares the content
+of the original.
 
 By default the saver uses LangGraph's own, permissive serializer. It restores pydantic models, dataclasses, enums and
-named tuples with their types, and writes the name of each restored class to the log once. If others can write to the
-database, use `strict=True`, or set LANGGRAPH_STRICT_MSGPACK. Then only the classes that LangGraph considers safe and
-the allowed classes are imported. An object of another class is returned as plain data, and a log line explains how to
-allow its class:
+named tuples with their types, and logs the name of each restored class once. If others can write to the database, use
+`strict=True`, or set LANGGRAPH_STRICT_MSGPACK. Then the saver imports only the classes that LangGraph considers safe
+and the classes that you allow. It returns an object of another class as plain data, and logs how to allow the class:
 
     saver = AgentMemorySaver("agent.db", strict=True).with_allowlist([Plan, ("my.module", "Trip")])
 
@@ -37,19 +36,20 @@ A complete graph with this checkpointer:
         graph.invoke({"messages": [("user", "Hello!")]}, thread)
         print(graph.get_state(thread).values["messages"][-1].content)
 
-The checkpointer of an `AgentMemory` also records messages. Each message of the channel "messages" is added once to the
-conversation with the thread's id, in the transaction of the put. From then on `memory.search` finds it. It is rewound
-with the thread. `AgentMemory(url, record=("talk",))` records another channel, and `record=()` records none.
+The checkpointer of an `AgentMemory` also records messages. It adds each message of the channel "messages" once to the
+conversation with the thread's id, in the transaction of the put. From then on `memory.search` finds the message. A
+rewind of the thread also rewinds the conversation. `AgentMemory(url, record=("talk",))` records another channel, and
+`record=()` records none.
 
-Threads belong to the namespace of the run that created them. A call without a namespace is an administrator's call. It
-refers to the thread of that id in the root namespace. If the root has none, the id must be unique in the database.
+A thread belongs to the namespace of the run that created it. A call without a namespace refers to the thread of that id
+in the root namespace. If the root has no such thread, the id must be unique in the database.
 `Retention(keep_last=…, max_age=…)` keeps only the newest checkpoints of each thread.
 `saver.import_checkpoints(other_saver)` or `agentmem import-from langgraph-saver` copies every thread of another saver
 with its history.
 
 With LangGraph's `durability="async"` a checkpoint may still wait for the previous one while the next node runs. A node
-that changes objects of the state in place can then change that pending checkpoint. This applies to every saver that
-stores checkpoints in the background. To avoid it, use `durability="sync"`, or return new objects from nodes.
+that changes objects of the state in place can then change the waiting checkpoint. Every saver that stores checkpoints
+in the background has this problem. To avoid it, use `durability="sync"`, or return new objects from nodes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ from langchain_agentmem.checkpoints.rewind_follower import RewindFollower, ident
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.graph_runs import runs_of
+from langchain_agentmem.rewinding.graph_runs import get_run_registry
 from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import Database, LazyDatabase, MemoryLike, database_of
 from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
@@ -101,6 +101,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Callbacks: TypeAlias = list[Callable[[], None]]
+"""Functions to call after a commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,7 @@ class ImportReport:
         checkpoints: The number of copied checkpoints.
         known: The number of checkpoints that existed already.
         threads: The number of thread ids to import, without skipped threads.
-        left_out: The reasons for skipped threads, by thread id. These threads advanced in both databases.
+        left_out: The skipped threads: the reason by thread id. They have new checkpoints in both databases.
     """
 
     checkpoints: int = 0
@@ -124,8 +125,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     """A LangGraph checkpointer.
 
     Threads are identified by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
-    call without a namespace refers to the thread of that id in the root namespace. If the root has none, the id must be
-    unique in the database.
+    call without a namespace refers to the thread of that id in the root namespace. If the root has no such thread, the
+    id must be unique in the database.
 
     Attributes:
         database: The database that stores the checkpoints.
@@ -135,16 +136,16 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             same path share one open file.
         serde: A LangGraph serializer. Default: LangGraph's own.
         strict: True to import only the classes that LangGraph considers safe and those of `with_allowlist`. Objects of
-            other classes are returned as plain data. Default: the setting of the `AgentMemory`, else that of
-            LANGGRAPH_STRICT_MSGPACK. A given serializer uses its own rules.
+            other classes are returned as plain data. Default: the setting of the `AgentMemory`, else the value of
+            LANGGRAPH_STRICT_MSGPACK. Not allowed with `serde`, which has its own rules.
         retention: The rules that select the checkpoints to keep, applied to each checkpoint namespace of a thread. The
             newest checkpoint is always kept. Threads with DeltaChannels are not pruned. Default: the setting of the
             `AgentMemory`.
         record: The channels whose messages are recorded in the conversation with the thread's id, in the transaction of
             the put. Searches find them as soon as the put is committed. () for none. Recording needs LangGraph's own
-            serializer. The first put of a thread without recorded messages records all its messages. In other threads,
-            messages put while recording was off are left out. Default: the setting of the `AgentMemory` if no
-            serializer is given; else none.
+            serializer. If no message of a thread is recorded yet, the first put records all of its messages. Otherwise,
+            messages that were put while recording was off are never recorded. Default: the setting of the
+            `AgentMemory` without `serde`; none with `serde`.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -191,7 +192,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         record: Sequence[str] = (),
         **options: Unpack[OpeningOptions],
     ) -> Self:
-        """Open a database for this saver alone, like the stock savers.
+        """Open a database, and return a saver whose `close` closes that database.
 
         Args:
             conn_string: A path, ":memory:" or "postgresql://…".
@@ -204,13 +205,13 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         Returns:
             The saver. Use it with `with` or `async with`, or close it manually.
         """
-        unopened = LazyDatabase(conn_string, DatabaseOptions.of(options))
-        saver = cls(unopened, serde=serde, strict=strict, retention=retention, record=record)
+        database = LazyDatabase(conn_string, DatabaseOptions.of(options))
+        saver = cls(database, serde=serde, strict=strict, retention=retention, record=record)
         saver._owns_database = True
         return saver
 
     def setup(self) -> concurrency.CompletedAwaitable:
-        """Do nothing: an open database is ready. The result may be awaited."""
+        """Do nothing, since an open database has all tables. The result may be awaited."""
         return concurrency.CompletedAwaitable()
 
     def close(self) -> None:
@@ -240,10 +241,10 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             return checkpoint_log.get(tx, at, ns, name, self._codec.known.recall, last_seen=self._codec.threads.get(at))
 
         saved = self._read(load, at, name)
-        found = None if saved is None else self._make_tuple(config, saved, at, ns)
+        loaded = None if saved is None else self._make_tuple(config, saved, at, ns)
         thread = None if saved is None else saved.thread
-        self._follower.record_read(config, found, pregel, pinned=name is not None, thread=thread)
-        return found
+        self._follower.record_read(config, loaded, pregel, pinned=name is not None, thread=thread)
+        return loaded
 
     def list(
         self,
@@ -281,8 +282,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Run `list` asynchronously."""
         pages = checkpoint_listing.list_pages(self, config, filter, before, limit)
         async for page in concurrency.iterate_in_worker(pages):
-            for found in page:
-                yield found
+            for checkpoint in page:
+                yield checkpoint
 
     def history(
         self,
@@ -293,19 +294,17 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         around: str | None = None,
         ends: bool = False,
     ) -> CheckpointHistory:
-        """Return the checkpoints of a thread without their values.
-
-        The cost is low even if its messages are long.
+        """Return the checkpoints of a thread without their values, which are not read.
 
         Args:
             config: The config of the thread, and optionally of a subgraph.
-            limit: The maximum number, newest first. Default: all.
+            limit: The maximum number of checkpoints. Default: all.
             offset: The number of newest checkpoints to skip. Default: 0.
-            around: The id of the middle checkpoint. Half of the results are newer, if that many exist. Default: none.
+            around: The id of the checkpoint in the middle of the results, instead of an offset. Default: none.
             ends: True to return only checkpoints without children, the latest of each fork. Default: False.
 
         Returns:
-            The checkpoints, newest first, each with its parent, and their total number.
+            The checkpoints, newest first, each with the id of its parent; and their total number.
 
         Raises:
             InvalidInput: The config names no thread, its thread is in several namespaces, or a number is not valid.
@@ -338,28 +337,28 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return the nearest snapshots of DeltaChannels, and all writes since them.
+        """Return the nearest snapshots of DeltaChannels, and all later writes.
 
         Args:
             config: The config of the checkpoint.
             channels: The names of the channels.
         """
         at, ns, name = codec.parse_config(config, self.database.scopes)
-        wanted = [codec.check_id(channel, "channel", empty=True) for channel in codec.check_list(channels, "channel")]
-        found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in wanted}
+        names = [codec.check_id(channel, "channel", empty=True) for channel in codec.check_list(channels, "channel")]
+        histories: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in names}
         recall = self._codec.known.recall
-        ancestors = self._read(lambda tx: checkpoint_log.load_ancestors(tx, at, ns, name, wanted, recall), at, name)
-        missing = set(wanted)
+        ancestors = self._read(lambda tx: checkpoint_log.load_ancestors(tx, at, ns, name, names, recall), at, name)
+        pending = set(names)  # the channels whose snapshot is in an older checkpoint
         for saved in ancestors:
-            reading = ValueReader(self.serde, self._codec.known, saved.thread.store, saved.parts)
+            reader = ValueReader(self.serde, self._codec.known, saved.thread.store, saved.parts)
             with codec.report_damage(at, saved.name, decoding=True):
-                for channel in sorted(missing):
-                    writes = [each for each in saved.writes if each.channel == channel]
-                    found[channel]["writes"][:0] = codec.read_writes(writes, reading)
-                    if channel in saved.values and (seed := reading.read_value(saved.values[channel])) is not None:
-                        found[channel]["seed"] = seed  # an empty channel needs no seed
-            missing -= saved.values.keys()
-        return found
+                for channel in sorted(pending):
+                    writes = [write for write in saved.writes if write.channel == channel]
+                    histories[channel]["writes"][:0] = codec.read_writes(writes, reader)
+                    if channel in saved.values and (seed := reader.read_value(saved.values[channel])) is not None:
+                        histories[channel]["seed"] = seed  # an empty channel needs no seed
+            pending -= saved.values.keys()
+        return histories
 
     aget_delta_channel_history = concurrency.awaited(get_delta_channel_history)  # type: ignore[arg-type]  # self of the base class
 
@@ -406,7 +405,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Store the writes of a task, which the next checkpoint applies.
 
         Args:
-            config: The config of the thread and of the task's current checkpoint, which may not be stored yet.
+            config: The config of the thread and of the checkpoint that the task continues. The checkpoint need not be
+                stored yet.
             writes: The pairs of channel and value.
             task_id: The id of the task.
             task_path: The path of the task, which determines the order in which writes are applied.
@@ -429,7 +429,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         checkpoint. If the checkpoint exists already, only its missing pending writes are added.
 
         Args:
-            found: The checkpoint, as the other saver returns it.
+            found: The checkpoint, as the other saver's `list` or `get_tuple` returns it.
             dry_run: True to store nothing, and only check whether the checkpoint exists. Default: False.
 
         Returns:
@@ -440,8 +440,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """
         if not isinstance(found, CheckpointTuple):
             raise InvalidInput(f"adopt needs a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
-        at, ns, given_id = codec.parse_config(found.config, self.database.scopes.without_template)
-        name = codec.check_id(given_id, "checkpoint")
+        at, ns, checkpoint_id = codec.parse_config(found.config, self.database.scopes.without_template)
+        name = codec.check_id(checkpoint_id, "checkpoint")
 
         def is_stored(tx: Transaction) -> bool:
             thread = thread_rows.find_thread(tx, at, ns, exact=True)
@@ -455,31 +455,31 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             return False
         checkpoint = checkpoint_log.convert_versions(dict(found.checkpoint), self._digest)
         metadata, now = dict(found.metadata), self.database.now()
-        with suppress(InvalidInput, TypeError):  # without a valid creation time
+        with suppress(InvalidInput, TypeError):  # raised if the checkpoint has no valid creation time
             now = min(now, to_micros(parse_time(checkpoint["ts"])))
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         stored, plan = self._plan_checkpoint(at, checkpoint, metadata, parent, checkpoint["channel_versions"])
         after_commit: Callbacks = []
         follow = None
         if not ns:
-            base = {"configurable": {"thread_id": at.name, "checkpoint_id": parent}}
-            recorded = [each for each in self.record if each in checkpoint["channel_versions"]]
-            follow = self._follower.follow_put(base, at, checkpoint, metadata, self.serde, recorded, now, after_commit)
+            put = {"configurable": {"thread_id": at.name, "checkpoint_id": parent}}
+            recorded = [channel for channel in self.record if channel in checkpoint["channel_versions"]]
+            follow = self._follower.follow_put(put, at, checkpoint, metadata, self.serde, recorded, now, after_commit)
 
         def operation(tx: Transaction) -> bool:
             after_commit.clear()
-            new = not is_stored(tx)
-            if new:
+            is_new = not is_stored(tx)
+            if is_new:
                 checkpoint_log.put(tx, at, ns, stored, plan, retention=None, now=now, exact=True, follow_up=follow)
-            for each in writes:  # also for an existing checkpoint, which may have more writes now
-                checkpoint_log.put_writes(tx, at, ns, name, each, now=now, exact=True)
-            return new
+            for write in writes:  # also for an existing checkpoint, which may have more writes now
+                checkpoint_log.put_writes(tx, at, ns, name, write, now=now, exact=True)
+            return is_new
 
         with codec.report_damage(at, name):
-            new = self.database.engine.write(operation)
+            is_new = self.database.engine.write(operation)
         for callback in after_commit:
             callback()
-        return new
+        return is_new
 
     def import_checkpoints(
         self,
@@ -491,9 +491,9 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Copy the threads of another saver, with all checkpoints and pending writes.
 
         Existing checkpoints are not changed, so run an interrupted import again to continue it. If this saver records
-        messages, the imported ones can be searched, with the times of their checkpoints. A thread that advanced in both
-        databases is skipped. Import it into another namespace, or erase it in this database first. Use
-        `aimport_checkpoints` for an async-only saver.
+        messages, `memory.search` finds the imported messages, with the times of their checkpoints. A thread with new
+        checkpoints in both databases is skipped: import it into another namespace, or erase it in this database first.
+        Use `aimport_checkpoints` for an async-only saver.
 
         Args:
             from_saver: Any other saver.
@@ -501,28 +501,28 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             progress: Called with an `ImportReport` after every checkpoint.
 
         Raises:
-            InvalidInput: A checkpoint cannot be stored. Those before it were stored.
+            InvalidInput: A checkpoint cannot be stored. The checkpoints before it were stored.
         """
         if not all(callable(getattr(from_saver, name, None)) for name in ("list", "alist", "get_tuple", "aget_tuple")):
             raise InvalidInput(f"import_checkpoints needs another checkpointer, not {safe_repr(from_saver)}.")
         progress = check_callable(progress, "progress")
-        wanted: list[RunnableConfig | None] = [None]
+        selected: list[RunnableConfig | None] = [None]
         if thread_ids is not None:
-            wanted = [{"configurable": {"thread_id": each}} for each in codec.check_list(thread_ids, "thread")]
+            selected = [{"configurable": {"thread_id": name}} for name in codec.check_list(thread_ids, "thread")]
         threads: dict[tuple[str, str], list[RunnableConfig]] = {}
-        for config in (each for thread in wanted for each in _configs(from_saver, thread)):
+        for config in (config for thread in selected for config in _list_configs(from_saver, thread)):
             configurable = config["configurable"]
             key = str(configurable["thread_id"]), str(configurable.get(CONFIG_KEY))
             threads.setdefault(key, []).append(config)
-        reasons = {key: refusal_reason(self.database, configs) for key, configs in threads.items()}
+        reasons = {key: find_refusal_reason(self.database, configs) for key, configs in threads.items()}
         left_out = {key[0]: reason for key, reason in reasons.items() if reason is not None}
         report = ImportReport(threads=len({thread for thread, _ in threads}) - len(left_out), left_out=left_out)
         for key, configs in threads.items():
             for config in sorted(configs, key=_checkpoint_id) if reasons[key] is None else ():
-                found = _read_other(partial(from_saver.get_tuple, config), partial(from_saver.aget_tuple, config))
-                if found is None:
+                loaded = _read_other(partial(from_saver.get_tuple, config), partial(from_saver.aget_tuple, config))
+                if loaded is None:
                     continue
-                if self.adopt(found):
+                if self.adopt(loaded):
                     report = replace(report, checkpoints=report.checkpoints + 1)
                 else:
                     report = replace(report, known=report.known + 1)
@@ -543,9 +543,9 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         name, (low, high) = check_id(thread_id, "thread"), path_range(self._namespace())
         now, scopes = self.database.now(), self.database.scopes
         deleted = self._change(lambda tx: thread_memory.delete_threads(tx, low, high, name, now=now, scopes=scopes))
-        # Discard cached threads, and the places of their checkpoints in runs.
+        # Discard the cached threads, and the places that runs have read of their checkpoints.
         self._codec.forget(deleted)
-        runs_of(self.database).forget([each.at for each in deleted])
+        get_run_registry(self.database).forget([thread.at for thread in deleted])
 
     adelete_thread = concurrency.awaited(delete_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
@@ -570,10 +570,10 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
         Args:
             source_thread_id: The id of the thread.
-            target_thread_id: The id of the copy. If an earlier copy has it, the new checkpoints are added to that copy.
+            target_thread_id: The id of the copy. If an earlier copy has this id, it gets the missing checkpoints.
 
         Raises:
-            InvalidInput: Another thread has the id of the copy.
+            InvalidInput: A thread that is not a copy of the source has the id of the copy.
         """
         source = ThreadKey(path_of(self._namespace()), check_id(source_thread_id, "thread"))
         target, now = check_id(target_thread_id, "thread"), self.database.now()
@@ -586,8 +586,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
         Args:
             thread_ids: The ids of the threads.
-            strategy: "keep_latest" keeps the newest checkpoint of each checkpoint namespace. Threads with DeltaChannels
-                are not pruned, since their checkpoints need their ancestors. "delete" deletes the threads.
+            strategy: "keep_latest" keeps the newest checkpoint of each checkpoint namespace. It skips threads with
+                DeltaChannels, whose checkpoints need their ancestors. "delete" deletes the threads.
 
         Raises:
             InvalidInput: The strategy is unknown, or a thread id is not valid.
@@ -618,7 +618,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         return next_version(current)
 
     def _namespace(self) -> Namespace:
-        """Return the namespace of the run; without one, the root, which stands for all namespaces."""
+        """Return the namespace of the current run or memory; the root if there is none."""
         return self.database.scopes.resolve(None, optional=True)
 
     # -- helpers -----------------------------------------------------------------------------------------------
@@ -645,27 +645,27 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             ) from error
         stored, plan = self._plan_checkpoint(at, dict(checkpoint), merged, parent, new_versions)
         after_commit: Callbacks = []
-        retains = self.retention is not None and not self.retention.is_off
+        may_remove = self.retention is not None and not self.retention.is_off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
         def operation(tx: Transaction) -> checkpoint_log.StoreResult:
-            now = self.database.now()  # in the transaction, so that the view includes earlier writes of others
+            now = self.database.now()  # read in the transaction, so that committed writes of others are older
             follow = self._follower.follow_put(config, at, checkpoint, merged, self.serde, recorded, now, after_commit)
             check = partial(self._follower.check_thread, config, at)
             result = checkpoint_log.put(
                 tx, at, ns, stored, plan, retention=self.retention, now=now, follow_up=follow, check=check
             )
-            if retains:
+            if may_remove:
                 self._follower.sweep_memory(tx, result[0], ns, merged)
             return result
 
         def store() -> RunnableConfig:
             path = at.path
-            with suppress(ThreadDeleted):  # a run that continues must not restore a deleted thread
+            with suppress(ThreadDeleted):  # the run continues, but does not create its deleted thread again
                 thread = self._write(operation, at, ns)
                 after_commit[0]()
                 path = thread.path
-            return codec.config_of(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
+            return codec.make_config(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
 
         return store
 
@@ -677,29 +677,30 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         parent: str | None,
         new_versions: Mapping[str, Any],
     ) -> tuple[checkpoint_log.Checkpoint, checkpoint_log.WritePlan]:
-        """Serialize a checkpoint and its new values."""
-        given = checkpoint["channel_values"]
-        new = {codec.check_id(name, "channel"): given[name] for name in new_versions if name in given}
-        stored = self._codec.prepare_checkpoint(self.serde, at, checkpoint, metadata, parent, new)
+        """Serialize a checkpoint and its new values; return its row and the plan of its values."""
+        all_values = checkpoint["channel_values"]
+        values = {codec.check_id(name, "channel"): all_values[name] for name in new_versions if name in all_values}
+        stored = self._codec.prepare_checkpoint(self.serde, at, checkpoint, metadata, parent, values)
         with codec.report_unstorable(at, "checkpoint"):
-            rows: codec.ValueRows = [{"channel": name, "version": shorten_version(new_versions[name])} for name in new]
-        return stored, self._codec.plan_write(self.serde, at, rows, list(new.items()), for_channels=True)
+            rows: codec.ValueRows = [{"channel": key, "version": shorten_version(new_versions[key])} for key in values]
+        return stored, self._codec.plan_write(self.serde, at, rows, list(values.items()), for_channels=True)
 
     def _plan_imported_writes(self, at: ThreadKey, found: CheckpointTuple) -> Sequence[checkpoint_log.WritePlan]:
         """Serialize the pending writes of another saver's checkpoint."""
-        writes = []
+        plans = []
         counts: Counter[str] = Counter()
         for order, (task, channel, value) in enumerate(found.pending_writes or ()):
             # Other savers do not return task paths, so the order of the returned writes replaces the paths.
             row: dict[str, object] = {"task": codec.check_id(task, "task"), "path": f"{order:08}"}
             row |= {"idx": WRITES_IDX_MAP.get(channel, counts[task]), "channel": codec.check_id(channel, "channel")}
             counts[task] += 1
-            writes.append(self._codec.plan_write(self.serde, at, [row], [(channel, value)], for_channels=False))
-        return writes
+            plans.append(self._codec.plan_write(self.serde, at, [row], [(channel, value)], for_channels=False))
+        return plans
 
     def _digest(self, value: Any) -> str:
-        kind, data = self.serde.dumps_typed(value)
-        return blake2b(kind.encode() + data, digest_size=6).hexdigest()
+        """Return a short digest of a value, which becomes a part of its channel version."""
+        type_name, data = self.serde.dumps_typed(value)
+        return blake2b(type_name.encode() + data, digest_size=6).hexdigest()
 
     def _prepare_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -714,12 +715,12 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
                 "task": codec.check_id(task_id, "task"),
                 "path": codec.check_id(task_path, "task's path", empty=True),
                 "channel": codec.check_id(channel, "channel", empty=True),
-                "idx": WRITES_IDX_MAP.get(channel, place),
+                "idx": WRITES_IDX_MAP.get(channel, index),
             }
-            for place, (channel, _) in enumerate(writes)
+            for index, (channel, _) in enumerate(writes)
         ]
         plan = self._codec.plan_write(self.serde, at, rows, writes, for_channels=False)
-        now, runs = self.database.now(), runs_of(self.database)
+        now, runs = self.database.now(), get_run_registry(self.database)
         run_id = get_checkpoint_metadata(config, {}).get("run_id")
         run_id = None if run_id is None else str(run_id)
         check = partial(self._follower.check_thread, config, at)
@@ -754,10 +755,11 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         return self._codec.make_tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 
     def _write(self, store: Operation[checkpoint_log.StoreResult], at: ThreadKey, ns: str) -> Thread:
-        """Run a store operation, and return the thread."""
+        """Run an operation that stores values, and return the row of the thread."""
         scopes = self.database.scopes
 
         def operation(tx: Transaction) -> checkpoint_log.StoreResult:
+            # With a namespace template, no new thread may be created for a path whose keys are not filled in.
             may_be_refused = scopes.keys if not at.path else "{" in at.path
             if may_be_refused and thread_rows.find_thread(tx, at) is None:
                 scopes.check_new(*at)
@@ -778,27 +780,25 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         return value
 
 
-def refusal_reason(database: Database, configs: Sequence[RunnableConfig]) -> str | None:
-    """Return the reason not to copy a thread: it advanced in both databases.
-
-    A thread can have only one newest state.
+def find_refusal_reason(database: Database, configs: Sequence[RunnableConfig]) -> str | None:
+    """Return the reason not to import a thread: it has new checkpoints in both databases.
 
     Args:
-        database: The database that the thread is copied to.
-        configs: The configs of its checkpoints at the source, the newest first.
+        database: The database that the thread is imported into.
+        configs: The configs of the thread's checkpoints in the other saver, the newest first.
 
     Returns:
-        The reason; None if the source has nothing new, or its new checkpoints continue the newest one here.
+        The reason; None if the other saver has no new checkpoints, or they continue the newest checkpoint here.
     """
     at, _, _ = codec.parse_config(configs[0], database.scopes.without_template)
-    own = [_checkpoint_id(config) for config in configs if not config["configurable"].get("checkpoint_ns")]
+    source_ids = [_checkpoint_id(config) for config in configs if not config["configurable"].get("checkpoint_ns")]
 
     def load(tx: Transaction) -> str | None:
         thread = thread_rows.find_thread(tx, at, exact=True)
         newest = [] if thread is None or thread.ns_id is None else query.latest_checkpoint(tx, ns_id=thread.ns_id)
-        if thread is None or not newest or newest[0]["name"] in own:
+        if thread is None or not newest or newest[0]["name"] in source_ids:
             return None
-        exists = (query.checkpoint_exists(tx, ns_id=thread.ns_id, checkpoint=name) for name in own)
+        exists = (query.checkpoint_exists(tx, ns_id=thread.ns_id, checkpoint=name) for name in source_ids)
         if all(exists):
             return None
         return (
@@ -813,17 +813,17 @@ def _checkpoint_id(config: RunnableConfig) -> str:
     return str(config["configurable"]["checkpoint_id"])
 
 
-def _configs(saver: Any, config: RunnableConfig | None) -> list[RunnableConfig]:
-    """Return the configs of the checkpoints of a thread, or of all, the newest first."""
+def _list_configs(saver: Any, config: RunnableConfig | None) -> list[RunnableConfig]:
+    """Return the configs of the checkpoints of a thread, or of all threads, the newest first."""
 
     async def alist() -> list[RunnableConfig]:
-        return [found.config async for found in saver.alist(config)]
+        return [checkpoint.config async for checkpoint in saver.alist(config)]
 
-    return _read_other(lambda: [found.config for found in saver.list(config)], alist)
+    return _read_other(lambda: [checkpoint.config for checkpoint in saver.list(config)], alist)
 
 
 def _read_other(read: Callable[[], T], aread: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Read from another saver; if it is async-only, on the event loop of an async call."""
+    """Read from another saver; if it is async-only, on the event loop of the caller."""
     concurrency.check_cancelled()
     try:
         return read()

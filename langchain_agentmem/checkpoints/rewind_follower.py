@@ -1,13 +1,13 @@
 """The observer through which the memory of a thread follows its checkpoints.
 
-LangGraph does not report when it reuses the stored result of a function: only its Pregel loop has this information. The
-loop calls the saver, so `loop_of` searches the call stack for it. If no loop is found, the thread is identified by the
-config alone. Such a call only reads, and starts no subgraph.
+LangGraph does not report when it reuses the stored result of a function. Only its Pregel loop has this information. The
+loop calls the saver, so `find_loop` searches the call stack for the loop. If another caller uses the saver, no loop is
+found. Such a call only reads, and starts no subgraph.
 
-An *attempt* is one execution of a node or of a function that a node calls. LangGraph retries a node without informing
-its saver. Without a report, memory that a failed attempt wrote would remain when the next attempt writes none. So a
-LangChain callback handler reports all attempts. It costs about 20 µs for each node of a graph. Each attempt is a chain.
-The chain of a function is nested in the chain of its caller, and has a longer namespace.
+An *attempt* is one execution of a node, or of a function that a node calls. LangGraph retries a node without informing
+its saver. Unless the failure is reported, memory that the failed attempt wrote remains if the next attempt writes none.
+So a LangChain callback handler reports all attempts. It costs about 20 µs per node. For LangChain's callbacks, each
+attempt is a chain. The chain of a function is nested in its caller's chain, and has a longer checkpoint namespace.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, configurable_of, namespace_of
-from langchain_agentmem.checkpoints.checkpoint_codec import decode_blob, message_in, parse_config
+from langchain_agentmem.checkpoints.checkpoint_codec import decode_blob, parse_config, read_message
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.graph_runs import GraphLoop, GraphRun, RunRegistry, add_identity, runs_of
+from langchain_agentmem.rewinding.graph_runs import GraphLoop, GraphRun, RunRegistry, add_identity, get_run_registry
 from langchain_agentmem.rewinding.sealing import CheckpointPut, ParentCheckpoint
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
@@ -50,6 +50,7 @@ class _AttemptWatcher(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.registries: weakref.WeakSet[RunRegistry] = weakref.WeakSet()
+        # By the run id of the chain: its checkpoint namespace, with the graph runs or the id of the parent's chain.
         self._attempts: dict[UUID, tuple[str, list[tuple[RunRegistry, GraphRun]]]] = {}
         self._chains: dict[UUID, tuple[UUID | None, str]] = {}
 
@@ -72,9 +73,9 @@ class _AttemptWatcher(BaseCallbackHandler):
         registries = list(self.registries)
         is_attempt = any(tag.startswith("graph:step:") for tag in tags or ()) or self._is_call(parent_run_id, ns)
         if not is_attempt and not any(registry.is_graph_run(parent_run_id) for registry in registries):
-            return  # a step within an attempt
-        graphs, thread = list(self._ancestors(parent_run_id)), str(metadata.get("thread_id"))
-        pairs = [(registry, run) for registry in registries if (run := registry.find_run(graphs, thread)) is not None]
+            return  # a chain within an attempt, such as a LangChain runnable that the node calls
+        chains, thread = list(self._yield_ancestors(parent_run_id)), str(metadata.get("thread_id"))
+        pairs = [(registry, run) for registry in registries if (run := registry.find_run(chains, thread)) is not None]
         self._attempts[run_id] = ns, pairs
         for registry, run in pairs:
             registry.start_attempt(run, ns, metadata.get("langgraph_step"), run_id)
@@ -87,24 +88,24 @@ class _AttemptWatcher(BaseCallbackHandler):
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         del rest
         for registry, run, ns in self._pop_attempt(run_id):
-            if isinstance(error, ParentCommand):
+            if isinstance(error, ParentCommand):  # LangGraph raises a command to the parent graph; it is a result
                 registry.end_attempt(run, ns, run_id)
             else:
                 registry.fail_attempt(run, ns, run_id, interrupted=isinstance(error, GraphBubbleUp))
 
     def _is_call(self, parent: UUID | None, ns: str) -> bool:
-        """Return whether its parent called this chain: its namespace extends the parent's."""
-        outer = None if parent is None else self._chains.get(parent)
-        return outer is not None and ns.startswith(f"{outer[1]}|")
+        """Return whether a chain is a called function: its namespace extends that of its parent."""
+        parent_chain = None if parent is None else self._chains.get(parent)
+        return parent_chain is not None and ns.startswith(f"{parent_chain[1]}|")
 
-    def _ancestors(self, run_id: UUID | None) -> Iterator[UUID]:
+    def _yield_ancestors(self, run_id: UUID | None) -> Iterator[UUID]:
         """Yield the id of a LangChain run and the ids of its ancestors, the nearest first."""
         while run_id is not None:
             yield run_id
             run_id, _ = self._chains.get(run_id, (None, ""))
 
     def _pop_attempt(self, run_id: UUID) -> list[tuple[RunRegistry, GraphRun, str]]:
-        """Remove an ended attempt; return the registry, graph run and namespace of its runs."""
+        """Remove an ended attempt; return its graph runs, each with its registry and namespace."""
         self._chains.pop(run_id, None)
         ns, pairs = self._attempts.pop(run_id, ("", []))
         return [(registry, run, ns) for registry, run in pairs]
@@ -115,12 +116,12 @@ register_configure_hook(ContextVar("agentmem_watch", default=_WATCHER), inherita
 
 
 def watch_attempts(registry: RunRegistry) -> None:
-    """Report the start and end of all attempts to a database's run registry, from now on."""
+    """Register a run registry, to which the starts and ends of all attempts are then reported."""
     _WATCHER.registries.add(registry)
 
 
 SWEEP_EVERY = 32
-"""The number of steps of a thread between deletions of memory that no remaining checkpoint shows."""
+"""The number of LangGraph steps of a thread between deletions of memory that no remaining checkpoint shows."""
 
 
 class RewindFollower:
@@ -132,13 +133,13 @@ class RewindFollower:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._runs = runs_of(database)
+        self._runs = get_run_registry(database)
         watch_attempts(self._runs)
 
     def record_read(
         self,
         config: RunnableConfig,
-        found: CheckpointTuple | None,
+        loaded: CheckpointTuple | None,
         pregel: Any,
         *,
         pinned: bool,
@@ -149,26 +150,26 @@ class RewindFollower:
 
         Args:
             config: The config of the call.
-            found: The checkpoint; None if there is none.
+            loaded: The checkpoint; None if there is none.
             pregel: LangGraph's loop, if one is calling.
-            pinned: True if a particular checkpoint was requested, False for the newest one.
-            replayed: True if a subgraph restarts from it because its thread was rewound.
-            thread: The thread that was read. A new run is bound to it. A thread that the run itself creates is not
-                bound: on PostgreSQL, another transaction of the run may not see it yet.
+            pinned: True if the config names the checkpoint, False if the newest one was read.
+            replayed: True if a subgraph restarts from the checkpoint because its thread was rewound.
+            thread: The thread that was read; None if it does not exist yet. A new run detects a later deletion of this
+                thread.
         """
         scopes = self._database.scopes
         at, ns, _ = parse_config(config, scopes)
-        found_key = at if found is None else parse_config(found.config, scopes)[0]
-        new_loop = GraphLoop(ns, pinned=pinned, results=_finished_tasks(found))
-        if found is not None:
-            new_loop.base, new_loop.versions = found.checkpoint["id"], found.checkpoint["channel_versions"]
-            new_loop.step = found.metadata.get("step")
+        loaded_key = at if loaded is None else parse_config(loaded.config, scopes)[0]
+        new_loop = GraphLoop(ns, pinned=pinned, tasks_with_results=_find_finished_tasks(loaded))
+        if loaded is not None:
+            new_loop.start_id, new_loop.versions = loaded.checkpoint["id"], loaded.checkpoint["channel_versions"]
+            new_loop.step_number = loaded.metadata.get("step")
             resumes = not replayed and bool(config["configurable"].get(_RESUMING))
-            new_loop.last_input = _last_input(found, resumes=resumes)
-        registered = self._runs.register_loop(config["configurable"], at, found_key, new_loop, pregel, thread)
+            new_loop.last_input = _find_last_input(loaded, resumes=resumes)
+        registered = self._runs.register_loop(config["configurable"], at, loaded_key, new_loop, pregel, thread)
         if registered is not None:
-            run, loop, task = registered
-            self._database.engine.read(lambda tx: sealing.note_outer_writes(tx, self._runs, run, loop, task))
+            run, loop, calling_task = registered
+            self._database.engine.read(lambda tx: sealing.note_outer_writes(tx, self._runs, run, loop, calling_task))
 
     def follow_pages(
         self,
@@ -179,6 +180,7 @@ class RewindFollower:
         pregel: Any,
     ) -> Iterator[Sequence[CheckpointTuple]]:
         """Yield the pages of a listing, and record the read if a replayed subgraph begins with it."""
+        # LangGraph reads the first checkpoint of a replayed subgraph with `before` and a limit of 1.
         if config and before and limit == 1 and config["configurable"].get("__pregel_runtime"):
             page = next(pages, [])
             self.record_read(config, page[0] if page else None, pregel, pinned=True, replayed=True)
@@ -191,7 +193,7 @@ class RewindFollower:
         Raises:
             ThreadDeleted: The thread was deleted.
         """
-        run = self._runs.run_of(config["configurable"], at)
+        run = self._runs.ensure_run(config["configurable"], at)
         if run is not None and run.is_thread_deleted(thread):
             raise ThreadDeleted
 
@@ -206,17 +208,17 @@ class RewindFollower:
         now: int,
         after_commit: list[Callable[[], None]],
     ) -> FollowUp:
-        """Return the follow-up of a put, which stores the checkpoint's place and messages.
+        """Return the callback of a put that stores a checkpoint's place and messages.
 
         Args:
             config: The config of the call, which names the parent checkpoint.
             at: The thread.
             checkpoint: The checkpoint.
-            metadata: Its metadata.
-            serde: The serializer of its thread.
+            metadata: The metadata of the checkpoint.
+            serde: The serializer of the saver.
             recorded: The channels whose messages are recorded in the conversation.
             now: The time, in microseconds since 1970.
-            after_commit: Receives the function to call after the commit.
+            after_commit: A list that receives the function to call after the commit.
         """
         configurable = config["configurable"]
         parent = configurable.get("checkpoint_id")
@@ -227,7 +229,7 @@ class RewindFollower:
 
             def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes]) -> None:
                 read_parent = partial(_read_parent, ns_id=thread.ns_id or 0, name=parent, serde=serde)
-                reader = _message_reader(thread, recorded, recipes, parent_values, parent, serde) if recorded else None
+                reader = _make_reader(thread, recorded, recipes, parent_values, parent, serde) if recorded else None
                 ns = configurable.get("checkpoint_ns") or ""
                 put = CheckpointPut(
                     at, thread, ns, parent, checkpoint, metadata, configurable, read_parent, prefetched, now, reader
@@ -257,17 +259,17 @@ class RewindFollower:
 
 
 def _read_parent(tx: Transaction, ns_id: int, name: str | None, serde: SerializerProtocol) -> ParentCheckpoint | None:
-    found = query.find_checkpoint(tx, ns_id=ns_id, name=name)
-    if not found:
+    """Return the fields of a checkpoint that a put of its child needs, if it exists."""
+    row = next(iter(query.find_checkpoint(tx, ns_id=ns_id, name=name)), None)
+    if row is None:
         return None
-    row = found[0]
     metadata = decode_blob(serde, bytes(row["metadata"]))
-    packed = decode_blob(serde, bytes(row["head"]), row["versions"])
+    packed = decode_blob(serde, bytes(row["head"]), row["versions"])  # the checkpoint without its values
     head = unpack_head(packed, parse_versions(row["versions"]), row["name"], {})
     return ParentCheckpoint(metadata.get("step"), head["channel_versions"], head["versions_seen"])
 
 
-def _message_reader(
+def _make_reader(
     thread: Thread,
     recorded: Sequence[str],
     recipes: Mapping[str, bytes],
@@ -275,7 +277,10 @@ def _message_reader(
     parent: str | None,
     serde: SerializerProtocol,
 ) -> Callable[..., list[CheckpointMessage]]:
-    """Return the `read_messages` function of a `CheckpointPut`."""
+    """Return the `read_messages` function of a `CheckpointPut`.
+
+    Recorded channels without a new value are DeltaChannels: their messages are read from the pending writes.
+    """
     values = {name: recipes[name] for name in recorded if name in recipes}
     deltas = [name for name in recorded if name not in values]
 
@@ -283,54 +288,55 @@ def _message_reader(
         parts = checkpoint_log.read_new_parts(
             tx, thread, values, parent_values, parent=parent, deltas=deltas, everything=everything
         )
-        return [each for part in parts if (each := message_in(part, serde)) is not None]
+        return [message for part in parts if (message := read_message(part, serde)) is not None]
 
     return read
 
 
-def _finished_tasks(found: CheckpointTuple | None) -> frozenset[str]:
+def _find_finished_tasks(loaded: CheckpointTuple | None) -> frozenset[str]:
     """Return the ids of the tasks whose results were stored with a checkpoint."""
-    writes = found.pending_writes if found is not None else None
+    writes = loaded.pending_writes if loaded is not None else None
     return frozenset(task for task, channel, _ in writes or () if sealing.is_result((channel,)))
 
 
-def _last_input(found: CheckpointTuple, *, resumes: bool) -> str | None:
-    """Return the id of the newest checkpoint whose input a loop that starts here has read.
+def _find_last_input(loaded: CheckpointTuple, *, resumes: bool) -> str | None:
+    """Return the newest checkpoint whose input a loop that starts here has read.
 
-    A loop that resumes, or whose checkpoint is not an input, has read this checkpoint. Any other has read its parent.
+    If the start is an input, the loop reads this input only if it resumes. Otherwise a new input replaces the input of
+    the start, so the result is the parent.
     """
-    if resumes or found.metadata.get("source") != "input":
-        return found.checkpoint["id"]
-    return None if found.parent_config is None else found.parent_config["configurable"]["checkpoint_id"]
+    if resumes or loaded.metadata.get("source") != "input":
+        return loaded.checkpoint["id"]
+    return None if loaded.parent_config is None else loaded.parent_config["configurable"]["checkpoint_id"]
 
 
 MAX_FRAMES = 12
-"""The maximum number of stack frames that `loop_of` searches."""
+"""The maximum number of stack frames that `find_loop` searches."""
 
-_LANGGRAPH = "langgraph.pregel."
+_LOOP_MODULES = "langgraph.pregel."
 _RESUMING = "__pregel_resuming"
 
 
-def control_of(config: Mapping[str, Any] | None) -> Any:
+def get_control(config: Mapping[str, Any] | None) -> Any:
     """Return LangGraph's control object of a run; None if the config has none."""
     return getattr(configurable_of(config).get("__pregel_runtime"), "control", None)
 
 
-def loop_of(config: Mapping[str, Any] | None) -> Any:
-    """Return the loop that is calling; None if there is none.
+def find_loop(config: Mapping[str, Any] | None) -> Any:
+    """Return LangGraph's loop that is calling the saver; None if there is none.
 
     Args:
-        config: The config of the call, which must be in progress.
+        config: The config of the call.
     """
-    control = control_of(config)
+    control = get_control(config)
     frame = None if control is None else inspect.currentframe()
     for _ in range(MAX_FRAMES):
         frame = None if frame is None else frame.f_back
         if frame is None:
             return None
         loop: Any = frame.f_locals.get("self")
-        if type(loop).__module__.startswith(_LANGGRAPH) and getattr(loop, "manager", None) is not None:
-            return loop if control_of(loop.config) is control else None
+        if type(loop).__module__.startswith(_LOOP_MODULES) and getattr(loop, "manager", None) is not None:
+            return loop if get_control(loop.config) is control else None
     return None
 
 
@@ -338,8 +344,8 @@ def identify_loop(config: Mapping[str, Any] | None) -> Any:
     """Return the calling loop, and add a run identity to its configs if it has none.
 
     Args:
-        config: The config of the call, which must be in progress.
+        config: The config of the call.
     """
-    loop = loop_of(config)
+    loop = find_loop(config)
     add_identity(loop, configurable_of(config).get("checkpoint_ns") or "")
     return loop

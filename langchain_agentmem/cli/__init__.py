@@ -3,13 +3,13 @@
 0    success
 1    a check found problems, or an import skipped entries
 2    usage error: unknown command or option, missing object, or missing optional dependency
-3    database error: it cannot be opened or read, or an operation failed
+3    database error: the database cannot be opened or read, or an operation failed
 130  interrupted by Ctrl-C
 
-An error is one line on standard error, wrapped to the width of a terminal. `agentmem --install-completion` installs
-the completion of commands and options in the shell.
-Begin reading with `app.py`, which lists the commands. Shared helpers are in `console.py`. Commands call only the facade
-`AgentMemory` where possible.
+An error is printed as one line on standard error, wrapped to the width of the terminal.
+`agentmem --install-completion` installs shell completion of commands and options.
+Begin reading with `app.py`, which lists the commands. Shared helpers are in `console.py`. Where possible, commands use
+only the public class `AgentMemory`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import NoReturn
 from langchain_agentmem.errors import AgentMemoryError, MissingExtra, StorageError
 
 SILENCED_LOGGERS = ("langchain_agentmem.checkpoints.checkpoint_codec", "langgraph.checkpoint.serde.jsonplus")
-"""Loggers that report classes that are not imported. Printing needs none of these classes."""
+"""Loggers that warn about stored objects whose classes are not imported. The commands need none of these classes."""
 _DEFAULT_WIDTH = 80
-"""The width of a terminal that does not report its own, in columns."""
+"""The assumed width of a terminal that does not report its width, in columns."""
 USAGE_ERROR, STORAGE_ERROR, INTERRUPTED = 2, 3, 130
 
 
@@ -42,7 +42,7 @@ def main() -> None:
         _load_app()()
     except AgentMemoryError as error:
         _exit(" ".join(str(error).split()), STORAGE_ERROR if isinstance(error, StorageError) else USAGE_ERROR)
-    except KeyboardInterrupt:  # while loading the commands; later, `handle_interrupt` catches it
+    except KeyboardInterrupt:  # raised while the commands load; `handle_interrupt` catches later ones
         _exit("Interrupted.", INTERRUPTED)
 
 
@@ -58,8 +58,8 @@ def _load_app() -> Callable[[], object]:
 
 
 def _exit(message: str, code: int) -> NoReturn:
-    # A name may contain control characters of a terminal.
-    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
+    # The message may quote a name with control characters, which a terminal would execute.
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in message)
     if sys.stderr.isatty():
         width = os.get_terminal_size(sys.stderr.fileno()).columns or _DEFAULT_WIDTH
         text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)

@@ -42,6 +42,7 @@ def _env_option(variable: str, name: str, metavar: str | None, text: str) -> Any
 
     def set_variable(value: object) -> None:
         if value not in {None, False}:
+            # A key from an option replaces every key in the environment.
             for suffix in ("", "_FILE", "_COMMAND") if variable.startswith(KEY_VARIABLE) else ():
                 os.environ.pop(f"{KEY_VARIABLE}{suffix}", None)
             os.environ[variable] = "1" if metavar is None else str(value)
@@ -49,23 +50,23 @@ def _env_option(variable: str, name: str, metavar: str | None, text: str) -> Any
     return typer.Option(name, metavar=metavar, help=text, is_eager=True, expose_value=False, callback=set_variable)
 
 
-_COLOURS = _env_option("NO_COLOR", "--no-color", None, "Disable colors, like NO_COLOR in the environment.")
-_FILE_HELP = "File with the key of an encrypted database. Default: AGENTMEM_KEY_FILE."
-_FILE = _env_option(f"{KEY_VARIABLE}_FILE", "--key-file", "PATH", _FILE_HELP)
-_COMMAND_HELP = "Command that prints the key. Default: AGENTMEM_KEY_COMMAND."
-_COMMAND = _env_option(f"{KEY_VARIABLE}_COMMAND", "--key-command", "COMMAND", _COMMAND_HELP)
+_NO_COLOR_OPTION = _env_option("NO_COLOR", "--no-color", None, "Disable colors, like NO_COLOR in the environment.")
+_KEY_FILE_HELP = "File with the key of an encrypted database. Default: AGENTMEM_KEY_FILE."
+_KEY_FILE_OPTION = _env_option(f"{KEY_VARIABLE}_FILE", "--key-file", "PATH", _KEY_FILE_HELP)
+_KEY_COMMAND_HELP = "Command that prints the key. Default: AGENTMEM_KEY_COMMAND."
+_KEY_COMMAND_OPTION = _env_option(f"{KEY_VARIABLE}_COMMAND", "--key-command", "COMMAND", _KEY_COMMAND_HELP)
 _SCHEMA_HELP = "PostgreSQL schema of the tables. Default: AGENTMEM_SCHEMA, or agentmem."
-_SCHEMA = _env_option(console.SCHEMA_VARIABLE, "--schema", "NAME", _SCHEMA_HELP)
+_SCHEMA_OPTION = _env_option(console.SCHEMA_VARIABLE, "--schema", "NAME", _SCHEMA_HELP)
 
 
 @app.callback(invoke_without_command=True)
-def options(
+def apply_common_options(
     *,
-    as_json: AsJson = False,  # noqa: ARG001 - the commands use these options
-    no_color: Annotated[bool, _COLOURS] = False,  # noqa: ARG001
-    key_file: Annotated[str | None, _FILE] = None,  # noqa: ARG001
-    key_command: Annotated[str | None, _COMMAND] = None,  # noqa: ARG001
-    schema: Annotated[str | None, _SCHEMA] = None,  # noqa: ARG001
+    as_json: AsJson = False,  # noqa: ARG001 - used by the commands, see `build_cli`
+    no_color: Annotated[bool, _NO_COLOR_OPTION] = False,  # noqa: ARG001
+    key_file: Annotated[str | None, _KEY_FILE_OPTION] = None,  # noqa: ARG001
+    key_command: Annotated[str | None, _KEY_COMMAND_OPTION] = None,  # noqa: ARG001
+    schema: Annotated[str | None, _SCHEMA_OPTION] = None,  # noqa: ARG001
     version: bool = flag("--version", "Print the version and exit.", is_eager=True),
 ) -> None:
     """Inspect and manage the memory of LangChain and LangGraph agents."""
@@ -88,24 +89,24 @@ def demo(
     JSON: one object a line. Each exchange has type ("exchange"), process, conversation, speaker, said, answer, recalled
     (in the format of `search`). The last line has type ("summary"), messages, conversations.
     """
-    # Imported here: the other commands do not need LangGraph, and start twice as fast without it.
+    # Not imported at the top: the other commands do not need LangGraph, and start twice as fast without it.
     from langchain_agentmem.cli.demo import SECOND_PROCESS, open_studio, run_first_process, run_second_process  # noqa: PLC0415
 
     if studio and as_json:
         raise InvalidInput("--studio cannot be combined with --json. Omit one of them.")
     serve = load_server() if studio else None
-    screen = console.Output(quiet=as_json)
+    output = console.Output(quiet=as_json)
     if process == SECOND_PROCESS and database is not None:
-        run_second_process(screen, database=database, model=model, as_json=as_json)
+        run_second_process(output, database=database, model=model, as_json=as_json)
         return
     # A temporary database is deleted even if a model fails or Ctrl-C is pressed.
     with tempfile.TemporaryDirectory(prefix="agentmem-") if database is None else nullcontext() as folder:
         demo_path = database or str(Path(str(folder)) / "demo.db")
-        code = run_first_process(screen, database=demo_path, model=model, as_json=as_json)
+        code = run_first_process(output, database=demo_path, model=model, as_json=as_json)
         if serve is not None and code == 0:
-            open_studio(screen, serve, database=demo_path, open_browser=not no_open)
-    kept = f"The database is kept: agentmem threads list {shlex.quote(demo_path)}"
-    screen.print_line("The temporary database was deleted." if database is None else kept)
+            open_studio(output, serve, database=demo_path, open_browser=not no_open)
+    kept_text = f"The database is kept: agentmem threads list {shlex.quote(demo_path)}"
+    output.print_line("The temporary database was deleted." if database is None else kept_text)
     raise typer.Exit(code)
 
 
@@ -136,7 +137,7 @@ def search(
     """
     kinds: Any = kind or None  # `search` checks them
     with console.open_existing(database) as memory:
-        found = memory.search(
+        hits = memory.search(
             " ".join(query),
             namespace=parse_namespace(namespace),
             limit=limit,
@@ -148,24 +149,24 @@ def search(
             everything=everything or namespace == "/",
             order=order,
         )
-        empty = "No results."
-        if not found and namespace is None and not everything:
+        empty_text = "No results."
+        if not hits and namespace is None and not everything:
             hint = console.format_hint(memory, kinds=kinds)
-            empty = f"No results in the root namespace.{hint}{' Or search with --everything.' if hint else ''}"
-            if as_json and hint:  # standard output has an empty list
-                typer.echo(empty, err=True)
+            empty_text = f"No results in the root namespace.{hint}{' Or search with --everything.' if hint else ''}"
+            if as_json and hint:  # not on standard output, which has the empty list
+                typer.echo(empty_text, err=True)
     numbers = itertools.count(1)
 
-    def lines(each: Recollection) -> Iterator[console.Line]:
-        where = format_namespace(each.namespace, *([] if each.conversation_id is None else [each.conversation_id]))
-        details = f"{console.format_minute(each.created_at)}  {each.kind}  {where}  {each.id}"
-        yield f"{next(numbers)}. {each.score:.2f}  {details}", "bold"
-        yield f"   {console.shorten(each.text)}"
-        yield f"   why: {console.format_reasons(each.why)}", "dim"
-        if each.replaced_by is not None:
-            yield f"   replaced by: {' '.join(each.replaced_by)}", "dim"
+    def format_hit(hit: Recollection) -> Iterator[console.Line]:
+        location = format_namespace(hit.namespace, *([] if hit.conversation_id is None else [hit.conversation_id]))
+        details = f"{console.format_minute(hit.created_at)}  {hit.kind}  {location}  {hit.id}"
+        yield f"{next(numbers)}. {hit.score:.2f}  {details}", "bold"
+        yield f"   {console.shorten(hit.text)}"
+        yield f"   why: {console.format_reasons(hit.why)}", "dim"
+        if hit.replaced_by is not None:
+            yield f"   replaced by: {' '.join(hit.replaced_by)}", "dim"
 
-    return console.list_report(found, lines, console.hit_to_json, empty, limit)
+    return console.build_list_report(hits, format_hit, console.hit_to_json, empty_text, limit)
 
 
 def studio(
@@ -191,8 +192,8 @@ def studio(
         CommandReport({"url": url}, f"Studio: {url} (Ctrl-C to stop)").emit(as_json=as_json)
 
     serve = load_server()
-    vectors: IndexLike | None = None if index is None else {"embed": index}
-    with console.open_existing(database, read_only=read_only, index=vectors) as memory:
+    index_config: IndexLike | None = None if index is None else {"embed": index}
+    with console.open_existing(database, read_only=read_only, index=index_config) as memory:
         serve(
             memory,
             host=host,
@@ -234,24 +235,24 @@ app.command()(database_commands.import_from)
 
 
 def build_cli() -> Callable[[], object]:
-    """Build the command line: add the common options to each command, and wrap each command.
+    """Build the command line: add the common options to each command, and wrap it.
 
     Commands with a database also have --schema, except `restore`, which always restores into the default schema.
     """
-    command = typer.main.get_command(app)
-    common = {each.name: each for each in command.params}
-    command.params = [each for each in command.params if each.name not in {"as_json", "schema"}]
-    pending = [*getattr(command, "commands", {}).values()]
+    root = typer.main.get_command(app)
+    common = {param.name: param for param in root.params}
+    root.params = [param for param in root.params if param.name not in {"as_json", "schema"}]
+    pending = [*getattr(root, "commands", {}).values()]
     while pending:
-        each = pending.pop()
-        own_names = {param.name for param in each.params}
-        if each.callback is not None:
-            each.params += [] if "as_json" in own_names else [common["as_json"]]
-            each.callback = _wrap_command(each.callback, takes_json="as_json" in own_names)
-        each.params += [common["no_color"], common["key_file"], common["key_command"]]
-        each.params += [common["schema"]] if "database" in own_names and each.name != "restore" else []
-        pending += getattr(each, "commands", {}).values()
-    return command
+        command = pending.pop()
+        own_names = {param.name for param in command.params}
+        if command.callback is not None:
+            command.params += [] if "as_json" in own_names else [common["as_json"]]
+            command.callback = _wrap_command(command.callback, takes_json="as_json" in own_names)
+        command.params += [common["no_color"], common["key_file"], common["key_command"]]
+        command.params += [common["schema"]] if "database" in own_names and command.name != "restore" else []
+        pending += getattr(command, "commands", {}).values()  # the subcommands of a group
+    return root
 
 
 def _wrap_command(command: Callable[..., CommandReport | None], *, takes_json: bool) -> Callable[..., None]:

@@ -1,7 +1,7 @@
 """Shared helpers of the commands: options, lookups, reports and output.
 
-Commands print lines of plain text and tables, or JSON. The content of memory is untrusted, so it is printed without
-markup. Control characters and invisible characters are printed as their numbers.
+Commands print plain lines and tables, or JSON. The content of memory is untrusted, so Rich markup in it is not
+interpreted. Control characters and invisible characters are printed as escape sequences.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from langchain_agentmem.base.safe_repr import escape_unprintable, format_count, 
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, NothingStored, safe_repr
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.memory_search import Explanation, MemoryKind, Recollection
-from langchain_agentmem.storage import is_postgres, name_of
+from langchain_agentmem.storage import check_database_url, is_postgres
 from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.upkeep.admin import ThreadSummary
@@ -50,9 +50,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 SCHEMA_VARIABLE = "AGENTMEM_SCHEMA"
 """The environment variable with the default of `--schema`."""
-LIMIT = 50
+DEFAULT_LIMIT = 50
 """The default maximum number of lines in a list."""
 
 _MAX_HINTS = 3
@@ -76,7 +77,7 @@ _DATABASE_HELP = "Path or postgresql:// URL of the database."
 ExistingDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help=_DATABASE_HELP)]
 NewDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help=f"{_DATABASE_HELP} Created if missing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-"""An option of every command, see `build_cli`. Commands declare it only to use it themselves."""
+"""The option of every command, see `build_cli`. A command declares it only if the command itself reads it."""
 NamespaceFilter = Annotated[
     str | None,
     typer.Option("--namespace", metavar="A/B", help="Only this namespace and all below it. Default: everything."),
@@ -100,9 +101,9 @@ def open_existing(database: str, *, read_only: bool = False, index: IndexLike | 
     Raises:
         InvalidInput: The database does not exist.
     """
-    if not is_postgres(name_of(database)) and not file_of(database).is_file():
+    if not is_postgres(check_database_url(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
-    # Printing needs no classes of the application, so `strict` imports none.
+    # The commands need no classes of the application, so `strict` prevents their import.
     open_memory = partial(open_or_create, database, strict=True, read_only=read_only, index=index)
     try:
         return open_memory(migrate=False)
@@ -172,22 +173,23 @@ def format_hint(
     below: bool = False,
     threads: bool = False,
 ) -> str:
-    """Return a hint with options for an empty result; "" if no entries exist.
+    """Return a hint with options that find entries, for an empty result; "" if there are none.
 
     Args:
         memory: The memory.
-        searched: The namespace that was searched.
+        searched: The searched namespace.
         kinds: The kinds of entries, as for `AgentMemory.search`. Default: the default of `search`.
         below: True if namespaces below `searched` were searched too.
         threads: True if threads of the namespace `searched` were not searched.
     """
     memory.search("", kinds=kinds, everything=True)  # a search first indexes pending entries
-    stored_as, options = all_parts().index_names(kinds), []
-    for row in memory.database.engine.read(lambda tx: search_index.series_of_kinds(tx, stored_as)):
-        where = namespace_of(row["path"])
-        if where != searched and not (below and where[: len(searched)] == searched):
-            options.append(shlex.join(["--namespace", format_namespace(where)]))
-        elif where == searched and threads and row["of_thread"]:
+    stored_kinds = all_parts().index_names(kinds)
+    options = []
+    for row in memory.database.engine.read(lambda tx: search_index.series_of_kinds(tx, stored_kinds)):
+        namespace = namespace_of(row["path"])
+        if namespace != searched and not (below and namespace[: len(searched)] == searched):
+            options.append(shlex.join(["--namespace", format_namespace(namespace)]))
+        elif namespace == searched and threads and row["of_thread"]:
             options.append(shlex.join(["--thread", row["name"]]))
     return f" Entries exist under {format_examples([*dict.fromkeys(options)])}." if options else ""
 
@@ -222,8 +224,8 @@ def format_reasons(why: Explanation) -> str:
     An example is "the word heron +1.20; nearby grey +0.80; also date +0.30".
     """
     terms, nearby, signals = (
-        [f"{name} {value:+.2f}" for name, value in sorted(each.items(), key=lambda part: -abs(part[1]))]
-        for each in (why.terms, why.nearby, why.signals)
+        [f"{name} {value:+.2f}" for name, value in sorted(scores.items(), key=lambda score: -abs(score[1]))]
+        for scores in (why.terms, why.nearby, why.signals)
     )
     parts = [f"the words {', '.join(terms)}" if len(terms) > 1 else f"the word {terms[0]}"] if terms else []
     if nearby:
@@ -244,8 +246,9 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 
 
 MAX_LINE_CHARS = 160
+"""The maximum length of a shortened text."""
 _UNLIMITED_WIDTH = 100_000
-"""The width of output that is no terminal, in columns: lines are not wrapped."""
+"""The width of output to a file or pipe, in columns. Lines are not wrapped there."""
 
 
 class Output:
@@ -257,8 +260,9 @@ class Output:
     """
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
-        styles: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"  # not even bold
-        self._console = console or Console(color_system=styles, highlight=False, markup=False, emoji=False, quiet=quiet)
+        # None disables all styles, even bold.
+        colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+        self._console = console or Console(color_system=colors, highlight=False, markup=False, emoji=False, quiet=quiet)
         if not self._console.is_terminal:
             self._console.width = _UNLIMITED_WIDTH
 
@@ -282,7 +286,7 @@ class Output:
     def print_table(self, headings: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> None:
         """Print a table, in plain columns if the output is no terminal.
 
-        On a terminal that is too narrow for the table, each row becomes a few lines with the names of the columns.
+        On a terminal narrower than the table, each row is printed as lines with the names of the columns.
 
         Args:
             headings: The names of the columns.
@@ -307,7 +311,7 @@ class Output:
 
 
 shorten = partial(join_lines, max_chars=MAX_LINE_CHARS)
-"""Return a text on one line, cut after 160 characters."""
+"""Return a text on one line, cut after `MAX_LINE_CHARS`."""
 
 
 MAIN = "main"
@@ -315,33 +319,33 @@ MAIN = "main"
 
 
 def find_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> ThreadSummary:
-    """Return the thread or conversation of an id.
+    """Return the thread or conversation with an id.
 
     Args:
         memory: The memory.
         thread_id: The id.
-        namespace: The namespace as "a/b", or one above it. None selects the thread of the root, else the only match.
+        namespace: The namespace as "a/b", or one above it. None selects the thread in the root, else the only match.
 
     Raises:
         InvalidInput: No thread matches, or several match.
     """
-    where, label = parse_namespace(namespace), safe_repr(thread_id)
-    found = memory.admin.threads(where, thread_id=thread_id, sizes=False).threads
-    if not found:
-        within = f" in {format_namespace(where)}" if where else ""
-        raise InvalidInput(f"There is no thread or conversation {label}{within}. See: agentmem threads list DATABASE")
-    return _pick_only({each.namespace: each for each in found}, where, f"There is a {label}")
+    target, quoted = parse_namespace(namespace), safe_repr(thread_id)
+    matches = memory.admin.threads(target, thread_id=thread_id, sizes=False).threads
+    if not matches:
+        within = f" in {format_namespace(target)}" if target else ""
+        raise InvalidInput(f"There is no thread or conversation {quoted}{within}. See: agentmem threads list DATABASE")
+    return _pick_match({each.namespace: each for each in matches}, target, f"There is a {quoted}")
 
 
-def _pick_only(found: Mapping[tuple[str, ...], T], where: tuple[str, ...], label: str) -> T:
-    """Return the value of a namespace, else the only value below the namespace."""
-    if where not in found and len(found) > 1:
-        names = ", ".join(sorted(map(format_namespace, found))[:5])
-        raise InvalidInput(f"{label} in {len(found)} namespaces: {names}. Select one with --namespace.")
-    return found[where] if where in found else next(iter(found.values()))
+def _pick_match(matches: Mapping[tuple[str, ...], T], namespace: tuple[str, ...], error_prefix: str) -> T:
+    """Return the match in a namespace, else the only match."""
+    if namespace not in matches and len(matches) > 1:
+        names = ", ".join(sorted(map(format_namespace, matches))[:5])
+        raise InvalidInput(f"{error_prefix} in {len(matches)} namespaces: {names}. Select one with --namespace.")
+    return matches[namespace] if namespace in matches else next(iter(matches.values()))
 
 
-def config_of(thread: ThreadSummary, checkpoint_id: str | None = None) -> RunnableConfig:
+def build_config(thread: ThreadSummary, checkpoint_id: str | None = None) -> RunnableConfig:
     """Return the config of a thread, or of one of its checkpoints."""
     checkpoint = {} if checkpoint_id is None else {"checkpoint_id": checkpoint_id}
     return {"configurable": {"thread_id": thread.thread_id, CONFIG_KEY: thread.namespace, **checkpoint}}
@@ -353,12 +357,12 @@ def load_checkpoint(memory: AgentMemory, thread: ThreadSummary, checkpoint_id: s
     Raises:
         InvalidInput: The thread has no such checkpoint.
     """
-    found = memory.checkpointer.get_tuple(config_of(thread, checkpoint_id))
-    if found is None:
+    checkpoint = memory.checkpointer.get_tuple(build_config(thread, checkpoint_id))
+    if checkpoint is None:
         missing = "checkpoints" if checkpoint_id is None else f"checkpoint {safe_repr(checkpoint_id)}"
-        name = thread.thread_id
-        raise InvalidInput(f"{safe_repr(name)} has no {missing}. See: agentmem branches DATABASE {name}")
-    return found
+        thread_id = thread.thread_id
+        raise InvalidInput(f"{safe_repr(thread_id)} has no {missing}. See: agentmem branches DATABASE {thread_id}")
+    return checkpoint
 
 
 def find_branch_namespace(memory: AgentMemory, namespace: str | None, *names: str) -> tuple[str, ...]:
@@ -370,17 +374,17 @@ def find_branch_namespace(memory: AgentMemory, namespace: str | None, *names: st
         *names: The names of the branches.
 
     Raises:
-        InvalidInput: No namespace matches, or several match. `MAIN` alone matches an empty namespace too.
+        InvalidInput: No namespace matches, or several match. A namespace without branches matches `MAIN` alone.
     """
-    within = parse_namespace(namespace)
+    target = parse_namespace(namespace)
     branch_names: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
-    for each in memory.admin.branches(within):
+    for each in memory.admin.branches(target):
         branch_names[each.namespace].add(each.name)
-    matches = {where: where for where, existing in branch_names.items() if existing.issuperset(names)}
+    matches = {key: key for key, existing_names in branch_names.items() if existing_names.issuperset(names)}
     if matches:
-        return _pick_only(matches, within, "There are these branches")
-    if names == (MAIN,):  # the first write creates it
-        return within
+        return _pick_match(matches, target, "There are these branches")
+    if names == (MAIN,):  # the first write creates this branch
+        return target
     wanted = ", ".join(map(safe_repr, names))
     raise InvalidInput(f"No namespace has the branches {wanted}. See: agentmem branches DATABASE")
 
@@ -407,7 +411,7 @@ class CommandReport(NamedTuple):
 
     Attributes:
         value: The value for JSON.
-        lines: The lines for a person.
+        lines: The text or the lines that are printed without --json.
         has_problems: True for the exit code 1.
     """
 
@@ -416,63 +420,63 @@ class CommandReport(NamedTuple):
     has_problems: bool = False
 
     def emit(self, *, as_json: bool) -> None:
-        """Print the report as JSON or for a person. Exit with code 1 if it has problems."""
+        """Print the report as JSON or as lines. Exit with code 1 if it has problems."""
         if as_json:
             print_json(self.value)
         else:
-            screen = Output()
-            for each in split_lines(self.lines) if isinstance(self.lines, str) else self.lines:
-                if isinstance(each, TableRows):
-                    screen.print_table(*each)
+            output = Output()
+            for line in split_lines(self.lines) if isinstance(self.lines, str) else self.lines:
+                if isinstance(line, TableRows):
+                    output.print_table(*line)
                 else:
-                    screen.print_line(*([each] if isinstance(each, str) else each))
+                    output.print_line(*([line] if isinstance(line, str) else line))
         if self.has_problems:
             raise typer.Exit(1)
 
 
-def check_report(problems: Sequence[str], checked: str, value: object) -> CommandReport:
+def build_check_report(problems: Sequence[str], checked: str, value: object) -> CommandReport:
     """Return the report of a check, with the exit code 1 if there are problems."""
     state = format_count(len(problems), "problems") if problems else "No problems found"
     lines: list[Line] = [*((each, "red") for each in problems), *split_lines(f"{state}: checked {checked}")]
     return CommandReport(value, lines, bool(problems))
 
 
-def list_report(
-    found: Sequence[T], lines: Callable[[T], Iterable[Line]], to_json: Callable[[T], Any], empty: str, limit: int | None
+def build_list_report(
+    items: Sequence[T], show: Callable[[T], Iterable[Line]], to_json: Callable[[T], Any], empty: str, limit: int | None
 ) -> CommandReport:
     """Return the report of a list, with the number of items that are not printed.
 
     Args:
-        found: All items.
-        lines: Returns the lines of an item for a person.
-        to_json: Returns the value of an item for JSON.
-        empty: The line for a person if there are no items.
-        limit: The maximum number of items. Default: `LIMIT`; in JSON, all.
+        items: All items.
+        show: Returns the printed lines of an item.
+        to_json: Returns the JSON value of an item.
+        empty: The printed line if there are no items.
+        limit: The maximum number of items. Default: `DEFAULT_LIMIT`; in JSON, all.
     """
-    count = limit or LIMIT
-    printed = [line for each in found[:count] for line in lines(each)] if found else [empty]
-    return CommandReport([*map(to_json, found[:limit])], [*printed, *more_lines(min(count, len(found)), len(found))])
+    count = limit or DEFAULT_LIMIT
+    lines = [line for each in items[:count] for line in show(each)] if items else [empty]
+    return CommandReport([*map(to_json, items[:limit])], [*lines, *note_omitted(min(count, len(items)), len(items))])
 
 
-def more_lines(printed: int, total: int, template: str = "… and {} more") -> Iterator[Line]:
+def note_omitted(printed: int, total: int, template: str = "… and {} more") -> Iterator[Line]:
     """Yield a line with the number of omitted items, if any, and the option that prints them.
 
     Args:
         printed: The number of printed items.
         total: The number of all items.
-        template: The text of the line, with {} for the number.
+        template: The text of the line, with {} for the number of omitted items.
     """
     if total > printed:
         yield f"{template.format(f'{total - printed:,}')}: --limit {total}", "dim"
 
 
-MORE_BEFORE = "… {} earlier"
-"""The text of `more_lines` for items before the first printed one."""
+EARLIER_TEMPLATE = "… {} earlier"
+"""The template of `note_omitted` for items before the first printed one."""
 
 
 @contextmanager
 def progress_bar(stage: str = "") -> Iterator[Watch]:
-    """Show a progress bar on standard error, if that is a terminal.
+    """Show a progress bar on standard error, if standard error is a terminal.
 
     The bar pulses while the total is unknown.
     """
@@ -492,7 +496,7 @@ def progress_bar(stage: str = "") -> Iterator[Watch]:
 def handle_interrupt(message: str = "") -> Iterator[None]:
     """Handle Ctrl-C: print a message about the state of the data and exit with code 130.
 
-    Every command runs within this context, so commands that only read need no message.
+    `build_cli` runs every command in this context, so only commands that write need another one, with a message.
     """
     try:
         yield

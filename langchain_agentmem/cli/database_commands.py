@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,10 +22,10 @@ from langchain_agentmem.cli.console import CommandReport, ExistingDatabase, argu
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import is_postgres, name_of
+from langchain_agentmem.storage import check_database_url, is_postgres
 from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.upkeep.admin import Admin
-from langchain_agentmem.upkeep.integrity import diagnose
+from langchain_agentmem.upkeep.integrity import EraseReport, diagnose
 
 if TYPE_CHECKING:
     from langchain_agentmem.importers.import_runner import ImportSummary
@@ -44,11 +44,18 @@ def backup(
     PostgreSQL, a key in the options or the environment encrypts the copy.
     """
     with long_operation("Nothing was written.", "copying") as watch, console.open_existing(database) as memory:
-        # On SQLite, the copy has the key of the database.
+        # A copy of a SQLite database is encrypted with the key of that database.
         key = keys.key_from_env() if memory.database.engine.dialect == "postgres" else None
         path = memory.admin.backup(file, force=force, progress=watch, key=key)
     size = path.stat().st_size
     return CommandReport({"path": str(path), "bytes": size}, f"Wrote {path}: {format_count(size, 'bytes')}.")
+
+
+def _describe_interrupted(target: str) -> str:
+    """Describe a target after an interrupted copy."""
+    if is_postgres(target):
+        return "The target may already contain the rows, not verified. Repeat the command with --force."
+    return "The target is unchanged."
 
 
 def restore(
@@ -61,7 +68,7 @@ def restore(
 
     The data is verified before it replaces the target.
     """
-    with long_operation("The target is unchanged.") as watch:
+    with long_operation(_describe_interrupted(database)) as watch:
         report = Admin.restore(file, database, force=force, progress=watch)
     target = mask_passwords(database)
     text = f"Restored {file} to {target}. Verified {_format_counts(report.checked)}."
@@ -99,7 +106,7 @@ def import_(*, database: console.NewDatabase, file: File) -> CommandReport:
     Existing data stays. The key of an encrypted export comes from AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND). Its
     default is the key of the database.
     """
-    if not Path(file).is_file():  # before a database is created
+    if not Path(file).is_file():  # checked before a missing database is created
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
     with long_operation("Nothing was imported.", "reading") as watch, console.open_or_create(database) as memory:
         counts = asdict(memory.import_(file, progress=watch, key=keys.key_from_env(keys.EXPORT_KEY_VARIABLE)))
@@ -107,7 +114,7 @@ def import_(*, database: console.NewDatabase, file: File) -> CommandReport:
 
 
 def _read_key(variable: str, prompt: str, *, twice: bool = True) -> keys.EncryptionKey:
-    """Return a key from the environment, else from a hidden prompt.
+    """Return a key from the environment, else from a prompt that hides the input.
 
     Args:
         variable: The environment variable.
@@ -137,15 +144,15 @@ def key(
 
     JSON: an object with path and encrypted.
     """
-    old = None if action == "encrypt" else _read_key(keys.KEY_VARIABLE, "The current key", twice=False)
-    variable = keys.KEY_VARIABLE if old is None else keys.NEW_KEY_VARIABLE
-    new = None if action == "decrypt" else _read_key(variable, "The new key")
+    old_key = None if action == "encrypt" else _read_key(keys.KEY_VARIABLE, "The current key", twice=False)
+    variable = keys.KEY_VARIABLE if old_key is None else keys.NEW_KEY_VARIABLE
+    new_key = None if action == "decrypt" else _read_key(variable, "The new key")
     with long_operation("The database is complete, under the old or the new key.") as watch:
-        Admin.rekey(path, key=old, new_key=new, progress=watch)
-    text = f"{path} is {'no longer' if new is None else 'now'} encrypted."
-    if old is None:
+        Admin.rekey(path, key=old_key, new_key=new_key, progress=watch)
+    text = f"{path} is {'no longer' if new_key is None else 'now'} encrypted."
+    if old_key is None:
         text += " Remains of the old file are not encrypted: deleted disk blocks, backups, exports, snapshots."
-    return CommandReport({"path": path, "encrypted": new is not None}, text)
+    return CommandReport({"path": path, "encrypted": new_key is not None}, text)
 
 
 def migrate(*, database: console.NewDatabase) -> CommandReport:
@@ -168,7 +175,7 @@ def copy(
 
     The copy is a snapshot of one moment, and it is verified.
     """
-    with long_operation("The target is unchanged.") as watch, console.open_existing(database) as memory:
+    with long_operation(_describe_interrupted(target)) as watch, console.open_existing(database) as memory:
         report = memory.admin.copy(target, force=force, progress=watch)
     rows, tables = format_count(sum(report.rows.values()), "rows"), format_count(len(report.rows), "tables")
     lines = [
@@ -188,7 +195,7 @@ def verify(*, database: ExistingDatabase) -> CommandReport:
         report = memory.admin.verify(progress=watch)
     checked = ", ".join(format_count(value, name) for name, value in report.checked.items())
     value = {"ok": report.ok, "problems": report.problems, "checked": report.checked}
-    return console.check_report(report.problems, f"{checked}.", value)
+    return console.build_check_report(report.problems, f"{checked}.", value)
 
 
 def erase(
@@ -215,16 +222,16 @@ def erase(
         "thread_id": thread,
         "conversation_id": conversation,
     }
-    where = f" in {format_namespace(target['namespace'])}" if target["namespace"] is not None else ""
+    within = f" in {format_namespace(target['namespace'])}" if target["namespace"] is not None else ""
     message = "The erasure may be incomplete. Run the command again."
     with console.handle_interrupt(message), console.open_existing(database) as memory:
         with console.progress_bar("counting"):
             report = memory.erase(**target, dry_run=True)
-            found, more, hint = _format_counts(report.counts), _other_items(report.other_namespaces, namespace), ""
-            if not any(report.counts.values()) and not more:
+            counts, other_items, hint = _format_counts(report.counts), _hint_other_items(report, namespace), ""
+            if not any(report.counts.values()) and not other_items:
                 hint = console.format_hint(memory, target["namespace"] or (), below=conversation is None)
         if not dry_run and not yes and any(report.counts.values()):
-            text = escape_unprintable(f"This permanently deletes{where}: {found}.{more}")
+            text = escape_unprintable(f"This permanently deletes{within}: {counts}.{other_items}")
             if not sys.stdin.isatty():
                 raise InvalidInput(f"{text} Nothing was erased: to confirm without a terminal, pass --yes.")
             typer.echo(text, err=True)
@@ -232,24 +239,24 @@ def erase(
                 typer.echo("Nothing was erased.", err=True)
                 raise typer.Exit(1)
         if not dry_run:
-            # Even without rows to delete: an interrupted erasure may not have rewritten the storage.
+            # Even without rows to delete: an earlier, interrupted erasure may not have rewritten the storage.
             with console.progress_bar("erasing") as watch:
                 report = memory.erase(**target, progress=watch)
-    text = f"{'Would erase' if dry_run else 'Erased'}{where}: {_format_counts(report.counts)}."
+    text = f"{'Would erase' if dry_run else 'Erased'}{within}: {_format_counts(report.counts)}."
     if not any(report.counts.values()):
-        text = f"Nothing to erase{where}.{hint}"
+        text = f"Nothing to erase{within}.{hint}"
     # The time documents the erasure.
     value = {**target, **json_value(report), "dry_run": dry_run, "at": datetime.now(UTC)}
-    return CommandReport(value, escape_unprintable(text + more))
+    return CommandReport(value, escape_unprintable(text + other_items))
 
 
-def _other_items(others: Sequence[tuple[str, ...]], namespace: str | None) -> str:
-    """Return a hint about items of the person in other namespaces; "" without any."""
-    if not others:
+def _hint_other_items(report: EraseReport, namespace: str | None) -> str:
+    """Return a hint about related items in other namespaces; "" if there are none."""
+    if not report.other_namespaces:
         return ""
-    command = shlex.join(["agentmem", "erase", "DATABASE", "--namespace", format_namespace(others[0])])
-    under = console.format_examples([*map(format_namespace, others)])
-    return f" Items under {under} are outside of {namespace}. To erase them, run {command}."
+    names = [*map(format_namespace, report.other_namespaces)]
+    command = shlex.join(["agentmem", "erase", "DATABASE", "--namespace", names[0]])
+    return f" Items under {console.format_examples(names)} are outside of {namespace}. To erase them, run {command}."
 
 
 def prune(
@@ -283,13 +290,13 @@ def prune(
             dry_run=dry_run,
             progress=watch,
         )
-        nothing = not report.threads and not report.conversations
-        hint = console.format_hint(memory, parse_namespace(namespace), below=True) if nothing else ""
-    would = "would be " if dry_run else ""
+        is_empty = not report.threads and not report.conversations
+        hint = console.format_hint(memory, parse_namespace(namespace), below=True) if is_empty else ""
+    auxiliary = "would be " if dry_run else ""
     text = (
         f"{format_count(report.checkpoints, 'checkpoints')} of {format_count(report.threads, 'threads')} and "
         f"{format_count(report.messages, 'messages')} of {format_count(report.conversations, 'conversations')} "
-        f"{would}removed, {format_count(report.archived, 'entries')} {would}compressed.{hint}"
+        f"{auxiliary}removed, {format_count(report.archived, 'entries')} {auxiliary}compressed.{hint}"
     )
     return CommandReport(report, text)
 
@@ -319,31 +326,32 @@ def import_from(
     from langchain_agentmem.importers.import_runner import check_source  # noqa: PLC0415 - it loads every feature
 
     options: dict[str, Any] = {"namespace": parse_namespace(namespace), "only": only or (), "allow": allow or ()}
-    with console.open_or_create(":memory:") as empty:  # an invalid source must not create an empty database
-        options["owners"] = None if owners is None else parse_file(owners, empty.database.limits)
-        check_source(empty, kind, source, **options)
-    is_new = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
+    # The check uses a temporary memory, because an invalid source must not create an empty database.
+    with console.open_or_create(":memory:") as temporary:
+        options["owners"] = None if owners is None else parse_file(owners, temporary.database.limits)
+        check_source(temporary, kind, source, **options)
+    is_new = dry_run and not is_postgres(check_database_url(database)) and not file_of(database).is_file()
     target = ":memory:" if is_new else database
     message = "Nothing was written." if dry_run else "Imported data is kept. To continue, run the command again."
     with long_operation(message, "reading") as watch, console.open_or_create(target) as memory:
         report = memory.import_from(kind, source, dry_run=dry_run, progress=watch, **options)
-    return CommandReport(report, [*_import_lines(report, dry_run=dry_run)], bool(report.left))
+    return CommandReport(report, [*_format_import(report, dry_run=dry_run)], bool(report.left))
 
 
-def _import_lines(report: ImportSummary, *, dry_run: bool) -> Iterator[console.Line]:
-    for each in report.left_out:
-        size = f" ({format_count(each.count, each.holds)})" if each.count > 1 else ""
-        yield f"Skipped: {each.what}{size}: {each.why}", "yellow"
-    if more := report.left - sum(each.count for each in report.left_out):
-        yield f"… and {more:,} more.", "dim"
+def _format_import(report: ImportSummary, *, dry_run: bool) -> Iterator[console.Line]:
+    for skipped in report.left_out:
+        size = f" ({format_count(skipped.count, skipped.holds)})" if skipped.count > 1 else ""
+        yield f"Skipped: {skipped.what}{size}: {skipped.why}", "yellow"
+    if unlisted := report.left - sum(each.count for each in report.left_out):
+        yield f"… and {unlisted:,} more.", "dim"
     places = report.places if dry_run else ()
     for place in places[:MAX_PLACES]:
         yield f"{escape_unprintable(place.id)}: namespace {'/'.join(place.namespace) or '/'}", "dim"
     if len(places) > MAX_PLACES:
         yield f"… and {len(places) - MAX_PLACES:,} more: see --json.", "dim"
-    new, skipped = _format_amounts(report.added, report.added_to), _format_amounts(report.left_by, report.left_by)
-    verb, known = "Would import" if dry_run else "Imported", _format_amounts(report.known, {})
-    yield f"{verb}: {new or 'nothing'}. Already here: {known or '0'}. Skipped: {skipped or '0'}."
+    added, existing = _format_amounts(report.added, report.added_to), _format_amounts(report.known, {})
+    verb, left = "Would import" if dry_run else "Imported", _format_amounts(report.left_by, report.left_by)
+    yield f"{verb}: {added or 'nothing'}. Already here: {existing or '0'}. Skipped: {left or '0'}."
 
 
 MAX_PLACES = 10
@@ -351,26 +359,26 @@ MAX_PLACES = 10
 
 
 def _format_amounts(counts: Mapping[str, int], container_counts: Mapping[str, int]) -> str:
-    """Return counts with their containers: "12 checkpoints of 2 threads"."""
+    """Return counts with those of their containers, such as "12 checkpoints of 2 threads"."""
     from langchain_agentmem.importers.import_runner import CONTAINERS  # noqa: PLC0415 - it loads LangGraph
 
     amounts = []
     for name, count in counts.items():
         if count and name not in CONTAINERS.values():
             container = CONTAINERS.get(name, "")
-            total = container_counts.get(container)
-            suffix = "" if total is None else f" of {format_count(total, container)}"
+            container_count = container_counts.get(container)
+            suffix = "" if container_count is None else f" of {format_count(container_count, container)}"
             amounts.append(f"{format_count(count, name)}{suffix}")
     return ", ".join(amounts)
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:
-    """Return all counts that are not 0."""
+    """Return a text with all counts that are not 0."""
     return ", ".join(format_count(value, name) for name, value in counts.items() if value) or "nothing"
 
 
 _SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "red")}
-"""The prefix and the style of a finding, by its level."""
+"""The prefix and the style of a finding of `doctor`, by its level."""
 
 
 def doctor(
@@ -406,12 +414,12 @@ def namespaces(*, database: ExistingDatabase, namespace: console.NamespaceFilter
     JSON: a list of objects with namespace, threads, messages, checkpoints, memories, items, audit, bytes.
     """
     with console.open_existing(database) as memory, console.progress_bar("counting"):
-        found = sorted(memory.admin.namespaces(parse_namespace(namespace)), key=lambda each: -each.bytes)
-        hint = "" if found else console.format_hint(memory, parse_namespace(namespace), below=True)
-    counts = ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
-    rows = [(format_namespace(each.namespace), *(f"{getattr(each, name):,}" for name in counts)) for each in found]
-    table = console.TableRows(("namespace", *counts), rows, counts)
-    return CommandReport(found, [table if found else f"Nothing is stored there.{hint}"])
+        summaries = sorted(memory.admin.namespaces(parse_namespace(namespace)), key=lambda summary: -summary.bytes)
+        hint = "" if summaries else console.format_hint(memory, parse_namespace(namespace), below=True)
+    columns = ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
+    rows = [(format_namespace(each.namespace), *(f"{getattr(each, name):,}" for name in columns)) for each in summaries]
+    table = console.TableRows(("namespace", *columns), rows, columns)
+    return CommandReport(summaries, [table if summaries else f"Nothing is stored there.{hint}"])
 
 
 BAR_WIDTH = 30
@@ -421,14 +429,14 @@ BAR_WIDTH = 30
 def stats(*, database: ExistingDatabase) -> CommandReport:
     """Print counts of stored objects, and bytes of each part."""
     with console.open_existing(database) as memory, console.progress_bar("counting"):
-        found = memory.admin.stats()
-    parts = sorted(found["bytes_by_part"].items(), key=lambda part: -part[1])
+        counts = memory.admin.stats()
+    parts = sorted(counts["bytes_by_part"].items(), key=lambda part: -part[1])
     largest, total = max(parts[0][1], 1), max(sum(size for _, size in parts), 1)
     rows = [(name, f"{size:,}", f"{size / total:.0%}", "#" * round(BAR_WIDTH * size / largest)) for name, size in parts]
     lines: list[console.Line] = [
-        *(f"{key:<15} {n:>15,}" for key, n in found.items() if isinstance(n, int)),
+        *(f"{name:<15} {count:>15,}" for name, count in counts.items() if isinstance(count, int)),
         "",
         ("Bytes by part", "bold"),
         console.TableRows(("part", "bytes", "share", ""), rows, ("bytes", "share")),
     ]
-    return CommandReport(found, lines)
+    return CommandReport(counts, lines)

@@ -1,18 +1,18 @@
 """The demo: a LangGraph agent that remembers across conversations and processes.
 
-`python -m langchain_agentmem demo` runs two conversations in one process, and a third in a second process. The second
-process is a new Python on the same database. It knows only what the database holds of the first two conversations. With
-`--studio`, a longer story follows, and Studio shows the memory.
+`python -m langchain_agentmem demo` runs two conversations in one process, and a third in a new process on the same
+database. The third conversation therefore shows only memory that was stored. With `--studio`, a longer story follows,
+and Studio shows the memory.
 
-The agent is a graph of three nodes. Each reads `thread_id` and the namespace from its run's config, so one agent serves
-every user.
+The agent is a graph of three nodes. Each node reads `thread_id` and the namespace from the run's config, so one agent
+serves every user.
 
     recall    searches memory with the user's message, within the namespace of the run
-    answer    passes the recent messages to the model, and the recalled memory as fenced data in the user's turn
+    answer    calls the model with the recent messages, and with the recalled memory between tags that mark it as data
     remember  adds the message and the answer to the conversation
 
 Without a model, `quote_memory` answers: it quotes the recalled sentence that shares the rarest words with the question.
-It has no other knowledge, so its answers show the quality of recall.
+It has no other knowledge, so its answers show the quality of the search.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from langchain_agentmem.search.memory_search import Recollection
 FENCE_TAG = "memory"
 """The tag around recalled memory in a prompt."""
 MAX_PRINTED = 3
-"""The maximum number of recalled entries to print for an exchange."""
+"""The maximum number of recalled entries to print for a message and its answer."""
 
 # -- the agent ---------------------------------------------------------------------------------------------------------
 
 RECENT_MESSAGES = 6
-"""The number of earlier messages of the conversation in a prompt."""
+"""The maximum number of earlier messages of the conversation in a prompt."""
 MAX_RECALLED = 10
-"""The maximum number of recalled entries."""
+"""The maximum number of recalled entries in a prompt."""
 
 SYSTEM = (
     "You talk with a person over many conversations. What earlier conversations hold about the person's last message "
@@ -78,20 +78,20 @@ def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[Ag
         model: A chat model. Default: `quote_memory` answers.
     """
 
-    def conversation(config: RunnableConfig) -> Any:
+    def open_conversation(config: RunnableConfig) -> Any:
         return memory.conversation(config["configurable"]["thread_id"])
 
     def recall(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
-        recent_ids = {message.id for message in conversation(config).messages[-RECENT_MESSAGES:]}
+        recent_ids = {message.id for message in open_conversation(config).messages[-RECENT_MESSAGES:]}
         # Only user messages: an agent that recalls its own answers repeats its mistakes.
-        found = memory.search(state["messages"][-1].text, limit=MAX_RECALLED + len(recent_ids), roles=["user"])
-        return {"recalled": [each for each in found if each.id not in recent_ids][:MAX_RECALLED]}
+        hits = memory.search(state["messages"][-1].text, limit=MAX_RECALLED + len(recent_ids), roles=["user"])
+        return {"recalled": [each for each in hits if each.id not in recent_ids][:MAX_RECALLED]}
 
     def answer(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
         question, recalled = state["messages"][-1].text, state["recalled"]
         if model is None:
             return {"messages": [AIMessage(quote_memory(question, recalled))]}
-        recent = conversation(config).messages[-RECENT_MESSAGES:]
+        recent = open_conversation(config).messages[-RECENT_MESSAGES:]
         try:
             return {"messages": [model.invoke(make_prompt(question, recalled, recent))]}
         except Exception as error:
@@ -99,8 +99,8 @@ def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[Ag
             raise AgentMemoryError(f"The model call failed: {reason[:300]}") from error
 
     def remember(state: AgentState, config: RunnableConfig) -> None:
-        # Both messages have ids, so a repeated step stores them once.
-        conversation(config).add_messages(state["messages"][-2:])
+        # Both messages have ids, so a repeated node stores them once.
+        open_conversation(config).add_messages(state["messages"][-2:])
 
     return StateGraph(AgentState).add_sequence([recall, answer, remember]).add_edge(START, "recall").compile()
 
@@ -113,7 +113,7 @@ def make_prompt(text: str, recalled: Sequence[Recollection], before: Sequence[Ba
         recalled: The memory recalled for the message.
         before: The earlier messages of the conversation. Default: none.
     """
-    passages = [json.dumps({"speaker": speaker_of(each), "said": day_of(each), "text": each.text}) for each in recalled]
+    passages = [json.dumps({"speaker": get_speaker(hit), "said": get_date(hit), "text": hit.text}) for hit in recalled]
     # Two blocks of one message: memory is neither a system message nor part of the user's text.
     blocks: list[str | dict[str, Any]] = [
         {"type": "text", "text": fence_text(FENCE_TAG, "\n".join(passages))},
@@ -153,6 +153,7 @@ def quote_memory(question: str, recalled: Sequence[Recollection]) -> str:
     if "?" not in question:
         return NOTED_REPLY
     question_terms = frozenset(analysis.analyze_query(question).terms)
+    # Each sentence with its message and the terms that it shares with the question.
     sentences = [
         (text, each, question_terms.intersection(analysis.extract_terms(text)))
         for each in recalled
@@ -160,21 +161,21 @@ def quote_memory(question: str, recalled: Sequence[Recollection]) -> str:
         if text and not text.endswith("?")  # a question answers no question
     ]
     counts = Counter(term for _, _, terms in sentences for term in terms)
-    weights = {term: math.log(1 + len(sentences) / number) for term, number in counts.items()}
-    text, source, terms = max(
-        sentences, key=lambda item: sum(map(weights.__getitem__, item[2])), default=("", None, ())
+    weights = {term: math.log(1 + len(sentences) / count) for term, count in counts.items()}  # rare terms weigh more
+    text, message, terms = max(
+        sentences, key=lambda sentence: sum(map(weights.__getitem__, sentence[2])), default=("", None, ())
     )
-    return f"{speaker_of(source)} said on {day_of(source)}: “{text}”" if source and terms else UNKNOWN_REPLY
+    return f"{get_speaker(message)} said on {get_date(message)}: “{text}”" if message and terms else UNKNOWN_REPLY
 
 
-def speaker_of(found: Recollection) -> str:
-    """Return the name in a recalled message, else its role."""
-    return str(found.value.name or found.value.role)
+def get_speaker(hit: Recollection) -> str:
+    """Return the name of the speaker of a recalled message, else its role."""
+    return str(hit.value.name or hit.value.role)
 
 
-def day_of(found: Recollection) -> str:
+def get_date(hit: Recollection) -> str:
     """Return the date of a recalled message."""
-    return f"{found.created_at:%Y-%m-%d}"
+    return f"{hit.created_at:%Y-%m-%d}"
 
 
 # -- the story ---------------------------------------------------------------------------------------------------------
@@ -182,24 +183,25 @@ def day_of(found: Recollection) -> str:
 PERSON = "Irena"
 NAMESPACE = ("irena",)
 SECOND_PROCESS = 2
+"""The value of the hidden option `--process` in the second process."""
 
 _STORY = load_data_table("cli/demo.toml")
 TALKS: Mapping[str, Sequence[str]] = _STORY["talks"]
 QUESTIONS: Sequence[str] = _STORY["questions"]
 
-NO_KEY = (
+NO_MODEL_TEXT = (
     "Without a model, the answers are deterministic quotes of recalled messages. "
     "To use a model, pass --model provider:name."
 )
 
 
-def run_first_process(screen: Output, *, database: str, model: str | None, as_json: bool) -> int:
+def run_first_process(output: Output, *, database: str, model: str | None, as_json: bool) -> int:
     """Run the first two conversations in this process, and the third in a new process.
 
     Args:
-        screen: The output.
+        output: The output.
         database: The path or URL of the database. The second process opens it too.
-        model: The name of a model; None for deterministic answers.
+        model: The name of a model; None for answers by `quote_memory`.
         as_json: True to print only the exchanges, as JSON.
 
     Returns:
@@ -213,47 +215,47 @@ def run_first_process(screen: Output, *, database: str, model: str | None, as_js
             "The demo needs a database that a second process can open, not ':memory:'. Pass a path or a URL."
         )
     if model is None:
-        screen.print_line(NO_KEY)
+        output.print_line(NO_MODEL_TEXT)
     chat_model = usable_model(model)
     with open_or_create(database) as memory:
-        screen.print_heading(f"Process {os.getpid()}: conversations with {PERSON}")
+        output.print_heading(f"Process {os.getpid()}: conversations with {PERSON}")
         agent = build_agent(memory, chat_model)
         for conversation, messages in TALKS.items():
             is_done = len(memory.conversation(conversation, NAMESPACE)) > 0
-            note = " already exists in the database, and is skipped." if is_done else ""
-            screen.print_line(f"Conversation {safe_repr(conversation)}{note}")
+            suffix = " already exists in the database, and is skipped." if is_done else ""
+            output.print_line(f"Conversation {safe_repr(conversation)}{suffix}")
             for message in () if is_done else messages:
-                _run_exchange(screen, agent, message, conversation, as_json=as_json, limit=0)
-    screen.print_line(f"Process {os.getpid()} closed the database.")
+                _run_exchange(output, agent, message, conversation, as_json=as_json, limit=0)
+    output.print_line(f"Process {os.getpid()} closed the database.")
     sys.stdout.flush()
     command = [sys.executable, "-m", "langchain_agentmem", "demo", database, "--process", str(SECOND_PROCESS)]
     command += [*(("--model", model) if model else ()), *(("--json",) if as_json else ())]
     return subprocess.run(command, check=False).returncode  # noqa: S603 - this package, without a shell
 
 
-def run_second_process(screen: Output, *, database: str, model: str | None, as_json: bool) -> None:
+def run_second_process(output: Output, *, database: str, model: str | None, as_json: bool) -> None:
     """Answer questions about the first two conversations, see `run_first_process`."""
     chat_model = usable_model(model)
     with open_or_create(database) as memory:
-        screen.print_heading(f"Process {os.getpid()}: a new process with the same database")
+        output.print_heading(f"Process {os.getpid()}: a new process with the same database")
         agent = build_agent(memory, chat_model)
         conversation = memory.conversation(namespace=NAMESPACE).conversation_id
         for question in QUESTIONS:
-            _run_exchange(screen, agent, question, conversation, as_json=as_json)
+            _run_exchange(output, agent, question, conversation, as_json=as_json)
         stats = memory.admin.stats()
     counts = {"messages": stats["messages"], "conversations": stats["conversations"]}
     if as_json:
         print_json({"type": "summary", **counts}, indent=None)
     totals = " in ".join(format_count(count, name) for name, count in counts.items())
-    screen.print_line()
-    screen.print_line(f"The database has {totals}.")
+    output.print_line()
+    output.print_line(f"The database has {totals}.")
 
 
-def open_studio(screen: Output, serve: Callable[..., None], *, database: str, open_browser: bool) -> None:
-    """Continue the story with an agent that uses all of memory, and serve Studio until Ctrl-C.
+def open_studio(output: Output, serve: Callable[..., None], *, database: str, open_browser: bool) -> None:
+    """Play a longer story that fills every kind of memory, and serve Studio until Ctrl-C.
 
     Args:
-        screen: The output for the address of Studio.
+        output: The output for the address of Studio.
         serve: The function that serves Studio.
         database: The path or URL of the database.
         open_browser: True to open a browser, if there is a display.
@@ -264,19 +266,19 @@ def open_studio(screen: Output, serve: Callable[..., None], *, database: str, op
     has_display = sys.platform in {"win32", "darwin"} or not displays.isdisjoint(os.environ)
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder, open_or_create(database) as memory:
         library = play_story(memory, Path(folder))
-        screen.print_heading("Studio")
+        output.print_heading("Studio")
         serve(
             memory,
             port=0,
             user=PERSON,
             experiences=library,
-            announce=lambda url: screen.print_line(f"{PERSON}'s memory: {url} (Ctrl-C to stop)"),
+            announce=lambda url: output.print_line(f"{PERSON}'s memory: {url} (Ctrl-C to stop)"),
             open_browser=open_browser and has_display,
         )
 
 
 def _run_exchange(
-    screen: Output, agent: Any, text: str, conversation: str, *, as_json: bool, limit: int = MAX_PRINTED
+    output: Output, agent: Any, text: str, conversation: str, *, as_json: bool, limit: int = MAX_PRINTED
 ) -> None:
     """Send a message to the agent, and print the answer and at most `limit` recalled entries."""
     answer, recalled = ask(agent, text, conversation_id=conversation, namespace=NAMESPACE, speaker=PERSON)
@@ -285,12 +287,12 @@ def _run_exchange(
         hits = [hit_to_json(each) for each in recalled]
         print_json({"type": "exchange", **fields, "answer": answer, "recalled": hits}, indent=None)
     if limit:
-        screen.print_line()
-    screen.print_line(f"  {PERSON}: {text}", "cyan")
-    screen.print_line(f"  Agent: {answer}", "green")
+        output.print_line()
+    output.print_line(f"  {PERSON}: {text}", "cyan")
+    output.print_line(f"  Agent: {answer}", "green")
     if limit and not recalled:
-        screen.print_line("     recalled nothing", "dim")
+        output.print_line("     recalled nothing", "dim")
     for each in recalled[:limit]:
-        source = f"[{each.conversation_id}, {day_of(each)}] {speaker_of(each)}"
-        screen.print_line(f"     recalled {source}: {shorten(each.text)}")
-        screen.print_line(f"       why: {each.why}", "dim")
+        origin = f"[{each.conversation_id}, {get_date(each)}] {get_speaker(each)}"
+        output.print_line(f"     recalled {origin}: {shorten(each.text)}")
+        output.print_line(f"       why: {each.why}", "dim")

@@ -14,7 +14,7 @@ from langchain_agentmem.base.namespaces import format_namespace, parse_namespace
 from langchain_agentmem.base.safe_repr import format_count
 from langchain_agentmem.cli import console
 from langchain_agentmem.cli.console import CommandReport, ExistingDatabase, LimitOption, Line, argument, flag, option
-from langchain_agentmem.cli.thread_commands import message_lines, message_to_json
+from langchain_agentmem.cli.thread_commands import format_message, message_to_json
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.studio.thread_views import display_message
 
@@ -57,21 +57,21 @@ def facts(
     if at is not None and thread is None:
         raise InvalidInput("--at needs a thread. Pass --thread.")
     with console.open_existing(database) as memory:
-        kg = _open_kg(memory, namespace, branch, thread, at)
+        kg_memory = _open_kg(memory, namespace, branch, thread, at)
         neighbour_list: list[Neighbour] = []
-        found: list[Fact] = []
+        matches: list[Fact] = []
         if entity is not None and neighbours:
-            neighbour_list = kg.neighbours(entity, depth, valid=as_of, recorded=known)
+            neighbour_list = kg_memory.neighbours(entity, depth, valid=as_of, recorded=known)
         elif entity is not None and history:
-            found = kg.history(entity, recorded=known)
+            matches = kg_memory.history(entity, recorded=known)
         else:
-            found = kg.as_of(as_of, known) if entity is None else _facts_about(kg, entity, as_of, known)
-        empty = "No facts found."
-        if not neighbour_list and not found:
-            empty += console.format_hint(memory, kg.namespace, ["fact"], threads=thread is None)
+            matches = kg_memory.as_of(as_of, known) if entity is None else _find_facts(kg_memory, entity, as_of, known)
+        empty_text = "No facts found."
+        if not neighbour_list and not matches:
+            empty_text += console.format_hint(memory, kg_memory.namespace, ["fact"], threads=thread is None)
     if neighbours:
-        return console.list_report(neighbour_list, _neighbour_lines, _neighbour_to_json, empty, limit)
-    return console.list_report(found, _fact_lines, lambda fact: fact.to_dict(), empty, limit)
+        return console.build_list_report(neighbour_list, _format_neighbour, _neighbour_to_json, empty_text, limit)
+    return console.build_list_report(matches, _format_fact, lambda fact: fact.to_dict(), empty_text, limit)
 
 
 def _open_kg(memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None) -> KGMemory:
@@ -81,11 +81,11 @@ def _open_kg(memory: AgentMemory, namespace: str | None, branch: str, thread: st
     return memory.facts(console.load_checkpoint(memory, console.find_thread(memory, thread, namespace), at).config)
 
 
-def _facts_about(kg: KGMemory, entity: str, valid: datetime | None, recorded: datetime | None) -> list[Fact]:
-    """Return facts with an entity as subject or object, sorted by their `valid_from`."""
-    as_subject = kg.as_of(valid, recorded, subject=entity)
-    as_object = kg.as_of(valid, recorded, obj=entity)
-    by_id: dict[str, Any] = {fact.id: fact for fact in (*as_subject, *as_object)}
+def _find_facts(kg_memory: KGMemory, entity: str, valid: datetime | None, recorded: datetime | None) -> list[Fact]:
+    """Return the facts with an entity as subject or object, sorted by their `valid_from`."""
+    as_subject = kg_memory.as_of(valid, recorded, subject=entity)
+    as_object = kg_memory.as_of(valid, recorded, obj=entity)
+    by_id: dict[str, Any] = {fact.id: fact for fact in (*as_subject, *as_object)}  # a fact may be in both lists
     return sorted(by_id.values(), key=lambda fact: fact.valid_from)
 
 
@@ -93,12 +93,12 @@ def _neighbour_to_json(neighbour: Neighbour) -> dict[str, Any]:
     return {"name": neighbour.name, "distance": neighbour.distance, "fact": neighbour.fact.to_dict()}
 
 
-def _neighbour_lines(neighbour: Neighbour) -> Iterator[Line]:
+def _format_neighbour(neighbour: Neighbour) -> Iterator[Line]:
     yield f"{neighbour.name}  ({neighbour.distance} away)", "bold"
-    yield from _fact_lines(neighbour.fact)
+    yield from _format_fact(neighbour.fact)
 
 
-def _fact_lines(fact: Fact) -> Iterator[Line]:
+def _format_fact(fact: Fact) -> Iterator[Line]:
     confidence = "" if fact.confidence is None else f"  {fact.confidence:.0%} sure"
     yield f"{console.shorten(fact.text)}  {fact.period}{confidence}  {fact.id}"
     if fact.sources:
@@ -119,17 +119,17 @@ def check(
     The exit code is 1 if a file was not loaded.
     """
     with AgentMemory(":memory:") as memory:
-        found = memory.experiences(folder, subfolders=subfolders).validate()
-    refused = sum(not problem.is_loaded for problem in found.problems)
+        validation = memory.experiences(folder, subfolders=subfolders).validate()
+    skipped = sum(not problem.is_loaded for problem in validation.problems)
     lines: list[Line] = []
-    for each in found.experiences:
+    for each in validation.experiences:
         lines.append((f"{each.exp_id}  ({', '.join(each.who) or 'all roles'})", "bold"))
         lines.append(f"   {console.shorten(each.when)}")
-    lines += [(str(problem), "yellow" if problem.is_loaded else "red") for problem in found.problems]
-    lines.append(f"{format_count(len(found.experiences), 'experiences')}; {format_count(refused, 'files')} not loaded.")
-    rows = [each.to_dict() for each in found.experiences]
-    value = {"ok": found.ok, "experiences": rows, "problems": found.problems}
-    return CommandReport(value, lines, not found.ok)
+    lines += [(str(problem), "yellow" if problem.is_loaded else "red") for problem in validation.problems]
+    rows = [each.to_dict() for each in validation.experiences]
+    lines.append(f"{format_count(len(rows), 'experiences')}; {format_count(skipped, 'files')} not loaded.")
+    value = {"ok": validation.ok, "experiences": rows, "problems": validation.problems}
+    return CommandReport(value, lines, not validation.ok)
 
 
 # -- the audit trail ---------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def report(*, database: ExistingDatabase, namespace: Namespace = None) -> Comman
     with console.open_existing(database) as memory:
         trail = _open_trail(memory, namespace)
         health, is_empty = trail.report(), bool(labels) and not trail.last(1, include_junk=True)
-        hint = f"\n{_empty_text(memory, namespace)}" if is_empty else ""
+        hint = f"\n{_describe_no_entries(memory, namespace)}" if is_empty else ""
     return CommandReport(health, f"{health}{hint}")
 
 
@@ -164,13 +164,13 @@ def list_entries(
 ) -> CommandReport:
     """List the last entries, the newest last."""
     with console.open_existing(database) as memory:
-        found = _open_trail(memory, namespace).last(limit, conversation, include_junk=include_junk)
-        empty = "" if found else _empty_text(memory, namespace)
-    format_entry, to_json = (_full_entry_lines, _full_entry_to_json) if messages else (_entry_lines, _entry_to_json)
-    return console.list_report(found, format_entry, to_json, empty, limit)
+        entries = _open_trail(memory, namespace).last(limit, conversation, include_junk=include_junk)
+        empty_text = "" if entries else _describe_no_entries(memory, namespace)
+    format_entry, to_json = (_format_full_entry, _full_entry_to_json) if messages else (_format_entry, _entry_to_json)
+    return console.build_list_report(entries, format_entry, to_json, empty_text, limit)
 
 
-def _empty_text(memory: AgentMemory, namespace: str | None) -> str:
+def _describe_no_entries(memory: AgentMemory, namespace: str | None) -> str:
     return f"There are no entries.{console.format_hint(memory, parse_namespace(namespace), ['audit'])}"
 
 
@@ -187,13 +187,13 @@ def todos(
     """List todos, or change their state."""
     with console.open_existing(database) as memory:
         trail = _open_trail(memory, namespace)
-        for each in complete or ():
-            trail.complete(each)
-        for each in reopen or ():
-            trail.reopen(each)
-        found = trail.todos("done" if done else "open")
-    return console.list_report(
-        found, _todo_lines, _entry_to_json, f"No {'completed' if done else 'open'} todos.", limit
+        for todo_id in complete or ():
+            trail.complete(todo_id)
+        for todo_id in reopen or ():
+            trail.reopen(todo_id)
+        todo_list = trail.todos("done" if done else "open")
+    return console.build_list_report(
+        todo_list, _format_todo, _entry_to_json, f"No {'completed' if done else 'open'} todos.", limit
     )
 
 
@@ -208,10 +208,10 @@ def verify(
     The command prints the head of the chain. The exit code is 1 if there are problems.
     """
     with console.long_operation("Nothing was changed.", "verifying"), console.open_existing(database) as memory:
-        found = _open_trail(memory, None).verify(since)
-    summary = f"{format_count(found.entries, 'entries')}, of which {found.erased:,} erased.\nHead: {found.head}"
-    value = {**json_value(found), "ok": found.ok, "head": str(found.head)}
-    return console.check_report(found.problems, summary, value)
+        chain = _open_trail(memory, None).verify(since)
+    summary = f"{format_count(chain.entries, 'entries')}, of which {chain.erased:,} erased.\nHead: {chain.head}"
+    value = {**json_value(chain), "ok": chain.ok, "head": str(chain.head)}
+    return console.build_check_report(chain.problems, summary, value)
 
 
 @audit.command("filter-junk")
@@ -260,9 +260,9 @@ def _open_trail(memory: AgentMemory, namespace: str | None) -> AuditTrail:
     return AuditTrail(memory, parse_namespace(namespace))
 
 
-def _entry_lines(entry: AuditEntry) -> Iterator[Line]:
-    where = format_namespace(entry.namespace, entry.conversation_id or "-")
-    yield f"{entry.created_at:%Y-%m-%d %H:%M}  {where}  {entry.kind}  {entry.id}", "bold"
+def _format_entry(entry: AuditEntry) -> Iterator[Line]:
+    location = format_namespace(entry.namespace, entry.conversation_id or "-")
+    yield f"{entry.created_at:%Y-%m-%d %H:%M}  {location}  {entry.kind}  {entry.id}", "bold"
     yield f"   > {console.shorten(entry.prompt)}"
     yield f"   < {console.shorten(entry.reply)}"
     if entry.error is not None:
@@ -271,14 +271,14 @@ def _entry_lines(entry: AuditEntry) -> Iterator[Line]:
         yield f"   hidden: {', '.join(entry.junk)}", "dim"
 
 
-def _full_entry_lines(entry: AuditEntry) -> Iterator[Line]:
+def _format_full_entry(entry: AuditEntry) -> Iterator[Line]:
     """Yield the lines of an entry and of its messages."""
-    yield from _entry_lines(entry)
+    yield from _format_entry(entry)
     for message in entry.messages:
-        yield from message_lines(display_message(message))
+        yield from format_message(display_message(message))
 
 
-def _todo_lines(todo: AuditEntry) -> Iterator[Line]:
+def _format_todo(todo: AuditEntry) -> Iterator[Line]:
     yield f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold"
     yield f"   {console.shorten(todo.prompt)}"
 

@@ -47,22 +47,22 @@ def list_threads(
     changed_at.
     """
     with console.open_existing(database) as memory:
-        count = limit or (None if as_json else console.LIMIT)
-        where = parse_namespace(namespace)
-        found = memory.admin.threads(where, query=query, role=role, since=since, until=until, limit=count)
-        empty = "" if found.threads else _nothing_found(memory, "threads and no conversations", namespace)
+        count = limit or (None if as_json else console.DEFAULT_LIMIT)
+        labels = parse_namespace(namespace)
+        page = memory.admin.threads(labels, query=query, role=role, since=since, until=until, limit=count)
+        empty_text = "" if page.threads else _describe_nothing(memory, "threads and no conversations", namespace)
     rows = []
-    for each in found.threads:
-        sizes = f"{each.checkpoints:,}", f"{each.forks:,}", f"{each.messages:,}", format_size(each.bytes or 0)
-        last = console.format_minute(each.changed_at), each.checkpoint_id or "-", each.title
-        rows.append((each.thread_id, format_namespace(each.namespace), *sizes, *last))
+    for each in page.threads:
+        size_cells = f"{each.checkpoints:,}", f"{each.forks:,}", f"{each.messages:,}", format_size(each.bytes or 0)
+        other_cells = console.format_minute(each.changed_at), each.checkpoint_id or "-", each.title
+        rows.append((each.thread_id, format_namespace(each.namespace), *size_cells, *other_cells))
     headings = ("thread", "namespace", *_NUMERIC_COLUMNS, "changed", "newest checkpoint", "title")
-    table = console.TableRows(headings, rows, _NUMERIC_COLUMNS) if rows else empty
-    return CommandReport(found.threads, [table, *console.more_lines(len(rows), found.total)])
+    table = console.TableRows(headings, rows, _NUMERIC_COLUMNS) if rows else empty_text
+    return CommandReport(page.threads, [table, *console.note_omitted(len(rows), page.total)])
 
 
-def _nothing_found(memory: AgentMemory, kinds: str, namespace: str | None) -> str:
-    """Return the message for an empty list, with a hint about namespaces that have entries."""
+def _describe_nothing(memory: AgentMemory, kinds: str, namespace: str | None) -> str:
+    """Return the text for an empty list, with a hint about namespaces that have entries."""
     within = "" if namespace is None else f" in {namespace}"
     return f"There are no {kinds}{within}.{console.format_hint(memory, parse_namespace(namespace), below=True)}"
 
@@ -81,11 +81,11 @@ def move(
 
     JSON: an object with namespace, thread_id.
     """
-    where = parse_namespace(namespace)
+    labels = parse_namespace(namespace)
     with console.handle_interrupt("Nothing was moved."), console.open_existing(database) as memory:
-        memory.admin.adopt(thread, where)
-    text = escape_unprintable(f"Moved {thread} to {format_namespace(where)}.")
-    return CommandReport({"namespace": where, "thread_id": thread}, text)
+        memory.admin.adopt(thread, labels)
+    text = escape_unprintable(f"Moved {thread} to {format_namespace(labels)}.")
+    return CommandReport({"namespace": labels, "thread_id": thread}, text)
 
 
 def show(
@@ -115,15 +115,15 @@ def show(
         raise InvalidInput("Pass either the ID of a thread or conversation, or --branch, such as --branch main.")
     with console.open_existing(database) as memory:
         if thread is None:
-            return _branch_report(memory, str(branch), namespace, limit)
-        found = console.find_thread(memory, thread, namespace)
-        is_log = conversation or around is not None or not found.checkpoint_id
+            return _report_branch(memory, str(branch), namespace, limit)
+        summary = console.find_thread(memory, thread, namespace)
+        is_log = conversation or around is not None or not summary.checkpoint_id
         if is_log and at is not None:
             raise InvalidInput("--at needs a thread: a conversation has no checkpoints.")
-        count = limit or (None if as_json else console.LIMIT)
+        max_messages = limit or (None if as_json else console.DEFAULT_LIMIT)
         if is_log:
-            return _log_report(memory, found, around, count)
-        return _thread_report(memory, found, at, count, with_memory=with_memory)
+            return _report_log(memory, summary, around, max_messages)
+        return _report_thread(memory, summary, at, max_messages, with_memory=with_memory)
 
 
 def why(
@@ -141,19 +141,19 @@ def why(
     JSON: a list of objects with message_id, part, reader, at, kind, id, score, signals, reason.
     """
     with console.open_existing(database) as memory:
-        found = console.find_thread(memory, thread, namespace)
-        notes = memory.conversation(found.thread_id, found.namespace).prompt_notes(message)
-    rows, cells = [], []
+        summary = console.find_thread(memory, thread, namespace)
+        notes = memory.conversation(summary.thread_id, summary.namespace).prompt_notes(message)
+    json_rows, cell_rows = [], []
     for note in notes:
         note_fields = console.pick_fields(note, "message_id part reader") | {"at": note.created_at}
         for item in note.items:
-            rows.append(note_fields | console.pick_fields(item, "kind id score signals reason"))
+            json_rows.append(note_fields | console.pick_fields(item, "kind id score signals reason"))
             score = "" if item.score is None else f"{item.score:.2f}"
             reason = item.reason or ", ".join(f"{name} {value:+.2f}" for name, value in item.signals.items())
-            cells.append((note.message_id, note.part, item.kind, item.id, score, console.shorten(reason)))
+            cell_rows.append((note.message_id, note.part, item.kind, item.id, score, console.shorten(reason)))
     headings = ("for message", "part", "kind", "id", "score", "why")
     empty = "No injected memory is recorded for this thread."
-    return CommandReport(rows, [console.TableRows(headings, cells) if rows else empty])
+    return CommandReport(json_rows, [console.TableRows(headings, cell_rows) if json_rows else empty])
 
 
 def shorten_value(value: Any) -> str:
@@ -161,68 +161,69 @@ def shorten_value(value: Any) -> str:
     return console.shorten(views.as_text(value))
 
 
-def _branch_report(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None) -> CommandReport:
-    where = console.find_branch_namespace(memory, namespace, branch)
-    names = "key value importance updated_at expires_at"
-    core = [console.pick_fields(each, names) for each in memory.layers(branch, where).core.entries()]
-    printed = core[: limit or console.LIMIT]
+def _report_branch(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None) -> CommandReport:
+    labels = console.find_branch_namespace(memory, namespace, branch)
+    field_names = "key value importance updated_at expires_at"
+    core = [console.pick_fields(each, field_names) for each in memory.layers(branch, labels).core.entries()]
+    printed = core[: limit or console.DEFAULT_LIMIT]
     lines = [
-        (f"branch {format_namespace(where, branch)}: {format_count(len(core), 'values')} of core memory", "bold"),
+        (f"branch {format_namespace(labels, branch)}: {format_count(len(core), 'values')} of core memory", "bold"),
         *(f"{each['key']} = {shorten_value(each['value'])}" for each in printed),
-        *console.more_lines(len(printed), len(core)),
+        *console.note_omitted(len(printed), len(core)),
     ]
-    return CommandReport({"kind": "branch", "namespace": where, "id": branch, "core": core[:limit]}, lines)
+    return CommandReport({"kind": "branch", "namespace": labels, "id": branch, "core": core[:limit]}, lines)
 
 
-def _log_report(memory: AgentMemory, thread: ThreadSummary, around: str | None, limit: int | None) -> CommandReport:
+def _report_log(memory: AgentMemory, thread: ThreadSummary, around: str | None, limit: int | None) -> CommandReport:
     chat = memory.conversation(thread.thread_id, thread.namespace)
     total = len(chat)
-    count = limit or max(total, 1)
-    before, after = (count, 0) if around is None else ((count - 1) // 2, count // 2)
+    max_messages = limit or max(total, 1)
+    before, after = (max_messages, 0) if around is None else ((max_messages - 1) // 2, max_messages // 2)
     messages = [*map(views.display_message, chat.around(around, before=before, after=after))]
-    name = format_namespace(thread.namespace, thread.thread_id)
+    label = format_namespace(thread.namespace, thread.thread_id)
     lines: list[Line] = [
-        (f"conversation {name}: {format_count(total, 'messages')}", "bold"),
-        *(console.more_lines(len(messages), total, console.MORE_BEFORE) if around is None else ()),
-        *itertools.chain.from_iterable(map(message_lines, messages)),
+        (f"conversation {label}: {format_count(total, 'messages')}", "bold"),
+        *(console.note_omitted(len(messages), total, console.EARLIER_TEMPLATE) if around is None else ()),
+        *itertools.chain.from_iterable(map(format_message, messages)),
     ]
     value = {"kind": "conversation", **_thread_keys(thread), "total": total}
     return CommandReport({**value, "messages": [*map(message_to_json, messages)]}, lines)
 
 
-def _thread_report(
+def _report_thread(
     memory: AgentMemory, thread: ThreadSummary, at: str | None, limit: int | None, *, with_memory: bool
 ) -> CommandReport:
-    found = console.load_checkpoint(memory, thread, at)
-    all_messages = [*views.messages_in(found).values()]
+    checkpoint = console.load_checkpoint(memory, thread, at)
+    all_messages = [*views.messages_in(checkpoint).values()]
     messages = [each for each in all_messages if with_memory or not is_injected(each)]
     printed = [*map(views.display_message, messages[-limit:] if limit else messages)]
-    name, state, waits = _checkpoint_id(found.config), views.state_of(found), [*views.interrupts_of(found)]
-    step, source = found.metadata.get("step"), found.metadata.get("source")
-    summary = f"{format_count(len(messages), 'messages')} at checkpoint {name} (step {step}, {source})"
+    checkpoint_id = _checkpoint_id(checkpoint.config)
+    state, interrupts = views.state_of(checkpoint), [*views.interrupts_of(checkpoint)]
+    step, source = checkpoint.metadata.get("step"), checkpoint.metadata.get("source")
+    summary = f"{format_count(len(messages), 'messages')} at checkpoint {checkpoint_id} (step {step}, {source})"
     lines: list[Line] = [
         (f"thread {format_namespace(thread.namespace, thread.thread_id)}: {summary}", "bold"),
-        *console.more_lines(len(printed), len(messages), console.MORE_BEFORE),
-        *itertools.chain.from_iterable(map(message_lines, printed)),
+        *console.note_omitted(len(printed), len(messages), console.EARLIER_TEMPLATE),
+        *itertools.chain.from_iterable(map(format_message, printed)),
     ]
-    if left_out := len(all_messages) - len(messages):
-        lines.append((f"(memory injected {format_count(left_out, 'messages')}: --with-memory)", "dim"))
+    if omitted := len(all_messages) - len(messages):
+        lines.append((f"(memory injected {format_count(omitted, 'messages')}: --with-memory)", "dim"))
     lines += [(f"state {key} = {shorten_value(value)}", "dim") for key, value in state.items()]
-    lines += [(f"waits: {shorten_value(each)}", "yellow") for each in waits]
+    lines += [(f"waits: {shorten_value(each)}", "yellow") for each in interrupts]
     if thread.messages:
         log_note = f"the log of the conversation has {format_count(thread.messages, 'messages')}"
         lines.append((f"({log_note}: agentmem show DATABASE {thread.thread_id} --conversation)", "dim"))
     value = {
         "kind": "thread",
         **_thread_keys(thread),
-        "checkpoint_id": name,
-        "parent_id": _checkpoint_id(found.parent_config) if found.parent_config else None,
+        "checkpoint_id": checkpoint_id,
+        "parent_id": _checkpoint_id(checkpoint.parent_config) if checkpoint.parent_config else None,
         "step": step,
         "source": source,
         "total": len(messages),
         "messages": [*map(message_to_json, printed)],
         "state": state,
-        "waits": waits,
+        "waits": interrupts,
     }
     return CommandReport(value, lines)
 
@@ -236,14 +237,14 @@ def message_to_json(view: views.ShownMessage) -> dict[str, Any]:
     return {
         "id": view.key,
         **console.pick_fields(view.message, "role name text tool_call_id created_at"),
-        "name": _name_of(view),
+        "name": _display_name(view),
         "tool_calls": [console.pick_fields(call, "id name arguments") for call in view.calls],
     }
 
 
-def message_lines(view: views.ShownMessage) -> Iterator[Line]:
+def format_message(view: views.ShownMessage) -> Iterator[Line]:
     """Yield the lines of a whole message."""
-    message, name = view.message, _name_of(view)
+    message, name = view.message, _display_name(view)
     parts = [message.role if name is None else f"{message.role} ({name})", view.key or "without id"]
     if message.created_at is not None:
         parts.append(console.format_minute(message.created_at))
@@ -256,14 +257,14 @@ def message_lines(view: views.ShownMessage) -> Iterator[Line]:
         yield f"   answers {message.tool_call_id}", "dim"
 
 
-def _name_of(view: views.ShownMessage) -> str | None:
+def _display_name(view: views.ShownMessage) -> str | None:
     return "memory" if view.mark == "memory" else view.message.name
 
 
 _MAX_INDENT = 30
 """The maximum indentation of a tree, in levels."""
 _MAX_ITEMS = 1_000_000
-"""The maximum number of items of a thread to compare."""
+"""The maximum number of store items of a thread to compare."""
 
 
 def branches(
@@ -283,38 +284,35 @@ def branches(
     """
     with console.open_existing(database) as memory:
         if thread is not None:
-            count = limit or (None if as_json else console.LIMIT)
-            return _checkpoint_tree(memory, console.find_thread(memory, thread, namespace), count)
-        found = memory.admin.branches(parse_namespace(namespace))
-        empty = [] if found else [_nothing_found(memory, "named branches", namespace)]
-    tree = _draw_tree((each, (each.namespace, each.name), (each.namespace, each.parent)) for each in found)
-    printed = [*tree][: limit or console.LIMIT]
-    lines: list[Line] = [*empty]
-    for where, nodes in itertools.groupby(printed, key=lambda tree: tree[0].namespace):
-        lines.append((format_namespace(where), "bold"))
-        for each, mark in nodes:
+            max_checkpoints = limit or (None if as_json else console.DEFAULT_LIMIT)
+            return _report_checkpoints(memory, console.find_thread(memory, thread, namespace), max_checkpoints)
+        branch_list = memory.admin.branches(parse_namespace(namespace))
+        empty_lines = [] if branch_list else [_describe_nothing(memory, "named branches", namespace)]
+    tree = _draw_tree((each, (each.namespace, each.name), (each.namespace, each.parent)) for each in branch_list)
+    printed = [*tree][: limit or console.DEFAULT_LIMIT]
+    lines: list[Line] = [*empty_lines]
+    for labels, nodes in itertools.groupby(printed, key=lambda node: node[0].namespace):
+        lines.append((format_namespace(labels), "bold"))
+        for each, indent in nodes:
             details = f"{console.format_minute(each.created_at)}  {format_count(each.own_entries, 'own entries')}"
-            lines.append(f"  {mark}{each.name}  {details}")
-    return CommandReport(found[:limit], [*lines, *console.more_lines(len(printed), len(found))])
+            lines.append(f"  {indent}{each.name}  {details}")
+    return CommandReport(branch_list[:limit], [*lines, *console.note_omitted(len(printed), len(branch_list))])
 
 
-def _checkpoint_tree(memory: AgentMemory, thread: ThreadSummary, limit: int | None) -> CommandReport:
-    """Return the tree of the checkpoints of a thread, the newest first.
-
-    Children are printed above their parent.
-    """
-    history = memory.checkpointer.history(console.config_of(thread), limit=limit)
-    found = history.checkpoints
-    printed_ids = {None, *(each.checkpoint_id for each in found)}
+def _report_checkpoints(memory: AgentMemory, thread: ThreadSummary, limit: int | None) -> CommandReport:
+    """Return the report of a thread's checkpoints: a tree, with children above their parent."""
+    history = memory.checkpointer.history(console.build_config(thread), limit=limit)
+    checkpoints = history.checkpoints
+    printed_ids = {None, *(each.checkpoint_id for each in checkpoints)}
     lines: list[Line] = []
-    tree = _draw_tree(((each, each.checkpoint_id, each.parent_id) for each in reversed(found)), unindented=1)
-    for each, mark in reversed([*tree]):
+    tree = _draw_tree(((each, each.checkpoint_id, each.parent_id) for each in reversed(checkpoints)), unindented=1)
+    for each, indent in reversed([*tree]):
         time = console.format_minute(each.created_at)
         parent = f"  after {each.parent_id}" if each.parent_id not in printed_ids else ""
-        lines.append(f"{mark}{each.checkpoint_id}  step {each.step}  {each.source}  {time}{parent}")
-    empty = f"{thread.thread_id} is a conversation without a thread, so it has no checkpoints."
-    value = [console.pick_fields(each, "checkpoint_id parent_id step source created_at") for each in found]
-    return CommandReport(value, [*(lines or [empty]), *console.more_lines(len(found), history.total)])
+        lines.append(f"{indent}{each.checkpoint_id}  step {each.step}  {each.source}  {time}{parent}")
+    empty_text = f"{thread.thread_id} is a conversation without a thread, so it has no checkpoints."
+    value = [console.pick_fields(each, "checkpoint_id parent_id step source created_at") for each in checkpoints]
+    return CommandReport(value, [*(lines or [empty_text]), *console.note_omitted(len(checkpoints), history.total)])
 
 
 def _draw_tree(nodes: Iterable[tuple[T, Hashable, Hashable]], *, unindented: int = 0) -> Iterator[tuple[T, str]]:
@@ -322,19 +320,19 @@ def _draw_tree(nodes: Iterable[tuple[T, Hashable, Hashable]], *, unindented: int
 
     Args:
         nodes: The nodes, each with its key and the key of its parent.
-        unindented: The number of children of each node that are not indented below it. They follow its other children.
+        unindented: The number of children that have the indentation of their parent. They follow its other children.
     """
     nodes = [*nodes]
-    forks: dict[Hashable, list[tuple[T, Hashable]]] = {None: []} | {key: [] for _, key, _ in nodes}
-    for each, key, parent in nodes:
-        forks[parent if parent in forks else None].append((each, key))
-    pending = [(*node, 0, "") for node in reversed(forks[None])]
+    children: dict[Hashable, list[tuple[T, Hashable]]] = {None: []} | {key: [] for _, key, _ in nodes}
+    for node, key, parent in nodes:
+        children[parent if parent in children else None].append((node, key))
+    pending = [(*root, 0, "") for root in reversed(children[None])]
     while pending:
-        each, key, depth, mark = pending.pop()
-        yield each, mark
+        node, key, depth, indent = pending.pop()
+        yield node, indent
         margin = "   " * min(depth, _MAX_INDENT)
-        pending += [(*fork, depth, margin) for fork in forks[key][:unindented]]
-        pending += [(*fork, depth + 1, f"{margin}+- ") for fork in reversed(forks[key][unindented:])]
+        pending += [(*child, depth, margin) for child in children[key][:unindented]]
+        pending += [(*child, depth + 1, f"{margin}+- ") for child in reversed(children[key][unindented:])]
 
 
 def diff(
@@ -358,30 +356,30 @@ def diff(
     with console.open_existing(database) as memory:
         if thread is not None:
             summary = console.find_thread(memory, thread, namespace)
-            where = summary.namespace
+            labels = summary.namespace
             old, new = (console.load_checkpoint(memory, summary, name).config for name in (first, second))
             names = _checkpoint_id(old), _checkpoint_id(new)
-            changed = memory.checkpointer.changes(new, names[0])
-            found = [] if changed is None else [*views.changes_between(memory, changed, _MAX_ITEMS)]
+            checkpoint_pair = memory.checkpointer.changes(new, names[0])
+            changes = [] if checkpoint_pair is None else [*views.changes_between(memory, checkpoint_pair, _MAX_ITEMS)]
         elif second is None:
             raise InvalidInput("Pass two branches, or --thread with one or two of its checkpoints.")
         else:
-            where = console.find_branch_namespace(memory, namespace, first, second)
+            labels = console.find_branch_namespace(memory, namespace, first, second)
             names = first, second
-            found = list(views.changes_of_layers(memory.layers(first, where).diff(memory.layers(second, where))))
-    changes = [
+            changes = list(views.changes_of_layers(memory.layers(first, labels).diff(memory.layers(second, labels))))
+    json_changes = [
         {"layer": each.layer, "key": each.key, "change": each.kind, "from": each.before, "to": each.after}
-        for each in found[:limit]
+        for each in changes[:limit]
     ]
-    value = {"namespace": where, "thread_id": thread, "from": names[0], "to": names[1], "changes": changes}
-    printed = found[: limit or console.LIMIT]
-    lines: list[Line] = [] if found else ["No differences."]
+    value = {"namespace": labels, "thread_id": thread, "from": names[0], "to": names[1], "changes": json_changes}
+    printed = changes[: limit or console.DEFAULT_LIMIT]
+    lines: list[Line] = [] if changes else ["No differences."]
     for layer, group in itertools.groupby(printed, key=lambda each: each.layer):
-        lines += [(layer, "bold"), *(line for each in group for line in _change_lines(each))]
-    return CommandReport(value, [*lines, *console.more_lines(len(printed), len(found))])
+        lines += [(layer, "bold"), *(line for each in group for line in _format_change(each))]
+    return CommandReport(value, [*lines, *console.note_omitted(len(printed), len(changes))])
 
 
-def _change_lines(change: views.ShownChange) -> Iterator[Line]:
+def _format_change(change: views.ShownChange) -> Iterator[Line]:
     if change.before == change.after:
         yield f"  ~ {change.key}: {console.shorten(change.before or '')} (the text is the same)", "yellow"
         return

@@ -1,15 +1,16 @@
 """Context compaction: keep a model's context within a token budget without losing history.
 
-Processors (`tool_truncation`, `summarization`, `backward_packing`, `sliding_window`) are functions from
-messages to messages. `CompactionNode` is for graphs and chains, `CompactionMiddleware` for LangChain's agents,
-`ManagedConversationMemory` for conversations, `ContextCompactor` for rounds. Names are loaded on first use. A star
-import leaves out the middleware, which needs the extra `[agents]`.
+Processors (`tool_truncation`, `summarization`, `backward_packing`, `sliding_window`) are functions from messages to
+messages. `CompactionNode` is for graphs and chains, `CompactionMiddleware` for LangChain's agents,
+`ManagedConversationMemory` for conversations, `ContextCompactor` for rounds, which are a query and the posts that roles
+send to answer it. Names are loaded on first use. A star import leaves out the middleware, which needs the extra
+`[agents]`.
 
-In a graph the history does not change, and `llm_input_messages` holds the context: the original system messages and
-first instruction, a summary that continues the summary before, and the newest original messages, calls with their
-results. The context is valid for every provider, and its beginning stays the same from turn to turn, for prompt caches.
-`replaced_messages` returns the original messages that a summary replaced. `CompactionEvent.dropped_ids` reports the
-messages that packing or a window dropped. `CompactionFellShort` reports why a context is larger than it should be.
+In a graph, the history does not change, and `llm_input_messages` holds the context. It consists of the original system
+messages, the first instruction, a summary, and the newest original messages. The context is valid for every provider.
+Its beginning stays the same from turn to turn, for prompt caches. `replaced_messages` returns the original messages
+that a summary replaced. `CompactionEvent.dropped_ids` reports the messages that a processor dropped without a summary.
+`CompactionFellShort` reports why a context is larger than its target.
 
     from langchain_core.messages import AIMessage
     from langgraph.graph import START, StateGraph
@@ -58,7 +59,7 @@ context:
         result = agent.invoke({"messages": [("user", "Good morning.")]}, {"configurable": {"thread_id": "saturday"}})
         print(result["messages"][-1].content)
 
-`ManagedConversationMemory` keeps a conversation without a graph within a budget. Its configuration is that of MARSYS:
+`ManagedConversationMemory` keeps a conversation without a graph within a budget:
 
     from langchain_agentmem import AgentMemory, ManagedMemoryConfig
 
@@ -69,25 +70,26 @@ context:
             chat.add(role="assistant", content=f"Noted, at {hour}: all is well, and nothing has to be done.")
         print(len(chat.get_messages()), "of", len(chat.get_raw_messages()), chat.get_cache_stats()["context_tokens"])
 
-Every function works on LangChain messages and modifies none. A *record* stores the result of a compaction: the spans of
-keys of the messages that stayed, and the generated messages. A record applied to a history results in a *context*.
-Between compactions a context only grows at its end, so its beginning is the same bytes from turn to turn.
+Every function works on LangChain messages and modifies none. A *record* stores the result of a compaction: the keys of
+the messages that stayed, and the generated messages. The *context* is computed from a record and the current history.
+Between compactions, messages are only appended to a context, so its beginning has the same bytes at each turn.
 
-- Digests identify a graph's history: the digest of a place covers every message up to that place. The newest record
-  whose digest matches its place in this history applies. So a rewound thread, a fork, an edit and a restart need no
-  special rules, and a chain without ids or a thread works too. Messages of the previous turn are compared, and not
-  digested and counted again (`compacted_context.py`).
-- A conversation's own log is read only from the last row that the record covers. Editing or removing a message deletes
-  the records that cover it (`message_log`), so that no summary repeats a removed message.
+- Digests identify a graph's history. Each digest covers a message and all messages before it. The newest record applies
+  whose digest occurs in the current history. So a rewound thread, a fork, an edit and a restart need no special rules,
+  and a chain without ids or a thread works too. Messages that equal those of the previous turn are not digested and
+  counted again (`compacted_context.py`).
+- Of a managed conversation, only the messages after the record are read. Editing or removing a message deletes the
+  records that cover it (`message_log`), so that no summary repeats a removed message.
 - New messages of a graph's history are recorded in the thread's conversation before a compaction. So every message that
-  leaves a context is in the log, and search and its id find it. Messages that a compaction made are marked, so that a
-  shrunk state is not recorded as newer versions of the original messages.
-- Compaction aims at the target, 60 % of the threshold, and summarizes only as much as that needs. It runs again only if
-  the new or droppable messages have as many tokens as it should free. So an oversize tail does not compact every turn.
+  leaves a context can be found by search and by its id. Messages that a compaction made are marked. So a state that was
+  shortened by `shrink=True` is not recorded as newer versions of the original messages.
+- A compaction aims at its target, 60 % of the threshold by default, and summarizes only as many messages as that needs.
+  It runs again only if the new or droppable messages have as many tokens as it should free. So a context that stays too
+  large is not compacted at every turn.
 - The summarizer receives every message that leaves the context, long ones in pieces. A summary made without a model is
-  *provisional*: the next summary by a model starts from the context before it.
-- In a graph the node returns a `Command` of pairs, since LangGraph's `stream_mode="messages"` treats messages in a
-  plain update as new ones.
+  *provisional*. When a model is available, it summarizes the original messages instead.
+- In a graph, the node returns a `Command` with a list of pairs. Otherwise, LangGraph's `stream_mode="messages"` would
+  stream the messages of the context as new messages.
 """
 
 from __future__ import annotations

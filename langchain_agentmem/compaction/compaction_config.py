@@ -1,8 +1,8 @@
-"""Configuration of compaction, as in MARSYS, and the `ProcessorContext` of a compaction.
+"""Configuration of compaction, and the `ProcessorContext` of a compaction.
 
-Each configuration is validated when it is created, so that an invalid one fails before a run begins.
+The options have the names that the agent framework MARSYS uses. Each configuration is validated when it is created.
 
-A `ProcessorContext` has the target, counter and model of one compaction. All processors of the compaction share it.
+A `ProcessorContext` has the target, counter and model of one compaction. All processors of the compaction receive it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Mode: TypeAlias = Literal["compaction", "sliding_window"]
 Trigger: TypeAlias = Literal["add", "get_messages"]
 Change: TypeAlias = Literal["add", "remove_by_id", "delete_memory", "update", "replace_memory"]
 Processor: TypeAlias = Callable[[list[BaseMessage], "ProcessorContext"], Sequence[BaseMessage]]
-"""A function that takes messages and a context, and returns fewer or smaller messages."""
+"""A function that receives messages and a `ProcessorContext`, and returns fewer or smaller messages."""
 if TYPE_CHECKING:
-    _TokenCounter: TypeAlias = TokenCounter | CounterLike | None
+    _CounterOption: TypeAlias = TokenCounter | CounterLike | None
 else:
-    _TokenCounter = Any  # the counter checks its argument
+    _CounterOption = Any  # not validated here, since `TokenCounter` checks its argument
 
 
 class ToolTruncationConfig(Options):
@@ -85,12 +85,12 @@ class SlidingWindowConfig(Options):
 
 
 class ActiveContextPolicyConfig(Options):
-    """The policy for a context that exceeds its threshold, with MARSYS's option names.
+    """The policy for a context that exceeds its threshold.
 
     Attributes:
         enabled: True enables compaction. Default: True.
-        mode: "compaction" runs the processors of `processor_order`. "sliding_window" runs only that processor, which
-            keeps the newest messages. Default: "compaction".
+        mode: "compaction" runs the processors of `processor_order`. "sliding_window" runs only the processor
+            `sliding_window`, which keeps the newest messages. Default: "compaction".
         processor_order: The processors: names from `PROCESSORS`, or functions of the type `Processor`. They run in this
             order until the context is within its target. Default: "tool_truncation", "summarization",
             "backward_packing".
@@ -118,16 +118,16 @@ class ActiveContextPolicyConfig(Options):
 
     @field_validator("processor_order", "excluded_processors")
     @classmethod
-    def _check_names(cls, given: Sequence[str | Processor]) -> Sequence[str | Processor]:
-        for each in given:
+    def _check_names(cls, processors: Sequence[str | Processor]) -> Sequence[str | Processor]:
+        for each in processors:
             if not callable(each) and each not in PROCESSORS:
                 raise ValueError(f"Unknown processor {safe_repr(each)}. Processors: {', '.join(PROCESSORS)}.")
-        if len({id(each) if callable(each) else each for each in given}) < len(given):
+        if len({id(each) if callable(each) else each for each in processors}) < len(processors):
             raise ValueError("A processor is listed twice. List each processor once.")
-        return given
+        return processors
 
     @model_validator(mode="after")
-    def _check_together(self) -> Self:
+    def _check_any_enabled(self) -> Self:
         if self.enabled and self.mode == "compaction" and not self.processors:
             raise ValueError("No processor is enabled. Enable one in processor_order, or set enabled=False.")
         return self
@@ -148,19 +148,19 @@ class ActiveContextPolicyConfig(Options):
 
 
 class ManagedMemoryConfig(Options):
-    """The token budget of a context and its policy, with MARSYS's option names.
+    """The token budget of a context, and the policy for larger contexts.
 
     Attributes:
-        threshold_tokens: The tokens above which a context is compacted. A smaller window of the model replaces it, if
-            the window is known. Default: 150,000.
+        threshold_tokens: The tokens above which a context is compacted. If the maximum input of the model is known and
+            smaller, it applies instead. Default: 150,000.
         image_token_estimate: The tokens of an image. Not used if `token_counter` is a `TokenCounter`. Default: 800.
         trigger_events: The operations at which a managed conversation checks its size: "add", "get_messages". Default:
             both.
         cache_invalidation_events: The changes that `get_cache_stats` counts as invalidations: "add", "remove_by_id",
-            "delete_memory", "update", "replace_memory". The option affects only this count; the cache is never stale.
-            Default: "add", "remove_by_id", "delete_memory", as in MARSYS.
+            "delete_memory", "update", "replace_memory". The option affects only this count, since every change updates
+            the cache. Default: "add", "remove_by_id", "delete_memory".
         token_counter: A `TokenCounter`, or the value of its argument `counter`, such as "tiktoken" or a LangChain
-            model. Default None: tiktoken if its file is on this machine, else the estimate.
+            model. Default None: tiktoken if its vocabulary file is on this machine, else an estimate.
         active_context: The policy. Default: `ActiveContextPolicyConfig()`.
 
     Raises:
@@ -171,7 +171,7 @@ class ManagedMemoryConfig(Options):
     image_token_estimate: int = Field(default=800, ge=0)
     trigger_events: Sequence[Trigger] = ("add", "get_messages")
     cache_invalidation_events: Sequence[Change] = ("add", "remove_by_id", "delete_memory")
-    token_counter: _TokenCounter = None
+    token_counter: _CounterOption = None
     active_context: ActiveContextPolicyConfig = Field(default_factory=ActiveContextPolicyConfig)
 
     @property
@@ -180,8 +180,8 @@ class ManagedMemoryConfig(Options):
         return int(self.threshold_tokens * (1 - self.active_context.min_reduction_ratio))
 
 
-_SHARE_OF_SUMMARY = 4
-_SUMMARY_FLOOR = 100
+_SUMMARY_DIVISOR = 4  # a summary may use the target divided by this number
+_MIN_SUMMARY_LIMIT = 100  # tokens
 MIN_INPUT_TOKENS = 8_000
 """The tokens of input that every model is assumed to accept in one call."""
 
@@ -197,10 +197,11 @@ class ProcessorContext:
         model: The summarizer, or None. Default: None.
         input_tokens: The maximum input of the model in one call, in tokens. Default: 100,000.
         overhead_tokens: The tokens sent in addition to the messages, such as the tools' schemas. Default: 0.
-        thorough: True summarizes every message that may be summarized, even if fewer would meet the target. Default:
-            False.
+        thorough: True summarizes every message that may be summarized. False summarizes only as many messages as the
+            target requires. Default: False.
         image_bytes: The maximum size of the images kept with a summary, in bytes. Default None: no limit.
         originals: The original messages of shortened copies in the context, by their ids. Default: none.
+        _costs: The counted tokens by object id. Each value contains the message, so that the id is not reused.
     """
 
     target_tokens: int
@@ -215,15 +216,15 @@ class ProcessorContext:
     _costs: dict[int, tuple[BaseMessage, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def cost(self, message: BaseMessage) -> int:
-        """Count the tokens of a message, once for each object. Do not modify the message later."""
+        """Return the tokens of a message. The count is cached, so do not modify the message later."""
         if id(message) not in self._costs:
             self._costs[id(message)] = message, self.counter.count_message(message)
         return self._costs[id(message)][1]
 
     def original_of(self, message: BaseMessage) -> BaseMessage:
-        """Return the original of a shortened copy, so that a summary covers its full text.
+        """Return the original of a shortened copy, so that its full text is summarized.
 
-        Return any other message itself.
+        Any other message is returned itself.
         """
         return self.originals.get(message.id, message) if message.id and is_from_compaction(message) else message
 
@@ -242,13 +243,13 @@ class ProcessorContext:
         It is a quarter of the target, but at least 100. It never exceeds `output_max_tokens`.
         """
         limit = self.config.summarization.output_max_tokens
-        return min(limit, max(_SUMMARY_FLOOR, self.target_tokens // _SHARE_OF_SUMMARY))
+        return min(limit, max(_MIN_SUMMARY_LIMIT, self.target_tokens // _SUMMARY_DIVISOR))
 
 
 def window_of(model: Any) -> int | None:
     """Return a model's maximum input tokens from its `profile`; None if unknown."""
     profile = getattr(model, "profile", None)
-    if profile is None and (bound := getattr(model, "bound", None)) is not None:  # a model with tools bound to it
+    if profile is None and (bound := getattr(model, "bound", None)) is not None:  # a model with tools has this field
         return window_of(bound)
     window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
     return window if isinstance(window, int) and window > 0 else None

@@ -1,9 +1,9 @@
-"""`CompactionMiddleware` keeps an agent's context within budget and handles refusals.
+"""`CompactionMiddleware` keeps an agent's context within budget, and handles providers' refusals.
 
     agent = create_agent(model, tools, middleware=[CompactionMiddleware(memory)], checkpointer=memory.checkpointer)
 
 The agent's state keeps every original message. Each model call receives the compacted context of this history. If the
-model still refuses the context as too large, the middleware makes it smaller and repeats the call, at most twice.
+provider refuses the context as too large, the middleware repeats the call with a smaller context, at most twice.
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ except ImportError as error:
 
 logger = logging.getLogger(__name__)
 
-RETRIES = 2
+MAX_RETRIES = 2
 """The maximum number of repetitions of a call that was refused as too large."""
-_NEARLY_FULL = 0.8
-"""The share of the window above which a first unclear error counts as a size refusal."""
+_NEARLY_FULL_SHARE = 0.8
+"""The share of the model's maximum input above which an unclear first error is treated as a size refusal."""
 _MAX_OVERHEAD_SHARE = 0.75
-"""The share of the limit above which system message, tools and schemas cause a warning."""
+"""The share of the limit above which the tokens of system message, tools and schemas cause a warning."""
 
 
 class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     """An agent middleware that keeps the context within budget and handles size refusals.
+
+    A size refusal is an error by which a provider refuses a request as too large.
 
     The history is recorded in the conversation of the thread, each message once. `memory.search` finds messages that
     left the context, and the tools `recall_dropped` and `expand` retrieve them for the agent. Compactions are stored in
@@ -60,8 +62,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     a thread in the config, nothing is recorded, and compactions are cached only in this object.
 
     A subagent runs on the thread of its caller and is recorded in its own conversation. A search includes that
-    conversation only if you specify its id. A subagent that saves no checkpoints is not recorded. An agent can be a
-    node that works on the messages of its graph. With `share_conversation=True` it continues the graph's conversation.
+    conversation only if you specify its id. A subagent that saves no checkpoints is not recorded. If the agent is a
+    node of a graph, `share_conversation=True` records it in the graph's conversation.
 
     The token count includes the system message, the tools, and the schemas of a structured answer. A warning is logged
     once if these use more than three quarters of the limit. One object serves any number of agents, threads and tasks,
@@ -70,9 +72,9 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     Place it before middleware that adds messages for one call only; otherwise these messages are recorded. Place it
     after middleware that handles errors, such as `ModelRetryMiddleware`, which would otherwise handle a refusal first.
 
-    It is also a `ContextEdit` for LangChain's `ContextEditingMiddleware(edits=[…])`. An edit receives only messages: it
-    counts no overhead, handles no refusal, and uses no model except `model`. Without `model`, it builds extractive
-    summaries from the original messages. In an async agent, an edit blocks the event loop while it runs.
+    This class is also a `ContextEdit` for LangChain's `ContextEditingMiddleware(edits=[…])`. An edit receives only the
+    messages. It neither counts the tools and the system message nor handles refusals. Without `model`, its summaries
+    are extracts of the original messages. In an async agent, an edit blocks the event loop while it runs.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -121,15 +123,15 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the compacted context of the history.
 
-        An error of an unknown kind with HTTP status 400, 413 or 422 is normally no size refusal. It is treated as one
-        if it is the first refusal and the request used more than four fifths of the window.
+        An unclear error with HTTP status 400, 413 or 422 is treated as a size refusal if it is the first error of the
+        call, and if the request used more than four fifths of the model's maximum input.
 
         Args:
             request: The request of the agent.
             handler: The function that calls the model.
 
         Raises:
-            Exception: An error of the model that is not a size refusal. Or the first size refusal, if the context
+            Exception: An error of the model that is not a size refusal. The first size refusal is raised if the context
                 cannot be made smaller or all repetitions were refused.
         """
         if not request.messages:
@@ -165,8 +167,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             await run_in_worker(call.make_smaller)
 
     def _prepare(self, request: ModelRequest[Any]) -> _ModelCall:
-        """Compact the history of a request, and return the call of the model with this context."""
-        compactor, at = self._compactor_for(request.model)
+        """Compact the history of a request, and return the model call with the compacted context."""
+        compactor, thread = self._compactor_for(request.model)
         counter = compactor.counter
         tools = [*request.tools, *_response_schemas(request.response_format)]
         fixed_tokens = counter.count((), tools=tools, system=request.system_message)
@@ -181,8 +183,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             )
         overhead = math.ceil(fixed_tokens / counter.factor())
         window = self._window_of(request.model)
-        call = _ModelCall(request, request.messages, compactor, compactor.limit, at, overhead, window)
-        call.set_context(compactor.compact_history(call.history, at, overhead=overhead))
+        call = _ModelCall(request, request.messages, compactor, compactor.limit, thread, overhead, window)
+        call.set_context(compactor.compact_history(call.history, thread, overhead=overhead))
         return call
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
@@ -194,31 +196,31 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         del count_tokens
         if messages:
-            compactor, at = self._compactor_for(None)
-            messages[:] = compactor.compact_history(messages, at).messages
+            compactor, thread = self._compactor_for(None)
+            messages[:] = compactor.compact_history(messages, thread, overhead=0).messages
 
     def _save_limit(self, call: _ModelCall) -> None:
-        """Remember a lowered limit for its model and thread, after the model accepted a context.
+        """Remember the lowered limit of a model and conversation after an accepted call.
 
-        The limits of other threads do not change. The counter may be more precise for their contents, and one wrong
-        count must not shrink every context.
+        Other conversations keep their limits, since tokens may be counted more precisely in these.
         """
-        if call.at is not None and call.compactor.limit != call.limit:
+        if call.thread is not None and call.compactor.limit != call.limit:
+            identity = model_identity(call.request.model)
             with self._lock:
-                cache_value(self._lowered_limits, (model_identity(call.request.model), call.at), call.compactor.limit)
+                cache_value(self._lowered_limits, (identity, call.thread), call.compactor.limit)
 
     def _compactor_for(self, model: Any) -> tuple[Compactor, ThreadKey | None]:
         """Return a compactor with the limit for a model, and the conversation of the run.
 
-        The compactor is a copy that shares the caches of `_compactor`.
+        The compactor is a copy of `self._compactor`. Both use the same caches.
         """
-        at = self._conversation.resolve(self._compactor.database, ensure_config())
+        thread = self._conversation.resolve(self._compactor.database, ensure_config())
         with self._lock:
-            lowered = self._lowered_limits.get((model_identity(model), at))
+            lowered_limit = self._lowered_limits.get((model_identity(model), thread))
         compactor = copy.copy(self._compactor)
         compactor.model = model if self._compactor.model is None else self._compactor.model
-        compactor.limit = lowered or compactor.limit_for(self._window_of(model))
-        return compactor, at
+        compactor.limit = lowered_limit or compactor.limit_for(self._window_of(model))
+        return compactor, thread
 
     def _window_of(self, model: Any) -> int | None:
         return self._compactor.window or window_of(model) or window_of(self._compactor.model)
@@ -233,26 +235,26 @@ class _ModelCall:
         history: The whole history.
         compactor: The compactor of this call. A refusal can lower its limit.
         limit: The compactor's limit before the call.
-        at: The conversation in which the history is recorded, or None.
-        overhead: The tokens sent in addition to the messages, uncalibrated.
+        thread: The key of the conversation that records the history, or None.
+        overhead: The tokens sent in addition to the messages, as counted, without the calibration factor.
         window: The maximum input tokens of the model; None if unknown.
         tokens: The calibrated tokens of the context, including the overhead.
         attempts: The numbers of the remaining attempts to make the context smaller.
         refusals: The size refusals of this call, oldest first.
-        kind: The kind of the last error.
+        last_kind: The kind of the last error.
     """
 
     request: ModelRequest[Any]
     history: list[Any]
     compactor: Compactor
     limit: int
-    at: ThreadKey | None
+    thread: ThreadKey | None
     overhead: int
     window: int | None
     tokens: int = 0
-    attempts: Iterator[int] = field(default_factory=lambda: iter(range(1, RETRIES + 1)))
+    attempts: Iterator[int] = field(default_factory=lambda: iter(range(1, MAX_RETRIES + 1)))
     refusals: list[Exception] = field(default_factory=list)
-    kind: Refusal = "other"
+    last_kind: Refusal = "other"
 
     def set_context(self, view: ContextView) -> None:
         """Put a context into the request."""
@@ -263,9 +265,9 @@ class _ModelCall:
         """Record an error if it is a size refusal. Return False for any other error."""
         if is_graph_bubble_up(error):
             return False
-        self.kind = refusal_kind(error)
-        nearly_full = not self.refusals and self.window is not None and self.tokens > self.window * _NEARLY_FULL
-        if self.kind == "other" or (self.kind == "unclear" and not nearly_full):
+        self.last_kind = refusal_kind(error)
+        may_be_size = not self.refusals and self.window is not None and self.tokens > self.window * _NEARLY_FULL_SHARE
+        if self.last_kind == "other" or (self.last_kind == "unclear" and not may_be_size):
             return False
         self.refusals.append(error)
         return True
@@ -276,9 +278,9 @@ class _ModelCall:
         Raises:
             Exception: The first refusal, if an attempt fails or no remaining attempt makes the context smaller.
         """
-        if self.kind in {"tokens", "unclear"}:
+        if self.last_kind in {"tokens", "unclear"}:
             self.compactor.lower_limit(self.tokens, self.overhead)
-        shrink = partial(self.compactor.shrink_history, self.history, self.at, overhead=self.overhead)
+        shrink = partial(self.compactor.shrink_history, self.history, self.thread, overhead=self.overhead)
         for attempt in self.attempts:
             try:
                 view = shrink(provider=provider_of(self.request.model), attempt=attempt)
@@ -297,9 +299,9 @@ def _response_schemas(response_format: Any) -> list[dict[str, Any]]:
     """Return the schemas that a model receives for a structured answer, in the form of tools."""
     if isinstance(response_format, AutoStrategy):
         response_format = ToolStrategy(response_format.schema)
-    single = getattr(response_format, "schema_spec", None)
+    single_spec = getattr(response_format, "schema_spec", None)
     return [
         {"name": spec.name, "parameters": dict(spec.json_schema)}
-        for spec in ([single] if single is not None else getattr(response_format, "schema_specs", ()))
+        for spec in ([single_spec] if single_spec is not None else getattr(response_format, "schema_specs", ()))
         if isinstance(spec.json_schema, Mapping)
     ]

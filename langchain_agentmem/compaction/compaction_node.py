@@ -4,9 +4,9 @@
     builder.add_node("compact", memory.compaction(model))
     builder.add_node("answer", lambda state: {"messages": [chat.invoke(state["llm_input_messages"])]})
 
-The history in the state does not change; the context for the model has its own key. With `shrink=True`, the context
-replaces the history instead, for graphs whose state must stay small. If the input is a list of messages or a prompt,
-the node returns a list of messages, so that `node | model` is a chain. `CompactionState` is a state with both keys.
+The history in the state does not change; the context for the model has its own key. `CompactionState` has both keys.
+With `shrink=True`, the context replaces the history instead, for graphs whose state must stay small. If the input is a
+list of messages or a prompt, the node returns a list of messages, so that `node | model` is a chain.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from langchain_agentmem.messages.prompt_forms import (
     HISTORY_KEY,
     MemoryRunnable,
     convert_messages,
-    history_in,
-    keys_in_state,
-    state_update,
+    find_state_keys,
+    get_history,
+    make_state_update,
 )
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
@@ -55,8 +55,8 @@ class CompactionNode(MemoryRunnable):
     """A runnable that keeps the context of a graph or chain within its budget.
 
     The history is recorded in the conversation of the thread, each message once. `memory.search` finds messages that
-    left the context, and `memory.tools()` returns tools that retrieve them. To delete a message, also remove it from
-    the state. Otherwise the node records it again after a restart.
+    left the context, and `memory.tools()` returns tools that retrieve them. To delete a message, remove it from the
+    conversation and from the state. Otherwise the node records it again after a restart.
 
     Compactions are stored in the database. The next turn, a restart or another process continues from the stored
     compaction. Another branch of the thread uses the compaction that matches its history.
@@ -77,7 +77,7 @@ class CompactionNode(MemoryRunnable):
             key "llm_input_messages". Default: False.
         conversation_id: The conversation that records the history. Default: the run's.
         namespace: The namespace of the conversation. Default: the run's.
-        share_conversation: True records a nested graph in its caller's conversation. Default: False.
+        share_conversation: True records a nested graph in the conversation of the calling graph. Default: False.
         tools: The tools of the agent's model, whose schemas use tokens too. Default: none.
         system: A system prompt that the application sends before the messages. Its tokens are counted. Default: none.
         window: The maximum input tokens of the agent's model. Default: from the profile of `model`, if it has one.
@@ -112,52 +112,52 @@ class CompactionNode(MemoryRunnable):
         """Return the context of a history.
 
         Args:
-            input: A state that has the history under "messages", messages, or a prompt.
+            input: Messages, a prompt, or a state that has the history under "messages".
             config: The config of the run. Its thread selects the conversation that records the history.
             **kwargs: Not used.
 
         Returns:
-            For messages or a prompt: the messages of the context. For a state: its update, with the context under
-            "llm_input_messages". With `shrink=True`, the update replaces "messages", and is empty without a compaction.
+            For messages or a prompt: the messages of the context. For a state: an update with the context under
+            "llm_input_messages". With `shrink=True`, the update replaces "messages"; without a compaction, it is empty.
 
         Raises:
-            InvalidInput: The input has no messages, or the state of the graph lacks the key that the update sets.
+            InvalidInput: The input has no messages, or the graph's state schema lacks the key that the update sets.
         """
         return super().invoke(input, config, **kwargs)
 
     _writes = True
 
-    def _run(self, given: Any, config: RunnableConfig) -> Any:
-        is_state = not isinstance(given, str | Sequence | PromptValue | BaseMessage)
-        history = given
+    def _run(self, input_value: Any, config: RunnableConfig) -> Any:
+        is_state = not isinstance(input_value, str | Sequence | PromptValue | BaseMessage)
+        history = input_value
         if is_state:
-            history = history_in(given)
-        elif isinstance(given, PromptValue):
-            history = given.to_messages()
+            history = get_history(input_value)
+        elif isinstance(input_value, PromptValue):
+            history = input_value.to_messages()
         if isinstance(history, str | bytes) or not isinstance(history, Sequence):
             raise InvalidInput(
-                f"The input has no messages: {safe_repr(given)}. Pass messages, a prompt, or a state with a list of "
-                f"messages under '{HISTORY_KEY}'."
+                f"The input has no messages: {safe_repr(input_value)}. Pass messages, a prompt, or a state with a list "
+                f"of messages under '{HISTORY_KEY}'."
             )
         messages = convert_messages(history)
         key = HISTORY_KEY if self._shrink else CONTEXT_KEY
-        in_graph = is_state and keys_in_state(config, key) is not None
-        at = self._conversation.resolve(self._compactor.database, ensure_config(config))
-        view = self._compactor.compact_history(messages, at, overhead=self._overhead)
+        in_graph = is_state and find_state_keys(config, key) is not None
+        thread = self._conversation.resolve(self._compactor.database, ensure_config(config))
+        view = self._compactor.compact_history(messages, thread, overhead=self._overhead)
         if not is_state:
             return view.messages
         if not self._shrink:
-            return state_update([(key, view.messages)]) if in_graph else {key: view.messages}
+            return make_state_update([(key, view.messages)]) if in_graph else {key: view.messages}
         if not view.compacted:
             return {}
         from langgraph.types import Overwrite  # noqa: PLC0415 - only shrink=True needs it
 
         # Only Overwrite replaces a history in a channel with the reducer `add_messages` and in a DeltaChannel.
-        value = Overwrite(drop_placeholders(view.messages))
-        return state_update([(key, value)]) if in_graph else {key: value}
+        replacement = Overwrite(drop_placeholders(view.messages))
+        return make_state_update([(key, replacement)]) if in_graph else {key: replacement}
 
 
 class CompactionState(MessagesState):
-    """A graph state with the history in `messages`, its context in `llm_input_messages`."""
+    """A graph state with the history in `messages`, and its context in `llm_input_messages`."""
 
     llm_input_messages: list[AnyMessage]

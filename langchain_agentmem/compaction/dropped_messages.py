@@ -1,7 +1,7 @@
 """Retrieval of messages that a compaction removed: `replaced_messages`, and two tools.
 
-A compaction records the messages that it removed and its parent, the compaction before it. So every message that a
-summary covers can be found, even through earlier summaries. The conversation still contains these messages unchanged.
+The conversation still contains every message. A compaction records the messages that it removed, and the compaction
+before it. So every message that a summary covers can be found, even if the summary continues an earlier summary.
 
     for message in replaced_messages(memory, view.messages[2], conversation_id="support-7"):
         print(message.role, message.text)
@@ -10,8 +10,8 @@ An agent retrieves the messages with two tools: `recall_dropped` searches, `expa
 
     agent = create_agent(model, tools=[*own_tools, *memory.tools()], checkpointer=memory.checkpointer)
 
-The tools read only the conversation of the run in which they are called. They return messages between marks that no
-content can close. They return an error as a sentence for the model.
+The tools read only the conversation of the run in which they are called. They return each message between tags that
+no text in the message can close, and an error as a sentence for the model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from langchain_agentmem.base.fencing import fence_text
 from langchain_agentmem.base.namespaces import ThreadKey, check_id, path_of, running_config
 from langchain_agentmem.compaction.compacted_context import ConversationOption, trace_fields
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.compaction_records import CompactionRecord, dropped_keys, load_record
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, load_dropped_keys, load_record
 from langchain_agentmem.errors import AgentMemoryError, is_graph_bubble_up, safe_repr
 from langchain_agentmem.language_models.summarization import Turn, split_turn, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clip_text
@@ -49,23 +49,23 @@ from langchain_agentmem.rewinding.search_view import SearchView, running_turn
 from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.search.memory_search import Recollection, Search, SearchFilter
 from langchain_agentmem.search.ranking import Weights
-from langchain_agentmem.search.timeline import Order, best_results
+from langchain_agentmem.search.timeline import Order, select_best
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import document_outputs
 
 SUMMARY_PREFIX = "sum-"
-"""The prefix of a summary's id."""
+"""The prefix of the id of a summary message."""
 EXPAND_STEP = "compaction.expand"
-"""The name of the traced step that loads a message, or the messages behind a summary."""
-_PAGE = 500
+"""The name of the traced step that loads a message, or the messages that a summary replaced."""
+_KEYS_PER_QUERY = 500
 
 
 class DroppedMessage(NamedTuple):
-    """A message of a conversation with its time, whether a compaction removed it or not."""
+    """A message of a conversation, usually one that a compaction removed, with its time."""
 
     message: Message
-    at: datetime
+    time: datetime
 
 
 def replaced_messages(
@@ -98,11 +98,11 @@ def replaced_messages(
     check_integer("offset", offset)
     if limit is not None:
         check_integer("limit", limit)
-    at = ThreadKey(path_of(database.scopes.resolve(namespace)), check_id(conversation_id, "conversation"))
-    name = check_id(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
+    thread = ThreadKey(path_of(database.scopes.resolve(namespace)), check_id(conversation_id, "conversation"))
+    summary_id = check_id(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
     end = None if limit is None else offset + limit
-    inputs = {**trace_fields(at), "id": name}
-    replaced = database.read(EXPAND_STEP, lambda tx: load_replaced(tx, at, name, offset, end), lambda: inputs)
+    inputs = {**trace_fields(thread), "id": summary_id}
+    replaced = database.read(EXPAND_STEP, lambda tx: load_replaced(tx, thread, summary_id, offset, end), lambda: inputs)
     return [each.message for each in replaced or ()]
 
 
@@ -110,55 +110,55 @@ areplaced_messages = awaited(replaced_messages)
 
 
 def load_replaced(
-    tx: Transaction, at: ThreadKey, name: str, start: int = 0, end: int | None = None
+    tx: Transaction, thread: ThreadKey, summary_id: str, start: int = 0, end: int | None = None
 ) -> list[DroppedMessage] | None:
     """Return the messages that a summary replaced, in order; None for an unknown summary.
 
-    If the summary replaced another summary, as with `shrink=True`, the messages behind that summary are returned
-    instead of it.
+    If the summary replaced another summary, as with `CompactionNode(shrink=True)`, the result has the messages that
+    the other summary replaced.
 
     Args:
         tx: The transaction.
-        at: The conversation.
-        name: The id of the summary.
+        thread: The conversation.
+        summary_id: The id of the summary.
         start: The index of the first message to return. Default: 0.
         end: The index after the last message to return. Default: no end.
     """
-    record = _find_record(tx, at, name)
+    record = _find_record(tx, thread, summary_id)
     if record is None:
         return None
     keys: list[str] = []
-    pending, seen = [*dropped_keys(tx, at, record)], {name}
+    pending, seen = [*load_dropped_keys(tx, thread, record)], {summary_id}
     while pending:
         key = pending.pop(0)
-        inner = _find_record(tx, at, key) if key.startswith(SUMMARY_PREFIX) and key not in seen else None
+        inner = _find_record(tx, thread, key) if key.startswith(SUMMARY_PREFIX) and key not in seen else None
         if inner is not None:
-            pending = [*dropped_keys(tx, at, inner), *pending]
+            pending = [*load_dropped_keys(tx, thread, inner), *pending]
         elif key not in seen:
             keys.append(key)
         seen.add(key)
-    return load_messages(tx, at, keys[start:end])
+    return load_messages(tx, thread, keys[start:end])
 
 
-def load_messages(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[DroppedMessage]:
-    """Return the messages with these keys, in this order, without deleted ones."""
-    found = {}
-    for start in range(0, len(keys), _PAGE):
-        page = json.dumps([*keys[start : start + _PAGE]])
-        for row in message_log.branch_rows(tx, at, query.messages_of_keys, keys=page):
+def load_messages(tx: Transaction, thread: ThreadKey, keys: Sequence[str]) -> list[DroppedMessage]:
+    """Return the messages with these keys, in the order of the keys. Skip deleted messages."""
+    messages = {}
+    for page_start in range(0, len(keys), _KEYS_PER_QUERY):
+        page = json.dumps([*keys[page_start : page_start + _KEYS_PER_QUERY]])
+        for row in message_log.branch_rows(tx, thread, query.messages_of_keys, keys=page):
             message = decode_body(bytes(row["body"]), row["key"])
-            found[row["key"]] = DroppedMessage(message, from_micros(row["created_at"]))
-    return [found[key] for key in keys if key in found]
+            messages[row["key"]] = DroppedMessage(message, from_micros(row["created_at"]))
+    return [messages[key] for key in keys if key in messages]
 
 
-def _find_record(tx: Transaction, at: ThreadKey, name: str) -> CompactionRecord | None:
+def _find_record(tx: Transaction, thread: ThreadKey, summary_id: str) -> CompactionRecord | None:
     """Return the oldest compaction whose context contains a summary, or None."""
-    if not name:
+    if not summary_id:
         return None
-    word = name.encode("utf-8", "replace")
-    for row in message_log.branch_rows(tx, at, query.compactions_with_word, word=word):
-        record = load_record(tx, at, int(row["id"]))
-        if record is not None and any(getattr(item, "id", None) == name for item in record.items):
+    encoded_id = summary_id.encode("utf-8", "replace")
+    for row in message_log.branch_rows(tx, thread, query.compactions_with_word, word=encoded_id):
+        record = load_record(tx, thread, int(row["id"]))
+        if record is not None and any(getattr(item, "id", None) == summary_id for item in record.items):
             return record
     return None
 
@@ -167,16 +167,16 @@ logger = logging.getLogger(__name__)
 
 MAX_RESULTS = 20
 """The maximum number of messages that one search returns."""
-_SEARCH_FACTOR = 10  # request more hits than the limit: the model's earlier searches match too, and are removed
+_HITS_PER_RESULT = 10  # more hits than results, since hits in the model's own earlier searches are removed
 PAGE_TOKENS = 3_800
 """The maximum size of a page, in tokens."""
 PASSAGE_TOKENS = 300
 """The maximum size of a message in search results, in tokens."""
 
-_MARK_TOKENS = 100  # reserved for the marks around a message and its metadata
-_SHORT_LENGTH = 800  # a message with fewer characters is not split, whatever its number of tokens
+_TAG_TOKENS = 100  # reserved on a page for the tags around a message and for its metadata
+_SHORT_LENGTH = 800  # characters; a shorter message is never split over pages
 _LEAD_LENGTH = 200  # the maximum number of characters in a passage before the first matched term
-_NO_THREAD = (
+_NO_CONVERSATION = (
     "There is no conversation to search: this run has no thread_id, or its graph saves no checkpoints. The application "
     'must pass a thread with config={"configurable": {"thread_id": …}}.'
 )
@@ -225,7 +225,7 @@ def dropped_tools(memory: MemoryLike, conversation: ConversationOption) -> list[
 
 
 class _ConversationReader:
-    """A reader of the run's conversation, with the actions of the tools."""
+    """A reader of conversations that implements the two tools."""
 
     def __init__(self, database: Database, conversation: ConversationOption, weights: Weights | None) -> None:
         self._database = database
@@ -237,25 +237,25 @@ class _ConversationReader:
         """Make a tool that runs an action on the conversation of the run."""
         # LangChain passes the run's config to a function that has a parameter of the type RunnableConfig.
 
-        def use(*, config: RunnableConfig, **given: Any) -> str:
-            return self._run_action(action, config, given)
+        def run(*, config: RunnableConfig, **arguments: Any) -> str:
+            return self._run_action(action, config, arguments)
 
-        async def ause(*, config: RunnableConfig, **given: Any) -> str:
-            return await run_in_worker(partial(self._run_action, action, config, given))
+        async def arun(*, config: RunnableConfig, **arguments: Any) -> str:
+            return await run_in_worker(partial(self._run_action, action, config, arguments))
 
         return StructuredTool.from_function(
-            func=use,
-            coroutine=ause,
+            func=run,
+            coroutine=arun,
             name=name,
             description=description,
             args_schema=schema,
             handle_validation_error=_describe_misuse,
         )
 
-    def _run_action(self, action: Callable[..., str], config: RunnableConfig, given: Mapping[str, Any]) -> str:
+    def _run_action(self, action: Callable[..., str], config: RunnableConfig, arguments: Mapping[str, Any]) -> str:
         try:
-            at = self._conversation.resolve(self._database, config)
-            return _NO_THREAD if at is None else action(at, **given)
+            thread = self._conversation.resolve(self._database, config)
+            return _NO_CONVERSATION if thread is None else action(thread, **arguments)
         except Exception as error:
             if is_graph_bubble_up(error):
                 raise
@@ -263,21 +263,22 @@ class _ConversationReader:
             reason = str(error) if isinstance(error, AgentMemoryError) else type(error).__name__
             return f"The memory could not be read: {reason}"
 
-    def recall(self, at: ThreadKey, query: str, limit: int = 5, order: Order = "score") -> str:
+    def recall(self, thread: ThreadKey, query: str, limit: int = 5, order: Order = "score") -> str:
         """Search the conversation, and return the hits as a text for the model."""
         limit = min(max(1, limit), MAX_RESULTS)
-        inputs = {"query": query, "limit": limit, "order": order, **trace_fields(at)}
+        inputs = {"query": query, "limit": limit, "order": order, **trace_fields(thread)}
         with self._database.step("compaction.recall", lambda: inputs, run_type="retriever") as step:
-            # Search only this namespace: a conversation with the same id in a child namespace has another owner.
+            # The range of paths is only this namespace: in a child namespace, the same id is another conversation.
             kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
-            scope = SearchFilter(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
+            path, names = thread.path, (thread.name,)
+            scope = SearchFilter(path, path + "\x01", kinds=kinds, conversations=names)
             analyzed = analyze_query(query, self._database.now())
             turn = running_turn(self._database, running_config())
-            view = SearchView(conversations=(at.name,), turn=turn and turn._replace(path=at.path, name=at.name))
-            count = _SEARCH_FACTOR * (limit + 5)
-            found = Search(analyzed, scope, count, self._weights, view, name=None, order=order).find(self._database)
-            candidates = [hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
-            hits = best_results(candidates, limit)
+            view = SearchView(conversations=names, turn=turn and turn._replace(path=path, name=thread.name))
+            count = _HITS_PER_RESULT * (limit + 5)
+            results = Search(analyzed, scope, count, self._weights, view, name=None, order=order).find(self._database)
+            candidates = [hit for hit in results if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
+            hits = select_best(candidates, limit)
             step.finish(lambda: document_outputs(hits))
         if not hits:
             return "Nothing in this conversation matches the query. Try other words, or fewer."
@@ -285,11 +286,11 @@ class _ConversationReader:
         heading = f"{len(hits)} messages of this conversation, the {first} first. {_DATA_NOTE}"
         return "\n".join([heading, *map(self._format_hit, hits)])
 
-    def expand(self, at: ThreadKey, id: str, page: int = 1) -> str:  # noqa: A002 - the name that models use
-        """Return a page of the message with an id, or of the messages that a summary replaced."""
-        inputs = {**trace_fields(at), "id": id, "page": page}
-        found = self._database.read(EXPAND_STEP, lambda tx: _find_messages(tx, at, id), lambda: inputs)
-        return self._format_page(id, found, page)
+    def expand(self, thread: ThreadKey, id: str, page: int = 1) -> str:  # noqa: A002 - the name that models use
+        """Return one page of the text of a message, or of the messages that a summary replaced."""
+        inputs = {**trace_fields(thread), "id": id, "page": page}
+        messages = self._database.read(EXPAND_STEP, lambda tx: _find_messages(tx, thread, id), lambda: inputs)
+        return self._format_page(id, messages, page)
 
     def _format_hit(self, hit: Recollection) -> str:
         turn = turn_of(to_langchain(hit.value))
@@ -302,48 +303,48 @@ class _ConversationReader:
             text += f'\n(Perhaps replaced later; expand("{hit.replaced_by[1]}") returns the newer message.)'
         return _format_turn(turn._replace(text=text), hit.id, hit.created_at)
 
-    def _format_page(self, name: str, found: Sequence[DroppedMessage] | None, number: int) -> str:
-        if found is None:
-            return f"This conversation has no message and no record with the id {safe_repr(name)}."
-        if not (pages := self._split_pages(found)):
-            return f"The messages that {safe_repr(name)} replaced have been deleted."
-        if not 1 <= number <= len(pages):
-            return f"{safe_repr(name)} has no page {number}. It has {len(pages)} pages."
-        subject = "The messages that this record replaced" if name.startswith(SUMMARY_PREFIX) else "The message"
-        more = f' expand("{name}", page={number + 1}) returns the next page.' if number < len(pages) else ""
-        return "\n".join([f"{subject}, page {number} of {len(pages)}.{more} {_DATA_NOTE}", *pages[number - 1]])
+    def _format_page(self, message_id: str, messages: Sequence[DroppedMessage] | None, page: int) -> str:
+        if messages is None:
+            return f"This conversation has no message and no record with the id {safe_repr(message_id)}."
+        if not (pages := self._split_pages(messages)):
+            return f"The messages that {safe_repr(message_id)} replaced have been deleted."
+        if not 1 <= page <= len(pages):
+            return f"{safe_repr(message_id)} has no page {page}. It has {len(pages)} pages."
+        subject = "The messages that this record replaced" if message_id.startswith(SUMMARY_PREFIX) else "The message"
+        more = f' expand("{message_id}", page={page + 1}) returns the next page.' if page < len(pages) else ""
+        return "\n".join([f"{subject}, page {page} of {len(pages)}.{more} {_DATA_NOTE}", *pages[page - 1]])
 
-    def _split_pages(self, found: Sequence[DroppedMessage]) -> list[list[str]]:
-        """Distribute messages over pages, and split messages that are too long for one page."""
+    def _split_pages(self, messages: Sequence[DroppedMessage]) -> list[list[str]]:
+        """Distribute messages over pages. Split messages that are too long for one page."""
         pages: list[list[str]] = []
-        room = 0
-        for message, time in found:
-            whole = _turn_with_reasoning(message)
-            is_short, limit = len(whole.text) < _SHORT_LENGTH, PAGE_TOKENS - 2 * _MARK_TOKENS
-            for turn in [whole] if is_short else split_turn(whole, limit, self._counter):
-                block = _format_turn(turn, message.message_id, time)
-                tokens = self._counter.count_text(block) + 1
-                if not pages or tokens > room:
+        spare_tokens = 0
+        for message, time in messages:
+            whole_turn = _turn_with_reasoning(message)
+            is_short, limit = len(whole_turn.text) < _SHORT_LENGTH, PAGE_TOKENS - 2 * _TAG_TOKENS
+            for turn in [whole_turn] if is_short else split_turn(whole_turn, limit, self._counter):
+                text = _format_turn(turn, message.message_id, time)
+                tokens = self._counter.count_text(text) + 1
+                if not pages or tokens > spare_tokens:
                     pages.append([])
-                    room = PAGE_TOKENS - _MARK_TOKENS
-                pages[-1].append(block)
-                room -= tokens
+                    spare_tokens = PAGE_TOKENS - _TAG_TOKENS
+                pages[-1].append(text)
+                spare_tokens -= tokens
         return pages
 
 
-def _find_messages(tx: Transaction, at: ThreadKey, name: str) -> list[DroppedMessage] | None:
+def _find_messages(tx: Transaction, thread: ThreadKey, message_id: str) -> list[DroppedMessage] | None:
     """Return the messages that a summary replaced, or one message; None if neither exists."""
-    replaced = load_replaced(tx, at, name) if name.startswith(SUMMARY_PREFIX) else None
-    return (load_messages(tx, at, [name]) or None) if replaced is None else replaced
+    replaced = load_replaced(tx, thread, message_id) if message_id.startswith(SUMMARY_PREFIX) else None
+    return (load_messages(tx, thread, [message_id]) or None) if replaced is None else replaced
 
 
 def _turn_with_reasoning(message: Message) -> Turn:
     """Return the turn of a message, with the reasoning that `turn_of` leaves out."""
     converted = to_langchain(message)
-    extra, turn = converted.additional_kwargs, turn_of(converted)
+    kwargs, turn = converted.additional_kwargs, turn_of(converted)
     content = converted.content if isinstance(converted.content, list) else []
     blocks = [block for block in content if block_type(block) in REASONING_TYPES]
-    sources = (blocks, message.reasoning_details, extra.get("reasoning_content"), extra.get("reasoning"))
+    sources = (blocks, message.reasoning_details, kwargs.get("reasoning_content"), kwargs.get("reasoning"))
     reasoning = next(filter(None, map(reasoning_text, sources)), "")
     return turn._replace(text=f"[Reasoning] {clean_text(reasoning)}\n{turn.text}".rstrip()) if reasoning else turn
 
@@ -356,7 +357,7 @@ def _format_turn(turn: Turn, key: str, time: datetime) -> str:
 def _is_worth_showing(message: Message) -> bool:
     """Return whether a search result shows a message.
 
-    Results of the recall tools are left out, and so are messages that only call them. System messages are left out
+    Results of the recall tools, and messages that only call these tools, are not shown. System messages are not shown
     because they never leave a context.
     """
     if message.role == "system" or (message.role == "tool" and message.name in RECALL_TOOLS):
@@ -368,8 +369,8 @@ def _is_worth_showing(message: Message) -> bool:
 def _passage_start(text: str, terms: Iterable[str]) -> int:
     """Return the start of a passage, at most 200 characters before the first matched term."""
     lowered = text.lower()
-    places = [place for term in terms if (place := lowered.find(term.lower())) >= 0]
-    start = max(0, min(places, default=0) - _LEAD_LENGTH)
+    indexes = [index for term in terms if (index := lowered.find(term.lower())) >= 0]
+    start = max(0, min(indexes, default=0) - _LEAD_LENGTH)
     blank = text.find(" ", start, start + _LEAD_LENGTH)
     return blank + 1 if start and blank >= 0 else start
 

@@ -1,14 +1,15 @@
 """`Compactor` keeps contexts within budget, and reuses compactions that match the history.
 
-Each turn of a graph passes the whole history. The compactor records new messages in the conversation of the thread. A
-digest of the history identifies the newest compaction that matches its start. The context consists of this compaction
-and the later messages. It is compacted again only if it exceeds the limit, or if a model can replace a summary that was
-made without one. Each result is stored before it is used. So a process that stops loses nothing, and an unchanged
-history does not cause a second model call.
+A graph passes its whole history at each turn. The compactor records new messages in the conversation of the thread.
+Digests identify the newest stored compaction of the beginning of this history. The context consists of the result of
+that compaction and the later messages. It is compacted again only if it exceeds the limit, or if a model can replace a
+summary that was made without a model. Each result is stored before it is used. So a stopped process loses no result,
+and an unchanged history causes no second model call. *Calibrated* tokens are counted tokens times a factor, which is
+learned from the usage that providers report.
 
-If a provider refuses a context as too large, the compactor makes it smaller than the threshold requires. The caller can
-then repeat the call. Every message that may be summarized is summarized, with few images. The second attempt also cuts
-tool output in the protected tail. A result is accepted only if it has fewer bytes.
+If a provider refuses a context as too large, `shrink_history` makes a smaller one for another call. It summarizes every
+message before the protected tail, and keeps few images. The second attempt also cuts tool output in the tail. A result
+is accepted only if it has fewer bytes.
 """
 
 from __future__ import annotations
@@ -54,19 +55,19 @@ from langchain_agentmem.conversations import compaction_records, message_log, pr
 from langchain_agentmem.conversations.compaction_records import (
     STATE,
     CompactionRecord,
-    branch_identity,
+    find_branch_identity,
     load_headers,
     to_storable,
 )
-from langchain_agentmem.conversations.log_entries import entry_of
+from langchain_agentmem.conversations.log_entries import make_entry
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import (
     droppable_groups,
+    find_shape,
     repair_messages,
     role_of,
-    shape_of,
     valid_length,
 )
 from langchain_agentmem.messages.message_marks import is_filler, is_from_compaction
@@ -79,9 +80,9 @@ PAYLOAD_LIMITS = MappingProxyType(
     | dict.fromkeys(("openai", "openai-oauth", "openrouter", "xai"), DEFAULT_PAYLOAD_LIMIT)
 )
 """The maximum bytes of a request, by provider."""
-_SHARE_OF_IMAGES = 0.5  # of the maximum bytes of a request
-_MAX_IMAGES = 5
-_SHARE_OF_TOOL_OUTPUT = 16  # one tool output may use the target divided by this number
+_IMAGE_SHARE = 0.5  # the images kept after a refusal, as a share of the maximum bytes of a request
+_MAX_IMAGES = 5  # the number of images kept after a refusal, unless the configuration sets one
+_TOOL_OUTPUT_DIVISOR = 16  # one tool output may use the target divided by this number
 _MIN_TOOL_OUTPUT_TOKENS = 50
 
 
@@ -94,9 +95,9 @@ def payload_bytes(messages: Sequence[BaseMessage]) -> int:
 
 
 def make_thorough(ctx: ProcessorContext, provider: str) -> ProcessorContext:
-    """Return the processor context for a refused context, with a thorough summarization.
+    """Return a processor context that makes a refused context as small as possible.
 
-    The summarization is the only processor. It summarizes every message that may be summarized.
+    Summarization is the only processor. It summarizes every message that may be summarized.
 
     Args:
         ctx: The processor context of an ordinary compaction.
@@ -108,7 +109,7 @@ def make_thorough(ctx: ProcessorContext, provider: str) -> ProcessorContext:
     config = ctx.config.replace(
         mode="compaction", processor_order=["summarization"], excluded_processors=[], summarization=options
     )
-    image_bytes = int(PAYLOAD_LIMITS.get(provider.lower(), DEFAULT_PAYLOAD_LIMIT) * _SHARE_OF_IMAGES)
+    image_bytes = int(PAYLOAD_LIMITS.get(provider.lower(), DEFAULT_PAYLOAD_LIMIT) * _IMAGE_SHARE)
     return replace(ctx, config=config, thorough=True, image_bytes=image_bytes)
 
 
@@ -122,8 +123,8 @@ def cut_tool_output(outcome: PipelineOutcome, ctx: ProcessorContext) -> Pipeline
         outcome: The result of the compaction.
         ctx: The processor context of the compaction.
     """
-    truncation, room = ctx.config.tool_truncation, ctx.target_tokens // _SHARE_OF_TOOL_OUTPUT
-    limit = min(max(_MIN_TOOL_OUTPUT_TOKENS, room), truncation.max_tool_message_tokens)
+    truncation, share = ctx.config.tool_truncation, ctx.target_tokens // _TOOL_OUTPUT_DIVISOR
+    limit = min(max(_MIN_TOOL_OUTPUT_TOKENS, share), truncation.max_tool_message_tokens)
     config = truncation.replace(max_tool_message_tokens=limit, include_tool_payload_user_messages=False)
     messages = tool_truncation(outcome.messages, config=config, counter=ctx.counter, everywhere=True)
     stages = (*outcome.stages_run, "tool_truncation")
@@ -131,7 +132,7 @@ def cut_tool_output(outcome: PipelineOutcome, ctx: ProcessorContext) -> Pipeline
 
 
 def provider_of(model: Any) -> str:
-    """Return the provider of a model by its name in `PAYLOAD_LIMITS`; "" if it has none there.
+    """Return the provider of a model, one of the keys of `PAYLOAD_LIMITS`; "" for any other.
 
     Args:
         model: A LangChain model, or any other callable model.
@@ -142,11 +143,11 @@ def provider_of(model: Any) -> str:
     except Exception:  # noqa: BLE001 - not every model reports its provider
         provider = None
     name = f"{provider} {getattr(model, '_llm_type', '')}".lower()
-    return next((known for known in PAYLOAD_LIMITS if known in name), "")
+    return next((listed for listed in PAYLOAD_LIMITS if listed in name), "")
 
 
 def model_identity(model: Any) -> tuple[str, str]:
-    """Return the class name and the model name, which are equal for objects of one model.
+    """Return the class name and the model name, which equal objects for one model share.
 
     Args:
         model: A LangChain model.
@@ -159,14 +160,15 @@ logger = logging.getLogger(__name__)
 
 CACHE_SIZE = 256
 """The maximum number of values in each cache."""
-BATCH = 500
+BATCH_SIZE = 500
 """The maximum number of messages recorded in one transaction."""
-_SHARE_OF_WINDOW = 0.8  # the input of one call, as a share of the summarizer's window
-_LOWERING_FACTOR = 0.9  # the lowered limit, as a share of the refused tokens
+_WINDOW_SHARE = 0.8  # the input of one call, as a share of the summarizer's window
+_LOWERED_SHARE = 0.9  # the lowered limit, as a share of the tokens of the refused context
 _MIN_MESSAGE_TOKENS = 500
 """The tokens that a lowered limit leaves for messages, beyond the overhead."""
 
 _Identity: TypeAlias = tuple[int, int] | None
+"""The branch id and creation time of a conversation. They change if it is deleted and created again."""
 
 
 class ContextView(NamedTuple):
@@ -204,12 +206,12 @@ class Compactor:
         self.model = usable_model(model)
         self.window = check_value(Annotated[int, Ge(1)] | None, window, "window")
         self.limit = self.limit_for(self.window or window_of(self.model))
-        given, size = config.token_counter, config.image_token_estimate
-        self.counter = given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=size)
-        # Compactions without a conversation exist only in this cache. Their ids come from `_numbers`.
+        counter, size = config.token_counter, config.image_token_estimate
+        self.counter = counter if isinstance(counter, TokenCounter) else TokenCounter(counter, image_tokens=size)
+        # Keys: conversation and record id. Without a conversation, records exist only here, with ids from `_next_ids`.
         self._records: OrderedDict[tuple[ThreadKey | None, int], CompactionRecord] = OrderedDict()
-        self._open_counts: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
-        self._numbers = count(1)
+        self._unanswered_counts: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
+        self._next_ids = count(1)
         self._histories: OrderedDict[ThreadKey | None, tuple[_Identity, MessageHistory]] = OrderedDict()
         database.caches.add(self)
 
@@ -221,43 +223,43 @@ class Compactor:
     def limit_for(self, window: int | None) -> int:
         """Return the tokens above which a context is compacted.
 
-        It is the threshold, or the model's window if that is known and smaller.
+        It is the threshold, or the model's window (its maximum input tokens) if that is known and smaller.
         """
         threshold = self.config.threshold_tokens
         return threshold if window is None else min(threshold, window)
 
-    def compact_history(self, messages: Sequence[BaseMessage], at: ThreadKey | None, overhead: int = 0) -> ContextView:
+    def compact_history(self, messages: Sequence[BaseMessage], thread: ThreadKey | None, overhead: int) -> ContextView:
         """Record a history and return its context, compacted if necessary.
 
         Args:
             messages: The whole history. It is not modified.
-            at: The conversation that records the history. None records nothing; compactions are then only cached in
-                this object.
-            overhead: The tokens sent in addition to the messages, uncalibrated. Default: 0.
+            thread: The key of the conversation that records the history. None records nothing, and caches compactions
+                in this object only.
+            overhead: The tokens sent in addition to the messages, uncalibrated.
         """
-        report = CompactionReport(self.database, at.name if at else "")
+        report = CompactionReport(self.database, thread.name if thread else "")
         limits = {"threshold_tokens": self.limit, "target_tokens": self.target}
-        with report.step(COMPACT_STEP, at, "turn", messages=len(messages), **limits):
-            history, context, resolve = self._load_context(messages, at)
-            overhead += self._count_prompt_notes(context, at, overhead)
+        with report.step(COMPACT_STEP, thread, "turn", messages=len(messages), **limits):
+            history, context, make_context = self._load_context(messages, thread)
+            overhead += self._count_prompt_notes(context, overhead)
             self._calibrate_counter(history, context, overhead)
             tokens = self.calibrate(context.tokens + overhead)
             report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))
-            if not self.is_due(context, tokens, self.model, at):
+            if not self.is_due(context, tokens, self.model):
                 return self._make_valid_view(context, history, report, overhead, compacted=False)
-            base = self.base_context(context, resolve, self.model)
+            base = self.base_context(context, make_context, self.model)
             ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(base.copies))
-            compacted = resolve(self.compact(base, ctx, report, tokens=tokens))
+            compacted = make_context(self.compact(base, ctx, report, tokens=tokens))
             return self._make_valid_view(compacted, history, report, overhead, compacted=True)
 
     def shrink_history(
-        self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, provider: str, attempt: int, overhead: int
+        self, messages: Sequence[BaseMessage], thread: ThreadKey | None, *, provider: str, attempt: int, overhead: int
     ) -> ContextView | None:
         """Return a smaller context of a history that was refused as too large.
 
         Args:
             messages: The whole history.
-            at: The conversation in which it is recorded, or None.
+            thread: The key of the conversation that records the history, or None.
             provider: The provider that refused the context, see `make_thorough`.
             attempt: The number of the attempt, from 1, see `compact`.
             overhead: The tokens sent in addition to the messages, uncalibrated.
@@ -265,15 +267,15 @@ class Compactor:
         Returns:
             The smaller context; None if the context could not be made smaller.
         """
-        report = CompactionReport(self.database, at.name if at else "")
+        report = CompactionReport(self.database, thread.name if thread else "")
         inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
-        with report.step(RECOVER_STEP, at, "refused", **inputs):
-            history, context, resolve = self._load_context(messages, at)
+        with report.step(RECOVER_STEP, thread, "refused", **inputs):
+            history, context, make_context = self._load_context(messages, thread)
             ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(context.copies))
             record = self.compact(context, make_thorough(ctx, provider), report, attempt=attempt)
             if record is None:
                 return None
-            return self._make_valid_view(resolve(record), history, report, overhead, compacted=True)
+            return self._make_valid_view(make_context(record), history, report, overhead, compacted=True)
 
     def lower_limit(self, tokens: int, overhead: int) -> None:
         """Lower the limit to 90% of the tokens of a refused context.
@@ -285,117 +287,117 @@ class Compactor:
             overhead: The tokens sent in addition to the messages, uncalibrated.
         """
         floor = self.calibrate(overhead) + _MIN_MESSAGE_TOKENS
-        self.limit = min(self.limit, max(int(tokens * _LOWERING_FACTOR), floor))
+        self.limit = min(self.limit, max(int(tokens * _LOWERED_SHARE), floor))
 
     def _load_context(
-        self, messages: Sequence[BaseMessage], at: ThreadKey | None
+        self, messages: Sequence[BaseMessage], thread: ThreadKey | None
     ) -> tuple[MessageHistory, CompactedContext, Callable[[CompactionRecord | None], CompactedContext]]:
         """Record new messages, and load the history and its context.
 
         Returns:
-            The history, its context, and a function that returns the context of a record, or the history for None.
+            The history, its context, and a function from a record to its context, or from None to the whole history.
         """
-        conversation, previous = self._histories.get(at, (None, MessageHistory()))
+        identity, previous = self._histories.get(thread, (None, MessageHistory()))
         history = analyze_history(previous, messages, self.counter)
-        conversation, compactions = self._record_new(history, at, previous, conversation)
-        cache_value(self._histories, at, (conversation, history))
-        resolve = partial(apply_record, history=history, counter=self.counter, at=at)
+        identity, compactions = self._record_new(history, thread, previous, identity)
+        cache_value(self._histories, thread, (identity, history))
+        make_context = partial(apply_record, history=history, counter=self.counter, thread=thread)
+        # A compaction matches if the history begins with the messages that it compacted. The newest one applies.
         matching = (each for each in compactions if history.digests[each.reached : each.reached + 1] == [each.digest])
-        records = (self.load_record(at, each.id) for each in matching)
-        return history, resolve(next((record for record in records if record is not None), None)), resolve
+        records = (self.load_record(thread, each.id) for each in matching)
+        return history, make_context(next(filter(None, records), None)), make_context
 
-    def _count_prompt_notes(self, context: CompactedContext, at: ThreadKey | None, overhead: int) -> int:
+    def _count_prompt_notes(self, context: CompactedContext, overhead: int) -> int:
         """Count the tokens of memory and experiences that other components add to the prompt.
 
-        Return 0 without a conversation, and for a context below half the limit.
+        Return 0 without a conversation, and for a context so small that the count does not matter.
         """
-        if at is None or context.tokens + overhead < self.limit / 2:
+        if context.thread is None or context.tokens + overhead < self.limit / 2:
             return 0
         question_ids = [message.id for message in context.messages if message.type == "human" and message.id]
-        return prompt_notes.count_tokens(self.database, at, question_ids)
+        return prompt_notes.count_tokens(self.database, context.thread, question_ids)
 
     def forget(self) -> None:
-        """Clear the caches of compactions and histories. Stored ones are read again when needed."""
+        """Clear the caches. Stored compactions are read again when needed."""
         self._records.clear()
         self._histories.clear()
 
     # -- recording ---------------------------------------------------------------------------------------------
 
     def _record_new(
-        self, history: MessageHistory, at: ThreadKey | None, previous: MessageHistory, recorded_in: _Identity
+        self, history: MessageHistory, thread: ThreadKey | None, previous: MessageHistory, previous_identity: _Identity
     ) -> tuple[_Identity, Sequence[CompactionRecord]]:
         """Record new messages, and return the conversation's identity and its compactions.
 
         The identity is None without a conversation, or if it did not exist before. The newest compaction comes first.
         """
-        if at is None:
-            records = [*self._records.items()]  # a copy in one step: other threads may add records during a loop
-            return None, [record for (thread, _), record in reversed(records) if thread is None]
+        if thread is None:
+            records = [*self._records.items()]  # an atomic copy, as other Python threads may add records meanwhile
+            return None, [record for (key, _), record in reversed(records) if key is None]
         read = partial(self.database.read, None)
-        identity, compactions = read(lambda tx: (branch_identity(tx, at), load_headers(tx, at, STATE)))
-        if identity is None or recorded_in not in (identity, None):
+        identity, compactions = read(lambda tx: (find_branch_identity(tx, thread), load_headers(tx, thread, STATE)))
+        if identity is None or previous_identity not in (identity, None):
             previous = MessageHistory()  # the conversation was deleted after the previous turn
-        new_places = [place for place in _find_unrecorded(previous, history) if not is_filler(history.messages[place])]
-        for start in range(0, len(new_places), BATCH):
-            self._record_batch(history, at, new_places[start : start + BATCH])
+        new_indexes = [index for index in _find_unrecorded(previous, history) if not is_filler(history.messages[index])]
+        for start in range(0, len(new_indexes), BATCH_SIZE):
+            self._record_batch(history, thread, new_indexes[start : start + BATCH_SIZE])
         return identity, compactions
 
-    def _record_batch(self, history: MessageHistory, at: ThreadKey, places: Sequence[int]) -> None:
-        """Record the messages at these places of the history in one transaction."""
+    def _record_batch(self, history: MessageHistory, thread: ThreadKey, indexes: Sequence[int]) -> None:
+        """Record the messages at these indexes of the history in one transaction."""
         now = self.database.now()
-        messages = [(history.keys[place], history.messages[place]) for place in places]
-        entries = [entry_of(replace(to_storable(each), message_id=key), now) for key, each in messages]
+        messages = [(history.keys[index], history.messages[index]) for index in indexes]
+        entries = [make_entry(replace(to_storable(each), message_id=key), now) for key, each in messages]
         generated = {key for key, each in messages if is_from_compaction(each)}
         stored = self.database.write(
             "compaction.record",
-            lambda tx: message_log.append(tx, at, entries, now=now, newer=True, generated=generated),
-            lambda: {**trace_fields(at), "messages": len(entries)},
+            lambda tx: message_log.append(tx, thread, entries, now=now, newer=True, generated=generated),
+            lambda: {**trace_fields(thread), "messages": len(entries)},
         )
         if keys := tuple(stored.keys):
-            namespace = namespace_of(at.path)
-            self.database.emit(partial(MessagesStored, namespace=namespace, conversation_id=at.name, message_ids=keys))
+            namespace, name = namespace_of(thread.path), thread.name
+            self.database.emit(partial(MessagesStored, namespace=namespace, conversation_id=name, message_ids=keys))
 
     # -- finding the context -----------------------------------------------------------------------------------
 
     def base_context(
-        self, context: CompactedContext, resolve: Callable[[CompactionRecord | None], CompactedContext], model: Any
+        self, context: CompactedContext, make_context: Callable[[CompactionRecord | None], CompactedContext], model: Any
     ) -> CompactedContext:
-        """Return the context to compact, without provisional summaries if there is a model.
+        """Return the context to compact, without the summaries that a model can replace.
 
-        A model then summarizes the original messages instead of provisional summaries.
+        If there is a model, it summarizes the original messages of a summary that was made without a model.
 
         Args:
-            context: The context in use.
-            resolve: A function that returns the context of a compaction, or the whole history for None.
+            context: The current context.
+            make_context: A function that returns the context of a compaction, or the whole history for None.
             model: The summarizer, or None.
         """
         record = context.record
         while record is not None and record.provisional and model is not None:
-            record = None if record.parent is None else self.load_record(context.at, record.parent)
-        return context if record is context.record else resolve(record)
+            record = None if record.parent is None else self.load_record(context.thread, record.parent)
+        return context if record is context.record else make_context(record)
 
-    def load_record(self, at: ThreadKey | None, number: int) -> CompactionRecord | None:
-        """Load a compaction by its number. Return None if it is deleted or damaged."""
-        record = self._records.get((at, number))
-        if record is None and at is not None:
+    def load_record(self, thread: ThreadKey | None, record_id: int) -> CompactionRecord | None:
+        """Load a compaction by its id. Return None if it is deleted or damaged."""
+        record = self._records.get((thread, record_id))
+        if record is None and thread is not None:
             try:
-                record = self.database.read(None, lambda tx: compaction_records.load_record(tx, at, number))
+                record = self.database.read(None, lambda tx: compaction_records.load_record(tx, thread, record_id))
             except StorageError:
                 logger.warning(
-                    "A stored compaction cannot be read. The context is compacted again if it is too large.",
-                    exc_info=True,
+                    "A stored compaction cannot be read. A too large context is compacted anew.", exc_info=True
                 )
             if record is not None:
-                cache_value(self._records, (at, number), record)
+                cache_value(self._records, (thread, record_id), record)
         return record
 
     # -- sizes -------------------------------------------------------------------------------------------------
 
     def calibrate(self, tokens: int) -> int:
-        """Scale counted tokens by the calibration factor, which providers' reported usage sets."""
+        """Correct a token count by the factor learned from the usage that providers report."""
         return math.ceil(tokens * self.counter.factor())
 
-    def is_due(self, context: CompactedContext, tokens: int, model: Any, at: ThreadKey | None) -> bool:
+    def is_due(self, context: CompactedContext, tokens: int, model: Any) -> bool:
         """Return whether to compact the context.
 
         A context above the limit is compacted if it has no compaction yet. Otherwise it is compacted if it has new
@@ -406,7 +408,6 @@ class Compactor:
             context: The context.
             tokens: The calibrated tokens of the context, including the overhead.
             model: The summarizer, or None.
-            at: The conversation, or None.
         """
         record = context.record
         if not self.config.active_context.enabled:
@@ -417,44 +418,45 @@ class Compactor:
             return False
         if record is None:
             return True
-        # Without new messages, only the calls that were unanswered at the compaction follow it.
-        unchanged = self._open_counts.get((at, record.id)) == context.new_count
-        return not unchanged and self._is_worth_it(context)
+        # Tool calls that had no results are not compacted. Without new messages, only these follow the compaction.
+        unchanged = self._unanswered_counts.get((context.thread, record.id)) == context.new_count
+        return not unchanged and self._can_free_enough(context)
 
-    def _is_worth_it(self, context: CompactedContext) -> bool:
+    def _can_free_enough(self, context: CompactedContext) -> bool:
         """Return whether a compaction can free the tokens between the target and the limit.
 
         Without this check, a context that stays large would be compacted at every turn.
         """
-        room = (self.limit - self.target) / self.counter.factor()
-        if context.new_tokens >= room:
+        tokens_to_free = (self.limit - self.target) / self.counter.factor()
+        if context.new_tokens >= tokens_to_free:
             return True
         config, messages = self.config.active_context.summarization, context.messages
         keep_first = config.include_original_instruction
-        shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=keep_first)
-        return sum(self._cost(messages[each.start : each.stop]) for each in droppable_groups(messages, shape)) >= room
+        shape = find_shape(messages, grace=config.grace_recent_messages, keep_first=keep_first)
+        dropped = (messages[group.start : group.stop] for group in droppable_groups(messages, shape))
+        return sum(map(self._count_tokens, dropped)) >= tokens_to_free
 
     def _calibrate_counter(self, history: MessageHistory, context: CompactedContext, overhead: int) -> None:
         """Calibrate the counter with the input tokens that the last reply reports.
 
         Only replies after the compaction are considered.
         """
-        first = len(history.messages) - context.new_count
-        for place in range(len(history.messages) - 1, first, -1):
-            if isinstance(reply := history.messages[place], AIMessage):
+        compaction_end = len(history.messages) - context.new_count
+        for index in range(len(history.messages) - 1, compaction_end, -1):
+            if isinstance(reply := history.messages[index], AIMessage):
                 if reply.usage_metadata is not None:
-                    counted = context.tokens - (history.tokens[-1] - history.tokens[place]) + overhead
+                    counted = context.tokens - (history.tokens[-1] - history.tokens[index]) + overhead
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
 
-    def _repair_cost(self, messages: Sequence[BaseMessage], valid: Sequence[BaseMessage]) -> int:
+    def _count_repair(self, messages: Sequence[BaseMessage], valid: Sequence[BaseMessage]) -> int:
         """Return the tokens that a repair added to the messages, minus the tokens that it removed."""
-        before, after = ({id(each): each for each in group} for group in (messages, valid))
-        added = [after[each] for each in after.keys() - before.keys()]
-        removed = [before[each] for each in before.keys() - after.keys()]
-        return self._cost(added) - self._cost(removed)
+        old, new = ({id(message): message for message in history} for history in (messages, valid))
+        added = [new[object_id] for object_id in new.keys() - old.keys()]
+        removed = [old[object_id] for object_id in old.keys() - new.keys()]
+        return self._count_tokens(added) - self._count_tokens(removed)
 
-    def _cost(self, messages: Sequence[BaseMessage]) -> int:
+    def _count_tokens(self, messages: Sequence[BaseMessage]) -> int:
         return sum(map(self.counter.count_message, messages))
 
     # -- compacting --------------------------------------------------------------------------------------------
@@ -472,13 +474,13 @@ class Compactor:
         model = self.model if model is None else model
         config = self.config.active_context
         window = window_of(model)
-        room = int(window * _SHARE_OF_WINDOW) if window else max(self.limit, MIN_INPUT_TOKENS)
+        default_input = int(window * _WINDOW_SHARE) if window else max(self.limit, MIN_INPUT_TOKENS)
         return ProcessorContext(
             target_tokens=int(self.target / self.counter.factor()),
             counter=self.counter,
             config=config,
             model=model,
-            input_tokens=config.summarization.input_max_tokens or room,
+            input_tokens=config.summarization.input_max_tokens or default_input,
             overhead_tokens=overhead,
             originals=originals,
         )
@@ -488,63 +490,64 @@ class Compactor:
     ) -> CompactionRecord | None:
         """Compact a context and store the result.
 
-        Unanswered calls at the end of the context are not compacted. Each message gets its key as its id, so that a
-        shortened copy can be traced to its original.
+        Calls without results at the end of the context are not compacted. Each message gets its key as its id, so that
+        a shortened copy can be traced to its original.
 
         Args:
             base: The context to compact.
             ctx: The processor context.
             report: The report that emits the events of the compaction.
             tokens: The calibrated tokens of `base`. Not used with `attempt`. Default: 0.
-            attempt: 0 for an ordinary compaction. Else the number of the attempt to reduce the bytes of a refused
-                context. From the second attempt on, `cut_tool_output` also cuts the protected tail. Default: 0.
+            attempt: The number of the attempt to reduce the bytes of a refused context, from 1. From the second attempt
+                on, tool output in the protected tail is also cut. Default 0: an ordinary compaction.
 
         Returns:
             The new compaction; None if a refused context could not be made smaller.
         """
-        open_count = count_unanswered(base.messages)
-        end = len(base.messages) - open_count
-        closed = zip(base.messages[:end], base.keys, strict=False)
-        keyed = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
-        closed_base = replace(base, messages=keyed, keys=base.keys[:end], length=base.length - open_count)
-        ctx = replace(ctx, overhead_tokens=ctx.overhead_tokens + self._cost(base.messages[end:]))
+        unanswered_count = count_unanswered(base.messages)
+        answered_count = len(base.messages) - unanswered_count
+        answered = zip(base.messages[:answered_count], base.keys, strict=False)
+        keyed = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in answered]
+        keys, length = base.keys[:answered_count], base.length - unanswered_count
+        answered_context = replace(base, messages=keyed, keys=keys, length=length)
+        ctx = replace(ctx, overhead_tokens=ctx.overhead_tokens + self._count_tokens(base.messages[answered_count:]))
         if attempt:
-            size = payload_bytes(keyed)
-            report.note(bytes_before=size, bytes_after=size)
+            bytes_before = payload_bytes(keyed)
+            report.note(bytes_before=bytes_before, bytes_after=bytes_before)
             tokens = self.calibrate(ctx.tokens(keyed))
         with report.compaction(tokens, len(base.messages)):
             outcome = run_processors(keyed, ctx, self.database)
             if attempt > 1:
                 outcome = cut_tool_output(outcome, ctx)
             if attempt:
-                size_after = payload_bytes(outcome.messages)
-                if size_after >= size:
+                bytes_after = payload_bytes(outcome.messages)
+                if bytes_after >= bytes_before:
                     report.emit_failed(outcome.stages_run)
                     return None
-                report.note(bytes_after=size_after)
-            record = self._store_record(closed_base, outcome, tried=ctx.model is not None)
-            size_after, messages = self.calibrate(outcome.tokens), len(outcome.messages) + open_count
-            report.emit_completed(outcome, ctx.target_tokens, tokens=size_after, messages=messages, record=record)
+                report.note(bytes_after=bytes_after)
+            record = self._store_record(answered_context, outcome, has_model=ctx.model is not None)
+            tokens_after, messages = self.calibrate(outcome.tokens), len(outcome.messages) + unanswered_count
+            report.emit_completed(outcome, ctx.target_tokens, tokens=tokens_after, messages=messages, record=record)
         if not attempt:
-            cache_value(self._open_counts, (base.at, record.id), open_count)
+            cache_value(self._unanswered_counts, (base.thread, record.id), unanswered_count)
         return record
 
-    def _store_record(self, context: CompactedContext, outcome: PipelineOutcome, *, tried: bool) -> CompactionRecord:
+    def _store_record(self, base: CompactedContext, outcome: PipelineOutcome, *, has_model: bool) -> CompactionRecord:
         """Store the result of a compaction.
 
         Args:
-            context: The context that was compacted.
-            outcome: The result.
-            tried: True if a model was available.
+            base: The context that was compacted.
+            outcome: The result of the compaction.
+            has_model: True if a model was available for the summary.
         """
-        saved = max(0, self._cost(context.messages) - self._cost(outcome.messages))
-        record, at = make_record(context, outcome, tried=tried, saved=saved), context.at
-        if at is None:
-            record = replace(record, id=next(self._numbers))
+        saved = max(0, self._count_tokens(base.messages) - self._count_tokens(outcome.messages))
+        record, thread = make_record(base, outcome, has_model=has_model, saved=saved), base.thread
+        if thread is None:
+            record = replace(record, id=next(self._next_ids))
         else:
             now, store = self.database.now(), compaction_records.store_record
-            record = self.database.write(None, partial(store, at=at, lane=context.lane, record=record, now=now))
-        cache_value(self._records, (at, record.id), record)
+            record = self.database.write(None, partial(store, at=thread, lane=base.lane, record=record, now=now))
+        cache_value(self._records, (thread, record.id), record)
         return record
 
     def _make_valid_view(
@@ -569,7 +572,7 @@ class Compactor:
         *,
         compacted: bool,
     ) -> ContextView:
-        """Return the view of a context. If it exceeds the limit, emit an event with the reason.
+        """Return the messages and tokens of a context. If it exceeds the limit, emit an event.
 
         Args:
             messages: The messages of the context after their repair, valid for every provider.
@@ -578,7 +581,7 @@ class Compactor:
             overhead: The tokens sent in addition to the messages, uncalibrated. Default: 0.
             compacted: True if this call compacted the context.
         """
-        tokens = self.calibrate(context.tokens + self._repair_cost(context.messages, messages) + overhead)
+        tokens = self.calibrate(context.tokens + self._count_repair(context.messages, messages) + overhead)
         if self.config.active_context.enabled and tokens > self.limit:
             ctx = self.processor_context(overhead=overhead)
             report.emit_fell_short(tokens, ctx.target_tokens, explain_size(messages, ctx))
@@ -586,21 +589,24 @@ class Compactor:
 
 
 def _is_valid(context: CompactedContext, history: MessageHistory) -> bool:
-    """Return whether the context needs no repair at the end of the compaction and after it."""
-    start, reached = len(context.messages) - context.new_count, len(history.messages) - context.new_count
-    continues = not reached or role_of(context.messages[start - 1]) == role_of(history.messages[reached - 1])
-    if continues and history.valid_length >= reached:
+    """Return whether the messages after the compaction need no repair.
+
+    If the result of the compaction and the compacted messages end with the same role, the check of the history applies.
+    """
+    start, covered = len(context.messages) - context.new_count, len(history.messages) - context.new_count
+    same_role = not covered or role_of(context.messages[start - 1]) == role_of(history.messages[covered - 1])
+    if same_role and history.valid_length >= covered:
         return history.valid_length == len(history.messages)
     return valid_length(context.messages, start) == len(context.messages)
 
 
 def _find_unrecorded(previous: MessageHistory, history: MessageHistory) -> list[int]:
-    """Return the places of unrecorded messages: all from the first difference on."""
+    """Return the indexes of the messages that the history of the previous turn did not have."""
     digests = previous.digests
     if history.digests[: len(digests)] == digests:
         return [*range(len(digests) - 1, len(history.messages))]
     recorded = set(digests)
-    return [place for place, digest in enumerate(history.digests[1:]) if digest not in recorded]
+    return [index for index, digest in enumerate(history.digests[1:]) if digest not in recorded]
 
 
 def cache_value(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:

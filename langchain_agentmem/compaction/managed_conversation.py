@@ -3,16 +3,15 @@
     chat = memory.managed_conversation("support-7", config=ManagedMemoryConfig(threshold_tokens=20_000), model=model)
     chat.add(role="user", content="…")
     chat.messages              # the context for the model, within the budget
-    chat.raw_messages          # every message of the log
+    chat.raw_messages          # every message of the conversation
 
-The class corresponds to MARSYS's class of this name. A conversation has two views: the context and the log. Compaction
-never modifies the log: ids, earlier versions and `raw_messages` stay the same. `memory.search` also finds messages that
-are no longer in the context. As a LangChain chat history, the object returns the context, so
-`RunnableWithMessageHistory` stays within the budget.
+The options and methods equal those of the class of this name in MARSYS, another agent framework. Compaction never
+modifies the stored messages. `memory.search` also finds messages that are no longer in the context. As a LangChain chat
+history, the object returns the context, so `RunnableWithMessageHistory` stays within the budget.
 
 The context consists of the result of the newest compaction and the messages after it. So the cost of opening a long
-conversation depends only on the size of its context. A cached context is extended by the messages added since. After
-any other change, such as an edit or a removal, the context is read again.
+conversation depends only on the size of its context. If messages were added, the cached context is extended. After any
+other change, such as an edit or a removal, the context is read again.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -60,96 +58,97 @@ from langchain_agentmem.storage.database import MemoryLike
 
 
 def read_context(
-    tx: Transaction, at: ThreadKey, known: CompactedContext | None, counter: TokenCounter
+    tx: Transaction, thread: ThreadKey, cached: CompactedContext | None, counter: TokenCounter
 ) -> CompactedContext:
-    """Read the context of a conversation: its current compaction and later messages.
+    """Read the context of a conversation: its newest compaction and the later messages.
 
     Args:
         tx: The transaction.
-        at: The key of the conversation.
-        known: The context from the last read, which is extended if possible; None to read it completely.
+        thread: The key of the conversation.
+        cached: The context from the last read, which is extended if possible. None reads the whole context.
         counter: The token counter.
     """
-    rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.conversation_state(tx, path=thread.path, kind=message_log.CONVERSATION, name=thread.name)
     if not rows:
-        return CompactedContext(at=at)
-    current = rows[0]
+        return CompactedContext(thread=thread)
+    state_row = rows[0]
     if (
-        known is not None
-        and known.branch == _branch_identity(current)
-        and (known.record and known.record.id) == current["compaction"]
+        cached is not None
+        and cached.branch == _branch_identity(state_row)
+        and (cached.record and cached.record.id) == state_row["compaction"]
     ):
-        rows_since = query.entries_since(tx, branch=current["id"], slot=known.slot)
-        if not rows_since and (known.head, known.length) == (current["head"], current["messages"]):
-            return known
-        new = [row for row in rows_since if row["kind"] == message_log.MESSAGE]
+        later_rows = query.entries_since(tx, branch=state_row["id"], slot=cached.last_row_id)
+        if not later_rows and (cached.newest_position, cached.length) == (state_row["head"], state_row["messages"]):
+            return cached
+        new_rows = [row for row in later_rows if row["kind"] == message_log.MESSAGE]
+        # Removed messages have no row, and show only in the counts.
         only_added = (
-            all(row["replaces"] is None or row["kind"] == message_log.ROUND for row in rows_since)
-            and not any(row["kind"] == message_log.DESCRIPTION for row in rows_since)
-            and current["messages"] - known.length == len(new)
-            and current["head"] - known.head == len({row["position"] for row in rows_since})
+            all(row["replaces"] is None or row["kind"] == message_log.ROUND for row in later_rows)
+            and not any(row["kind"] == message_log.DESCRIPTION for row in later_rows)
+            and state_row["messages"] - cached.length == len(new_rows)
+            and state_row["head"] - cached.newest_position == len({row["position"] for row in later_rows})
         )
         if only_added:
-            return _extend_context(known, current, new, counter)
-    number = current["compaction"]
-    record = None if number is None else compaction_records.load_record(tx, at, number)
-    return read_compaction(tx, at, record, counter)
+            return _extend_context(cached, state_row, new_rows, counter)
+    record_id = state_row["compaction"]
+    record = None if record_id is None else compaction_records.load_record(tx, thread, record_id)
+    return read_compaction(tx, thread, record, counter)
 
 
 def read_compaction(
-    tx: Transaction, at: ThreadKey, record: CompactionRecord | None, counter: TokenCounter
+    tx: Transaction, thread: ThreadKey, record: CompactionRecord | None, counter: TokenCounter
 ) -> CompactedContext:
     """Read the context of a compaction. If `record` is None, read the whole conversation."""
-    rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.conversation_state(tx, path=thread.path, kind=message_log.CONVERSATION, name=thread.name)
     if not rows:
-        return CompactedContext(at=at)
-    current = rows[0]
-    empty = CompactedContext(at=at, branch=_branch_identity(current))
+        return CompactedContext(thread=thread)
+    state_row = rows[0]
+    empty = CompactedContext(thread=thread, branch=_branch_identity(state_row))
 
     def load_span(span: KeySpan) -> list[tuple[str, BaseMessage]]:
-        ends = (query.slot_of_key(tx, branch=current["id"], key=key) for key in span)
-        first, last = (found[0]["slot"] if found else None for found in ends)
-        # If the first message of a span is gone, a retention deleted it and every message before it.
-        between = {"first": first or 0, "last": -1 if last is None else last}
-        return _add_messages(empty, query.messages_between(tx, branch=current["id"], **between), gap=2)
+        end_rows = (query.slot_of_key(tx, branch=state_row["id"], key=key) for key in span)
+        first, last = (rows[0]["slot"] if rows else None for rows in end_rows)  # row ids of the first and last message
+        # If the first message is missing, a retention deleted it and every message before it.
+        row_ids = {"first": first or 0, "last": -1 if last is None else last}
+        return _add_messages(empty, query.messages_between(tx, branch=state_row["id"], **row_ids), gap=2)
 
     messages, keys, copies = expand_record(record, load_span)
     tokens = sum(map(counter.count_message, messages))
     context = replace(empty, messages=messages, keys=keys, copies=copies, record=record, tokens=tokens)
-    last_slot = (record.slot or 0) if record else 0
-    new = query.messages_between(tx, branch=current["id"], first=last_slot + 1, last=message_log.NO_LIMIT)
-    return _extend_context(context, current, new, counter)
+    compacted_row_id = (record.slot or 0) if record else 0
+    new_rows = query.messages_between(tx, branch=state_row["id"], first=compacted_row_id + 1, last=message_log.NO_LIMIT)
+    return _extend_context(context, state_row, new_rows, counter)
 
 
 def _extend_context(
-    known: CompactedContext, current: Any, rows: Sequence[Any], counter: TokenCounter
+    context: CompactedContext, state_row: Any, rows: Sequence[Any], counter: TokenCounter
 ) -> CompactedContext:
     """Return a context extended by the messages of these rows."""
-    known = replace(known, places=known.places.copy(), slots=known.slots.copy())
-    new = _add_messages(known, rows, gap=1 if known.new_count else 2)
-    tokens = sum(counter.count_message(message) for _, message in new)
+    context = replace(context, order_numbers=context.order_numbers.copy(), row_ids=context.row_ids.copy())
+    new_pairs = _add_messages(context, rows, gap=1 if context.new_count else 2)
+    tokens = sum(counter.count_message(message) for _, message in new_pairs)
     return replace(
-        known,
-        messages=known.messages + [message for _, message in new],
-        keys=known.keys + [key for key, _ in new],
-        new_count=known.new_count + len(new),
-        tokens=known.tokens + tokens,
-        new_tokens=known.new_tokens + tokens,
-        length=current["messages"],
-        head=current["head"],
-        slot=current["last"] or 0,
+        context,
+        messages=context.messages + [message for _, message in new_pairs],
+        keys=context.keys + [key for key, _ in new_pairs],
+        new_count=context.new_count + len(new_pairs),
+        tokens=context.tokens + tokens,
+        new_tokens=context.new_tokens + tokens,
+        length=state_row["messages"],
+        newest_position=state_row["head"],
+        last_row_id=state_row["last"] or 0,
     )
 
 
 def _add_messages(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
-    """Add the places of messages to a context and return the messages with their keys.
+    """Add the numbers of messages to a context, and return the messages with their keys.
 
-    A gap of 2 marks the first message as no neighbour of the message before. Images are references here, which the
-    counter needs; their files are read later.
+    `gap` is the distance of the first order number from the last one: 1 if the first message directly follows the last
+    numbered message, else 2. Image files are not read, since their paths suffice to estimate the tokens.
     """
-    first = next(reversed(context.places.values()), 0) + gap
-    context.places.update((row["key"], place) for place, row in enumerate(rows, first))
-    context.slots.update((row["key"], row["slot"]) for row in rows)
+    first_number = next(reversed(context.order_numbers.values()), 0) + gap
+    context.order_numbers.update((row["key"], number) for number, row in enumerate(rows, first_number))
+    context.row_ids.update((row["key"], row["slot"]) for row in rows)
     pairs = [(row["key"], message_with_images(bytes(row["body"]), row["key"], row["attachments"])) for row in rows]
     return [(key, to_langchain(message, part_of=image_url_part)) for key, message in pairs]
 
@@ -162,19 +161,19 @@ logger = logging.getLogger(__name__)
 
 _GENERATED_MARKS = (GENERATED_MARK.encode(), SUMMARY_MARK.encode())
 EXPLICIT_EVENT = "compact_if_needed"
-"""The event of an explicit call of `compact_if_needed`."""
+"""The name of the event when the application calls `compact_if_needed`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextState:
-    """The state of a context, for trigger strategies.
+    """The state of a context, the argument of a `TriggerStrategy`.
 
     Attributes:
         event: The event: "add", "get_messages", or "compact_if_needed".
         messages: The current context.
         tokens: The tokens of the context.
-        threshold_tokens: The tokens that the context may have.
-        due: Whether the default strategy would compact now.
+        threshold_tokens: The maximum tokens of the context.
+        due: True if the context would be compacted now without a trigger strategy.
         config: The configuration.
     """
 
@@ -187,11 +186,11 @@ class ContextState:
 
 
 TriggerStrategy: TypeAlias = Callable[[ContextState], bool]
-"""A function that returns whether to compact now."""
+"""A function that receives the state of the context, and returns whether to compact now."""
 ProcessStrategy: TypeAlias = Processor
-"""A function that replaces the processors: from messages and a `ProcessorContext` to messages."""
+"""A function that replaces the processors. It receives messages and a `ProcessorContext`, and returns messages."""
 RetrievalStrategy: TypeAlias = Callable[[list[BaseMessage], ManagedMemoryConfig], Sequence[BaseMessage]]
-"""A function that selects the returned messages of a context. Its result is not stored."""
+"""A function that selects which messages of a context are returned. The selection is not stored."""
 
 
 _INVALIDATION_NAMES: Mapping[Any, frozenset[str]] = {
@@ -200,7 +199,7 @@ _INVALIDATION_NAMES: Mapping[Any, frozenset[str]] = {
     MessageUpdated: frozenset({"update", "replace_memory"}),
 }
 """The names of `ManagedMemoryConfig.cache_invalidation_events`, by the class of the memory event."""
-_Function: TypeAlias = Callable[..., Any] | None
+_FunctionOption: TypeAlias = Callable[..., Any] | None
 
 
 class ManagedConversationMemory(ConversationMemory):
@@ -209,19 +208,19 @@ class ManagedConversationMemory(ConversationMemory):
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         conversation_id: The conversation. Default: a new one.
-        namespace: The namespace of the conversation. Default: the running config's, else the root.
+        namespace: The namespace of the conversation. Default: that of the current run, else the root.
         description: The first system message, kept by `reset_memory` and by every compaction.
         retention: The rule that removes old messages after each addition. Default: keep all messages forever.
         config: The token budget and the compaction policy. Default: `ManagedMemoryConfig()`.
-        model: The summarizer, see `usable_model`. Default None: the model in `runtime`. Without any model, summaries
-            are extracts of the original messages, until a model is available.
+        model: The summarizer, see `usable_model`. Default None: the model that a call of `compact_if_needed` passes.
+            Without any model, summaries are extracts of the original messages, until a model is available.
         trigger_strategy: A function that decides whether to compact, called at the configured events and by
-            `compact_if_needed`. Default: the conditions of `compact_if_needed`.
+            `compact_if_needed`. Default: compact if the context exceeds its threshold.
         process_strategy: A processor to use instead of the configured ones. Default: the configured processors.
         retrieval_strategy: A function that selects the messages of the context to return. Default: all.
 
     Raises:
-        InvalidInput: An argument is invalid, or the configuration needs an unknown window.
+        InvalidInput: An argument is invalid.
         StorageError: The database cannot be opened.
     """
 
@@ -241,9 +240,9 @@ class ManagedConversationMemory(ConversationMemory):
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,
     ) -> None:
-        self._trigger = check_value(_Function, trigger_strategy, "trigger_strategy")
-        self._process = check_value(_Function, process_strategy, "process_strategy")
-        self._retrieval = check_value(_Function, retrieval_strategy, "retrieval_strategy")
+        self._trigger = check_value(_FunctionOption, trigger_strategy, "trigger_strategy")
+        self._process = check_value(_FunctionOption, process_strategy, "process_strategy")
+        self._retrieval = check_value(_FunctionOption, retrieval_strategy, "retrieval_strategy")
         super().__init__(memory, conversation_id, namespace=namespace, description=description, retention=retention)
         self._compactor = Compactor(self._database, config, model)
         self.config = self._compactor.config
@@ -251,15 +250,15 @@ class ManagedConversationMemory(ConversationMemory):
         self._database.caches.add(self)
         self._stats = {"hits": 0, "extensions": 0, "misses": 0, "invalidations": 0, "compactions": 0}
 
-    # -- the two views -----------------------------------------------------------------------------------------
+    # -- context and log ---------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
-        """The context within the budget, as from `get_context`; `raw_messages` is the whole log."""
+        """The context within the budget, as from `get_context`. `raw_messages` has all messages."""
         return self.get_context()
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """Run `messages` asynchronously."""
+        """Return `messages` asynchronously."""
         return await self.aget_context()
 
     def get_messages(self) -> list[dict[str, Any]]:
@@ -267,15 +266,16 @@ class ManagedConversationMemory(ConversationMemory):
         return [from_langchain(each).to_llm_dict(part_of=part_or_placeholder) for each in self.get_context()]
 
     def get_context(self) -> list[BaseMessage]:
-        """Return the context as LangChain messages; original messages keep their ids.
+        """Return the context as LangChain messages. Original messages keep their ids.
 
-        Image files are read, as for `raw_messages`.
+        Image files become data URLs, as in `raw_messages`.
         """
         with self._database.step("conversation.context", lambda: trace_fields(self._key)) as step:
-            report = self._report()
+            report = self._new_report()
             context, compacted = self._compact_after("get_messages", report)
             loaded = _with_image_files(context)
-            loaded = replace(loaded, messages=list(map(_copy_message, loaded.messages)))  # callers may modify them
+            messages = list(map(_copy_message, loaded.messages))  # callers may modify the copies
+            loaded = replace(loaded, messages=messages)
             view = self._compactor.make_view(repair_messages(loaded.messages), loaded, report, compacted=compacted)
             if self._retrieval is not None:
                 chosen = check_messages(self._retrieval(view.messages, self.config), "retrieval_strategy")
@@ -295,10 +295,10 @@ class ManagedConversationMemory(ConversationMemory):
         """Return statistics about the cached context.
 
         Returns:
-            "hits": reads of an unchanged context; "extensions": reads of new messages only; "misses": full reads;
-            "invalidations": changes listed in `cache_invalidation_events`; "compactions"; "context_messages" and
-            "context_tokens": the size of the context at the last read; "raw_messages": the number of messages in the
-            log; "valid": whether a context is cached.
+            The numbers of "hits" (reads of an unchanged context), "extensions" (reads of new messages only), "misses"
+            (full reads), "invalidations" (changes listed in `cache_invalidation_events`), "compactions" and
+            "raw_messages" (stored messages). "context_messages" and "context_tokens" are the size of the context at the
+            last read. "valid" is True if a context is cached.
         """
         context = self._context or CompactedContext()
         return {
@@ -316,7 +316,7 @@ class ManagedConversationMemory(ConversationMemory):
     def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """Compact the context if it exceeds its threshold.
 
-        A summary written without a model also causes a compaction, as soon as a model is available.
+        If a summary was made without a model and a model is available now, the context is compacted as well.
 
         Args:
             runtime: A dictionary with "compaction_model", the summarizer, see `usable_model`. Default: this memory's
@@ -328,7 +328,7 @@ class ManagedConversationMemory(ConversationMemory):
         Raises:
             InvalidInput: The runtime is not a dictionary, or its model is not usable.
         """
-        _, compacted = self._compact_after(EXPLICIT_EVENT, self._report(), _model_from(runtime))
+        _, compacted = self._compact_after(EXPLICIT_EVENT, self._new_report(), _model_from(runtime))
         return compacted
 
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
@@ -338,8 +338,8 @@ class ManagedConversationMemory(ConversationMemory):
         provider accepts.
 
         Args:
-            runtime: A dictionary with "compaction_model" and "provider": "anthropic", "openai", "openrouter", "xai",
-                "google", or another name for the default limit.
+            runtime: A dictionary with "compaction_model", the summarizer, and "provider": "anthropic", "openai",
+                "openrouter", "xai", "google", or another name, for which the limit is 25 MB.
 
         Returns:
             Whether the context has fewer bytes now. If False, nothing changed.
@@ -348,30 +348,30 @@ class ManagedConversationMemory(ConversationMemory):
             InvalidInput: The runtime is not a dictionary, or its model is not usable.
         """
         model, provider = _model_from(runtime), str((runtime or {}).get("provider") or "")
-        report = self._report()
+        report = self._new_report()
         with report.step(RECOVER_STEP, self._key, "refused", provider=provider or None):
             context = self._load_context()
             if context.branch is None:
                 return False
             context = _with_image_files(context)
-            ctx = self._compactor.processor_context(model=model, originals=self._originals(context))
+            ctx = self._compactor.processor_context(model=model, originals=self._load_originals(context))
             record = self._compactor.compact(context, make_thorough(ctx, provider), report, attempt=1)
             if record is not None:
                 self._load_context(reload=True)
             return record is not None
 
     def forget(self) -> None:
-        """Clear the cached context; it is read again when needed."""
+        """Clear the cached context. The next call reads it again."""
         self._context = None
 
     # -- internals ---------------------------------------------------------------------------------------------
 
     def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[CompactedContext, bool]:
-        """Compact if an event requires it. Return the context, and whether it was compacted."""
+        """Compact the context if an event requires it; return the context and if it was compacted."""
         model = self._compactor.model if model is None else model
         context = self._load_context()
         tokens = self._compactor.calibrate(context.tokens)
-        due = self._compactor.is_due(context, tokens, model, self._key)
+        due = self._compactor.is_due(context, tokens, model)
         triggered = context.branch is not None and self._is_triggered(event, context, tokens, due=due)
         report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))
         if triggered or event == EXPLICIT_EVENT:  # an explicit call is traced even if nothing was due
@@ -386,20 +386,20 @@ class ManagedConversationMemory(ConversationMemory):
         """Compact the context and return the new one."""
         context = _with_image_files(context)
         base = self._compactor.base_context(context, self._load_compaction, model)
-        ctx = self._compactor.processor_context(model=model, originals=self._originals(base))
+        ctx = self._compactor.processor_context(model=model, originals=self._load_originals(base))
         if self._process is not None:
             config = ctx.config.replace(mode="compaction", processor_order=[self._process])
             ctx = replace(ctx, config=config)
-        if not due:  # the trigger strategy chose to compact a context below its threshold: reduce it
+        if not due:  # only the trigger strategy requires a compaction, so the target must be below the current size
             reduced = int(base.tokens * (1 - ctx.config.min_reduction_ratio))
             ctx = replace(ctx, target_tokens=min(ctx.target_tokens, reduced))
         self._compactor.compact(base, ctx, report, tokens=tokens)
         return self._load_context(reload=True)
 
-    def _originals(self, context: CompactedContext) -> dict[str, BaseMessage]:
+    def _load_originals(self, context: CompactedContext) -> dict[str, BaseMessage]:
         """Return the original messages of the copies in the context, by their ids."""
-        found = self._database.read(None, lambda tx: load_messages(tx, self._key, [*context.copies]))
-        return {each.message.message_id: to_langchain(each.message) for each in found}
+        originals = self._database.read(None, lambda tx: load_messages(tx, self._key, [*context.copies]))
+        return {each.message.message_id: to_langchain(each.message) for each in originals}
 
     def _is_triggered(self, event: str, context: CompactedContext, tokens: int, *, due: bool) -> bool:
         if event != EXPLICIT_EVENT and event not in self.config.trigger_events:
@@ -417,34 +417,37 @@ class ManagedConversationMemory(ConversationMemory):
         return bool(self._trigger(state))
 
     def _load_context(self, *, reload: bool = False) -> CompactedContext:
-        """Return the current context; extend the cached one if possible, unless `reload`."""
-        known = self._context
-        read = partial(read_context, at=self._key, known=None if reload else known, counter=self._compactor.counter)
-        context = self._run(None, read)
-        extends = known is not None and known.branch is not None and known.record is context.record
-        kind = "hits" if context is known else "extensions" if extends else "misses"
-        self._stats["compactions" if reload else kind] += 1
+        """Return the current context. Extend the cached context if possible, unless `reload`."""
+        cached = self._context
+        key, counter, base = self._key, self._compactor.counter, None if reload else cached
+        context = self._run(None, lambda tx: read_context(tx, key, base, counter))
+        extends = cached is not None and cached.branch is not None and cached.record is context.record
+        statistic = "hits" if context is cached else "extensions" if extends else "misses"
+        self._stats["compactions" if reload else statistic] += 1
         self._context = context
         return context
 
     def _load_compaction(self, record: CompactionRecord | None) -> CompactedContext:
-        read = partial(read_compaction, at=self._key, record=record, counter=self._compactor.counter)
-        return _with_image_files(self._database.read(None, read))
+        key, counter = self._key, self._compactor.counter
+        return _with_image_files(self._database.read(None, lambda tx: read_compaction(tx, key, record, counter)))
 
     def _add_operation(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
-        """Append entries, without filler messages and already stored messages of a compaction."""
+        """Return an operation that appends entries.
+
+        Fillers, and messages of a compaction that are already stored, are skipped.
+        """
         generated = {entry.key: message for entry in entries if (message := _generated_message(entry)) is not None}
         if not generated:
             return super()._add_operation(entries)
 
         def operation(tx: Transaction) -> message_log.AppendResult:
-            fresh = [
+            new_entries = [
                 entry
                 for entry in entries
                 if (message := generated.get(entry.key)) is None
                 or not (is_filler(message) or message_log.get(tx, self._key, entry.key))
             ]
-            return self._append_operation(fresh)(tx)
+            return self._append_operation(new_entries)(tx)
 
         return operation
 
@@ -452,8 +455,8 @@ class ManagedConversationMemory(ConversationMemory):
         super()._store(entries)
         if "add" in self.config.trigger_events:
             try:
-                self._compact_after("add", self._report())
-            except Exception as error:  # the message stays added
+                self._compact_after("add", self._new_report())
+            except Exception as error:  # the message is stored, so the call must not fail
                 if is_graph_bubble_up(error):
                     raise
                 logger.warning("The context could not be compacted. The next event tries again.", exc_info=True)
@@ -463,7 +466,7 @@ class ManagedConversationMemory(ConversationMemory):
         changes = _INVALIDATION_NAMES.get(kind, frozenset())
         self._stats["invalidations"] += not changes.isdisjoint(self.config.cache_invalidation_events)
 
-    def _report(self) -> CompactionReport:
+    def _new_report(self) -> CompactionReport:
         return CompactionReport(self._database, self.conversation_id, bus=self._event_context)
 
 
@@ -487,5 +490,5 @@ def _copy_message(message: BaseMessage) -> BaseMessage:
 
 
 def _model_from(runtime: Any) -> Any:
-    given = check_value(Mapping[str, Any] | None, runtime, "runtime")
-    return usable_model(given.get("compaction_model")) if given else None
+    checked = check_value(Mapping[str, Any] | None, runtime, "runtime")
+    return usable_model(checked.get("compaction_model")) if checked else None

@@ -3,10 +3,11 @@
     shorter = tool_truncation(messages, config=ToolTruncationConfig(max_tool_message_tokens=300))
 
 `tool_truncation`, `backward_packing` and `sliding_window` call no model. Each can be used alone and in any order, and
-is idempotent. Messages that a processor removes from a context are not lost: the log or the caller still has them.
+is idempotent. No processor deletes stored messages.
 
 `summarization` replaces the oldest messages and an earlier summary by one new summary. As many messages as the target
-allows stay unchanged. The model receives the replaced messages, the earlier summary or, if none, the first instruction.
+allows stay unchanged. The model receives the replaced messages and the earlier summary. Without an earlier summary, it
+also receives the first instruction, which stays in the context.
 
 `run_processors` runs processors one after the other until the context is small enough. It skips a processor that fails
 or makes the context larger. Its result is always valid for a provider.
@@ -39,11 +40,11 @@ from langchain_agentmem.messages.history_repair import (
     HistoryShape,
     MessageGroup,
     droppable_groups,
+    find_shape,
     group_messages,
     is_from_user,
     repair_messages,
     role_of,
-    shape_of,
     tail_start,
 )
 from langchain_agentmem.messages.message_marks import Summary, alter_message, is_filler, summary_in, summary_message
@@ -57,12 +58,12 @@ def tool_truncation(
     counter: TokenCounter | None = None,
     everywhere: bool = False,
 ) -> list[BaseMessage]:
-    """Cut long tool output before the protected tail.
+    """Cut long tool output before the protected tail, the newest messages.
 
     Args:
         messages: A history.
         config: The options of truncation, such as the maximum size. Default: `ToolTruncationConfig()`.
-        counter: Counts tokens. Default: a new one.
+        counter: The token counter. Default: a new one.
         everywhere: True also cuts the protected tail. Default: False.
 
     Returns:
@@ -70,15 +71,14 @@ def tool_truncation(
     """
     config, counter = config or ToolTruncationConfig(), counter or TokenCounter()
 
-    def cut(message: BaseMessage) -> BaseMessage:
+    def truncate(message: BaseMessage) -> BaseMessage:
         marker, limit = config.append_marker.replace("{id}", message.id or ""), config.max_tool_message_tokens
         return _replace_text(message, lambda text: clip_text(text, limit, counter, marker=marker))
 
-    end = len(messages) if everywhere else tail_start(messages, config.grace_recent_messages)
-    return [
-        cut(message) if place < end and _is_tool_output(message, config) else message
-        for place, message in enumerate(messages)
-    ]
+    first_protected = len(messages) if everywhere else tail_start(messages, config.grace_recent_messages)
+    earlier = messages[:first_protected]
+    truncated = [truncate(message) if _is_tool_output(message, config) else message for message in earlier]
+    return [*truncated, *messages[first_protected:]]
 
 
 def backward_packing(
@@ -93,14 +93,14 @@ def backward_packing(
 
     System messages, the first instruction, a summary, the current request and the protected tail are protected. If a
     message does not fit, all older unprotected messages are dropped as well. No placeholder replaces dropped messages.
-    For a recorded context, `CompactionEvent.dropped_ids` reports them, `recall_dropped` finds them, and
-    `expand` retrieves each by its id.
+    For the history of a conversation, `CompactionEvent.dropped_ids` reports them. The tool `recall_dropped` finds them,
+    and the tool `expand` returns each by its id.
 
     Args:
         messages: A history.
-        max_tokens: The tokens that the result may have, if possible.
+        max_tokens: The maximum tokens of the result. Protected messages are kept even if they exceed it.
         config: The options of packing. Default: the tail from the last assistant message on is protected.
-        counter: Counts tokens. Default: a new one.
+        counter: The token counter. Default: a new one.
         keep_first: True keeps the first user message. Default: True.
 
     Returns:
@@ -108,63 +108,65 @@ def backward_packing(
     """
     config, counter = config or BackwardPackingConfig(), counter or TokenCounter()
     valid = repair_messages(messages)
-    shape = shape_of(valid, grace=config.grace_recent_messages, keep_first=keep_first)
+    shape = find_shape(valid, grace=config.grace_recent_messages, keep_first=keep_first)
     groups = droppable_groups(valid, shape)
-    fixed = {*range(len(valid))}.difference(*(range(each.start, each.stop) for each in groups))
-    packed_places = _pack_groups(valid, fixed, groups, max_tokens, counter)
-    start = next((place for place in packed_places if role_of(valid[place]) == "user"), len(valid))
-    start = min(start, shape.tail)  # drop answers whose question was dropped, except in the tail
-    return repair_messages([valid[place] for place in packed_places if place < shape.systems or place >= start])
+    protected = {*range(len(valid))}.difference(*(range(group.start, group.stop) for group in groups))
+    kept_indexes = _pack_groups(valid, protected, groups, max_tokens, counter)
+    first_user = next((index for index in kept_indexes if role_of(valid[index]) == "user"), len(valid))
+    first_user = min(first_user, shape.tail)  # drop answers whose question was dropped, except in the tail
+    return repair_messages([valid[index] for index in kept_indexes if index < shape.systems or index >= first_user])
 
 
 def sliding_window(
     messages: Sequence[BaseMessage], *, max_tokens: int, counter: TokenCounter | None = None
 ) -> list[BaseMessage]:
-    """Keep system messages and the newest messages that fit, calls with their results.
+    """Keep system messages and the newest messages that fit, tool calls with their results.
 
     The last user message always stays, so that the context has a user message. The newest messages stay even if they
-    alone are too large. No placeholder replaces dropped messages; they are reported and retrieved as for
-    `backward_packing`.
+    alone are too large. No placeholder replaces dropped messages. `backward_packing` describes how to retrieve them.
 
     Args:
         messages: A history.
-        max_tokens: The tokens that the result may have, if possible.
-        counter: Counts tokens. Default: a new one.
+        max_tokens: The maximum tokens of the result. The messages that always stay may exceed it.
+        counter: The token counter. Default: a new one.
 
     Returns:
         The history, valid for every provider; the kept messages are the same objects.
     """
     counter = counter or TokenCounter()
     valid = repair_messages(messages)
-    shape = shape_of(valid, grace=0, keep_first=False)
-    users = [place for place, message in enumerate(valid) if role_of(message) == "user"]
+    shape = find_shape(valid, grace=0, keep_first=False)
+    users = [index for index, message in enumerate(valid) if role_of(message) == "user"]
     request = [] if shape.request is None else [shape.request]
-    fixed = {*range(shape.systems), *users[-1:], *request}
+    protected = {*range(shape.systems), *users[-1:], *request}
     groups = group_messages(valid, shape.systems, len(valid))
-    packed_places = _pack_groups(valid, fixed, groups, max_tokens, counter, min_groups=1)
-    start = next((place for place in packed_places if role_of(valid[place]) == "user"), 0)
-    return [valid[place] for place in packed_places if place < shape.systems or place >= start]
+    kept_indexes = _pack_groups(valid, protected, groups, max_tokens, counter, min_groups=1)
+    first_user = next((index for index in kept_indexes if role_of(valid[index]) == "user"), 0)
+    return [valid[index] for index in kept_indexes if index < shape.systems or index >= first_user]
 
 
 def _pack_groups(
     messages: list[BaseMessage],
-    fixed: set[int],
+    kept: set[int],
     groups: Sequence[MessageGroup],
     max_tokens: int,
     counter: TokenCounter,
     *,
     min_groups: int = 0,
 ) -> list[int]:
-    """Return the fixed places and those of the newest groups that fit, at least `min_groups`."""
+    """Return the indexes of messages to keep: those in `kept`, and the newest groups that fit.
+
+    At least `min_groups` groups are kept, even if they do not fit.
+    """
     costs = list(map(counter.count_message, messages))
-    room = max_tokens - sum(costs[place] for place in fixed)
-    for newer_count, group in enumerate(reversed(groups)):
-        added = {*range(group.start, group.stop)} - fixed
-        room -= sum(costs[place] for place in added)
-        if room < 0 and newer_count >= min_groups:
+    spare_tokens = max_tokens - sum(costs[index] for index in kept)
+    for newer_groups, group in enumerate(reversed(groups)):
+        added = {*range(group.start, group.stop)} - kept
+        spare_tokens -= sum(costs[index] for index in added)
+        if spare_tokens < 0 and newer_groups >= min_groups:
             break
-        fixed = fixed | added
-    return sorted(fixed)
+        kept = kept | added
+    return sorted(kept)
 
 
 def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
@@ -185,15 +187,15 @@ def _replace_text(message: BaseMessage, change: Callable[[str], str]) -> BaseMes
         return change(block) if isinstance(block, str) else block
 
     content = message.content
-    new = change_block(content) if isinstance(content, str) else list(map(change_block, content))
-    return message if new == content else alter_message(message, content=new)
+    new_content = change_block(content) if isinstance(content, str) else list(map(change_block, content))
+    return message if new_content == content else alter_message(message, content=new_content)
 
 
 _FRAME_TOKENS = 80
-"""The maximum number of tokens of the text around the summary in its message."""
+"""The maximum number of tokens of a summary message without the summary itself."""
 _MIN_SUMMARY_TOKENS = 64
-"""The minimum room for a summary. With less room, nothing is summarized."""
-_CUT_TOLERANCE_DIVISOR = 10  # to end at a round, a cut may grow by the target divided by this
+"""The minimum size of a summary. If the summarized messages leave fewer tokens for it, nothing is summarized."""
+_EXTENSION_DIVISOR = 10  # further tokens to summarize up to the next user message: at most the target divided by this
 
 
 def summarization(
@@ -210,12 +212,13 @@ def summarization(
         messages: A history. If it begins with a summary from an earlier call, the new summary continues it.
         model: The summarizer, see `usable_model`. If it is None or fails, the summary is an extract of the original
             messages.
-        max_tokens: The tokens that the result may have, if possible. A context with no more tokens is returned as is.
+        max_tokens: The target size of the result. A history with no more tokens is returned unchanged.
         config: The options of summaries. Default: `SummarizationConfig()`.
-        counter: Counts tokens. Default: a new one.
+        counter: The token counter. Default: a new one.
 
     Returns:
-        System messages, the first instruction, the summary, and the newest messages: the same objects.
+        System messages, the first instruction, the summary, and the newest messages. Except for the summary, they are
+        the same objects.
 
     Raises:
         InvalidInput: The model is not usable.
@@ -245,83 +248,86 @@ def summarize_oldest(
         database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
 
     Returns:
-        The context, and the result of summarizing; None if there was nothing to summarize.
+        The context, and the result of summarizing. The latter is None if nothing was summarized.
     """
     if ctx.fits(messages) and not ctx.thorough:
         return messages, None
     config = ctx.config.summarization
-    shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
-    groups = _groups_to_summarize(messages, shape, ctx)
+    shape = find_shape(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
+    groups = _select_groups(messages, shape, ctx)
     if not groups:
         return messages, None
     dropped = [message for group in groups for message in messages[group.start : group.stop]]
-    old_summary = None if shape.summary is None else messages[shape.summary]
-    room = sum(map(ctx.cost, dropped + ([old_summary] if old_summary else []))) - _FRAME_TOKENS
-    if room < _MIN_SUMMARY_TOKENS:
+    old_message = None if shape.summary is None else messages[shape.summary]
+    available_tokens = sum(map(ctx.cost, dropped + ([old_message] if old_message else []))) - _FRAME_TOKENS
+    if available_tokens < _MIN_SUMMARY_TOKENS:
         return messages, None
-    earlier = summary_in(old_summary) if old_summary else None
-    instruction = [messages[shape.first]] if earlier is None and shape.first is not None else []
+    old_summary = summary_in(old_message) if old_message else None
+    instruction = [messages[shape.first]] if old_summary is None and shape.first is not None else []
     result = summarize(
         list(map(ctx.original_of, instruction + dropped)),
-        earlier=earlier,
+        earlier=old_summary,
         model=ctx.model,
         config=config,
         counter=ctx.counter,
-        output_tokens=min(ctx.summary_tokens, max(room, _MIN_SUMMARY_TOKENS)),
+        output_tokens=min(ctx.summary_tokens, max(available_tokens, _MIN_SUMMARY_TOKENS)),
         input_tokens=ctx.input_tokens,
         database=database,
     )
-    stands_for = sum(not is_filler(each) for each in dropped) + (earlier.stands_for if earlier else 0)
-    removed = {place for each in groups for place in range(each.start, each.stop)} | {shape.summary}
+    stands_for = sum(not is_filler(each) for each in dropped) + (old_summary.stands_for if old_summary else 0)
+    removed = {index for each in groups for index in range(each.start, each.stop)} | {shape.summary}
     if shape.first is None:
-        removed.add(shape.opening)  # in this case the conversation begins with the summary
-    cut = shape.systems if shape.first is None else shape.first + 1
-    head = [message for place, message in enumerate(messages[:cut]) if place not in removed]
-    rest = [message for place, message in enumerate(messages[cut:], cut) if place not in removed]
+        removed.add(shape.opening)  # no filler message is needed, since the summary begins the conversation
+    summary_index = shape.systems if shape.first is None else shape.first + 1
+    before = [message for index, message in enumerate(messages) if index < summary_index and index not in removed]
+    after = [message for index, message in enumerate(messages) if index >= summary_index and index not in removed]
     max_tokens = min(ctx.tokens(messages) - 1, ctx.target_tokens)
-    max_summary_tokens = max_tokens - ctx.tokens([*head, *rest])
-    # The id depends on the messages only, so that a repeated compaction after a crash uses the same id.
-    identity = repr((old_summary.id if old_summary else None, [(each.id, each.type, each.content) for each in dropped]))
-    key = f"sum-{blake2b(identity.encode(), digest_size=8).hexdigest()}"
-    summary = _limit_images(replace(result.summary, stands_for=stands_for), ctx, max_summary_tokens, key)
-    return [*head, summary_message(summary, id=key), *rest], replace(result, summary=summary)
+    max_summary_tokens = max_tokens - ctx.tokens([*before, *after])
+    # The id depends only on the replaced messages, so that a compaction repeated after a crash uses the same id.
+    identity = repr((old_message.id if old_message else None, [(each.id, each.type, each.content) for each in dropped]))
+    summary_id = f"sum-{blake2b(identity.encode(), digest_size=8).hexdigest()}"
+    summary = _limit_images(replace(result.summary, stands_for=stands_for), ctx, max_summary_tokens, summary_id)
+    return [*before, summary_message(summary, id=summary_id), *after], replace(result, summary=summary)
 
 
-def _groups_to_summarize(messages: list[BaseMessage], shape: HistoryShape, ctx: ProcessorContext) -> list[MessageGroup]:
-    """Return the fewest oldest groups that meet the target if summarized; all if none suffice."""
+def _select_groups(messages: list[BaseMessage], shape: HistoryShape, ctx: ProcessorContext) -> list[MessageGroup]:
+    """Return the oldest groups: as few as must be summarized to meet the target, or else all."""
     groups = droppable_groups(messages, shape)
     if ctx.thorough:
         return groups
     tokens = ctx.tokens(messages) + ctx.summary_tokens + _FRAME_TOKENS
     if shape.summary is not None:
         tokens -= ctx.cost(messages[shape.summary])
-    for place, group in enumerate(groups):
-        if place and tokens <= ctx.target_tokens:
-            return groups[: _extend_to_round(messages, groups, place, ctx)]
+    for index, group in enumerate(groups):
+        if index and tokens <= ctx.target_tokens:
+            return groups[: _find_round(messages, groups, index, ctx)]
         tokens -= sum(map(ctx.cost, messages[group.start : group.stop]))
     return groups
 
 
-def _extend_to_round(messages: list[BaseMessage], groups: list[MessageGroup], place: int, ctx: ProcessorContext) -> int:
-    """Move a cut forward to the start of a round, so that no answer loses its question."""
-    spare = ctx.target_tokens // _CUT_TOLERANCE_DIVISOR
-    for later in range(place, len(groups)):
-        if is_from_user(messages[groups[later].start]):
-            return later
-        spare -= sum(map(ctx.cost, messages[groups[later].start : groups[later].stop]))
-        if spare < 0:
+def _find_round(messages: list[BaseMessage], groups: list[MessageGroup], index: int, ctx: ProcessorContext) -> int:
+    """Return the index of the next group that begins with a user message, or `index`.
+
+    A context that begins with that group has no answer without its question. `index` is returned if it is too far.
+    """
+    spare_tokens = ctx.target_tokens // _EXTENSION_DIVISOR
+    for group_index in range(index, len(groups)):
+        if is_from_user(messages[groups[group_index].start]):
+            return group_index
+        spare_tokens -= sum(map(ctx.cost, messages[groups[group_index].start : groups[group_index].stop]))
+        if spare_tokens < 0:
             break
-    return place
+    return index
 
 
-def _limit_images(summary: Summary, ctx: ProcessorContext, tokens: int, key: str) -> Summary:
-    """Return the summary with its newest images that fit the tokens and the image bytes."""
+def _limit_images(summary: Summary, ctx: ProcessorContext, max_tokens: int, summary_id: str) -> Summary:
+    """Remove the oldest images of a summary until the rest fits the tokens and bytes."""
     images, max_bytes = summary.kept_images, ctx.image_bytes
     while images:
         size = sum(len(json.dumps(image.block, default=repr)) for image in images)
         candidate = replace(summary, kept_images=images)
-        cost = ctx.cost(summary_message(candidate, id=key))
-        if (max_bytes is None or size <= max_bytes) and cost <= tokens:
+        cost = ctx.cost(summary_message(candidate, id=summary_id))
+        if (max_bytes is None or size <= max_bytes) and cost <= max_tokens:
             return candidate
         images = images[1:]
     return replace(summary, kept_images=())
@@ -337,7 +343,7 @@ class PipelineOutcome:
         stages_run: The processors that ran, in order.
         summary: The new summary, if there is one.
         failures: The name and the error of each stage that failed.
-        reason: Why the context is larger than the target; None if it is not.
+        reason: The explanation why the context is larger than the target; None if it is within the target.
     """
 
     messages: list[BaseMessage]
@@ -371,7 +377,7 @@ def run_processors(
         if ctx.fits(context) and not ctx.thorough:
             break
         if processor == "backward_packing" and summarized and not packs_more:
-            continue  # the rest was too short to summarize, and must not be dropped without a summary
+            continue  # everything droppable is in the summary, or was too short to summarize and must not be lost
         name = processor if isinstance(processor, str) else getattr(processor, "__name__", type(processor).__name__)
         stages.append(name)
         try:
@@ -404,21 +410,22 @@ def run_processors(
 def _run_processor(processor: str | Processor, messages: list[BaseMessage], ctx: ProcessorContext) -> list[BaseMessage]:
     config, counter = ctx.config, ctx.counter
     keep_first = config.summarization.include_original_instruction
-    room = ctx.target_tokens - ctx.overhead_tokens
+    limit = ctx.target_tokens - ctx.overhead_tokens
     match processor:
         case "tool_truncation":
-            cut = tool_truncation(messages, config=config.tool_truncation, counter=counter)
-            first = shape_of(messages, grace=config.tool_truncation.grace_recent_messages, keep_first=keep_first).first
-            if first is not None:  # it stays unchanged, even if it looks like tool output
-                cut[first] = messages[first]
-            return cut
+            truncated = tool_truncation(messages, config=config.tool_truncation, counter=counter)
+            grace = config.tool_truncation.grace_recent_messages
+            first = find_shape(messages, grace=grace, keep_first=keep_first).first
+            if first is not None:  # the first instruction stays unchanged, even if it looks like tool output
+                truncated[first] = messages[first]
+            return truncated
         case "backward_packing":
             packing = config.backward_packing
-            return backward_packing(messages, max_tokens=room, config=packing, counter=counter, keep_first=keep_first)
+            return backward_packing(messages, max_tokens=limit, config=packing, counter=counter, keep_first=keep_first)
         case "sliding_window":
-            room = int(room * (1 - config.sliding_window.headroom_percent))
-            return sliding_window(messages, max_tokens=room, counter=counter)
-        case str():
+            limit = int(limit * (1 - config.sliding_window.headroom_percent))
+            return sliding_window(messages, max_tokens=limit, counter=counter)
+        case str():  # "summarization", which `run_processors` runs itself
             return messages
     result = check_messages(processor(list(messages), ctx), f"processor {safe_repr(processor)}")
     if not result:
@@ -431,7 +438,7 @@ def check_messages(messages: Any, source: str) -> Sequence[BaseMessage]:
 
     Args:
         messages: The return value.
-        source: The name of the function.
+        source: A description of the function for the error message.
 
     Raises:
         InvalidInput: The value is not a list of messages.
@@ -442,19 +449,19 @@ def check_messages(messages: Any, source: str) -> Sequence[BaseMessage]:
 
 
 def explain_size(messages: Sequence[BaseMessage], ctx: ProcessorContext) -> str:
-    """Explain in two sentences why a context is larger than its target."""
+    """Return the sizes of a context, its target and its parts, as an explanation of its size."""
     config = ctx.config.summarization
-    shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
-    parts = {
+    shape = find_shape(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
+    messages_by_part = {
         "the protected tail": messages[shape.tail :],
         "the system messages": messages[: shape.systems],
         "the first instruction": [] if shape.first is None else [messages[shape.first]],
         "the current request": [] if shape.request is None else [messages[shape.request]],
         "the summary": [] if shape.summary is None else [messages[shape.summary]],
     }
-    costs = {name: sum(map(ctx.cost, part)) for name, part in parts.items() if part}
-    costs["tokens outside the messages"] = ctx.overhead_tokens
-    largest = sorted(costs.items(), key=lambda each: -each[1])
-    breakdown = ", ".join(f"{name} {tokens}" for name, tokens in largest if tokens)
+    tokens_by_part = {name: sum(map(ctx.cost, part)) for name, part in messages_by_part.items() if part}
+    tokens_by_part["tokens outside the messages"] = ctx.overhead_tokens
+    largest_parts = sorted(tokens_by_part.items(), key=lambda part: -part[1])
+    breakdown = ", ".join(f"{name} {tokens}" for name, tokens in largest_parts if tokens)
     total = f"{ctx.tokens(messages)} tokens in {len(messages)} messages"
     return f"The context still has {total}; the target is {ctx.target_tokens} tokens. Tokens by part: {breakdown}."

@@ -6,9 +6,9 @@
     rounds, summary = session.get_role_rounds_with_compaction("Planner")
 
 A round is one user query with the posts that roles such as "Planner" send to each other. Writing a round only notifies
-the compactor. Its background thread runs while there is work. It counts the rounds without a summary, and calls the
-model when there are enough. The database stores the summary, so a restart continues from it. The database also stores
-a lease, so only one of several processes calls the model.
+the compactor. Its background thread counts the rounds that no summary covers. If they reach the threshold, the thread
+calls the model. The database stores the summary, so a restart continues from it. The database also stores a lease, the
+exclusive right to do this work, so that only one of several processes calls the model.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from langchain_agentmem.conversations.session_memory import (
     CompactorConfig,
     RoleHistory,
     SessionMemory,
-    lane_of,
+    convert_rounds,
     load_role_history,
-    rounds_as_messages,
+    make_role_lane,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import ModelLike, compaction_key, usable_model
@@ -51,8 +51,8 @@ __all__ = ["CompactedMessage", "CompactorConfig", "ContextCompactor"]
 
 logger = logging.getLogger(__name__)
 
-_SHARE_OF_WINDOW = 0.8  # of the summarizer's context window
-_DEFAULT_WINDOW = 100_000  # tokens, if the model's window is unknown
+_WINDOW_SHARE = 0.8  # the input of one call, as a share of the summarizer's maximum input
+_DEFAULT_WINDOW = 100_000  # tokens; used if the maximum input of the model is unknown
 
 
 class ContextCompactor:
@@ -101,7 +101,7 @@ class ContextCompactor:
         self._model = usable_model(model)
         self._summarization = summarization or SummarizationConfig()
         self._counter = TokenCounter()
-        self._key = compaction_key(self._session_key, lane_of(role))
+        self._key = compaction_key(self._session_key, make_role_lane(role))
         self._task: Task | None = None
 
     def start(self) -> None:
@@ -138,13 +138,13 @@ class ContextCompactor:
         task = self._task
         return task is None or task.wait(timeout)
 
-    # -- the thread --------------------------------------------------------------------------------------------
+    # -- background task ---------------------------------------------------------------------------------------
 
     def _seconds_until_due(self, tx: Transaction) -> float | None:
         return 0.0 if load_role_history(tx, self._session_key, self.role).due_rounds(self.config) else None
 
     def _summarize(self, lease: Lease) -> None:
-        """Summarize the rounds that are due, and store the summary."""
+        """Summarize the rounds that are due, if any, and store the summary."""
         report = CompactionReport(self._database, self._session_key.name, agent=self.role)
         with report.step(COMPACT_STEP, self._session_key, "rounds", role=self.role):
             history = self._database.read(None, lambda tx: load_role_history(tx, self._session_key, self.role))
@@ -156,34 +156,33 @@ class ContextCompactor:
     def _summarize_rounds(
         self, rounds: list[Round], history: RoleHistory, lease: Lease, report: CompactionReport
     ) -> None:
-        reached = history.record.reached if history.record else 0
-        messages = rounds_as_messages(rounds, reached + 1)
+        covered_count = history.record.reached if history.record else 0
+        messages = convert_rounds(rounds, covered_count + 1)
         window = window_of(self._model)
-        before = sum(map(self._counter.count_message, messages))
-        with report.compaction(before, len(messages)):
+        tokens_before = sum(map(self._counter.count_message, messages))
+        with report.compaction(tokens_before, len(messages)):
             result = summarize(
                 messages,
                 earlier=history.summary,
                 model=self._model,
-                config=self._summarization.replace(prompt=self._prompt()),
+                config=self._summarization.replace(prompt=self._load_prompt()),
                 counter=self._counter,
                 output_tokens=self._summarization.output_max_tokens,
-                input_tokens=self._summarization.input_max_tokens
-                or int((window or _DEFAULT_WINDOW) * _SHARE_OF_WINDOW),
+                input_tokens=self._summarization.input_max_tokens or int((window or _DEFAULT_WINDOW) * _WINDOW_SHARE),
                 database=self._database,
             )
             if result.failure is not None:
                 raise result.failure
             message, earlier = summary_message(result.summary, id=None), history.summary
-            tokens = self._counter.count_message(message)
+            summary_tokens = self._counter.count_message(message)
             if earlier is not None:
-                before += self._counter.count_message(summary_message(earlier, id=None))
-            now, saved = self._database.now(), max(0, before - tokens)
+                tokens_before += self._counter.count_message(summary_message(earlier, id=None))
+            now, saved = self._database.now(), max(0, tokens_before - summary_tokens)
             record = history.next_record(rounds, result.summary, tried=self._model is not None, saved=saved)
             self._database.write(None, lambda tx: self._store_summary(tx, lease, history, rounds, record, now))
         summary, stages = result.summary, ("summarization",)
-        outcome = PipelineOutcome(messages=[message], tokens=tokens, stages_run=stages, summary=summary)
-        report.emit_completed(outcome, None, tokens=tokens, messages=1)
+        outcome = PipelineOutcome(messages=[message], tokens=summary_tokens, stages_run=stages, summary=summary)
+        report.emit_completed(outcome, None, tokens=summary_tokens, messages=1)
 
     def _store_summary(
         self,
@@ -194,22 +193,22 @@ class ContextCompactor:
         record: CompactionRecord,
         now: int,
     ) -> None:
-        """Store a summary, unless its rounds changed or another process stored one first."""
+        """Store a summary, unless its rounds changed or another process stored a summary first."""
         branch = message_log.lock_conversation(tx, self._session_key)
         if branch is None or not lease.renew(tx):
             return
         current = load_role_history(tx, self._session_key, self.role)
-        unchanged = all(each in current.remaining for each in rounds)
-        if unchanged and (current.record and current.record.id) == (history.record and history.record.id):
-            store_record(tx, self._session_key, lane_of(self.role), record, now=now)
-            query.prune_compactions(tx, branch=branch[0], context=lane_of(self.role), limit=MAX_COMPACTIONS)
+        rounds_unchanged = all(each in current.remaining for each in rounds)
+        if rounds_unchanged and (current.record and current.record.id) == (history.record and history.record.id):
+            store_record(tx, self._session_key, make_role_lane(self.role), record, now=now)
+            query.prune_compactions(tx, branch=branch[0], context=make_role_lane(self.role), limit=MAX_COMPACTIONS)
 
-    def _prompt(self) -> str | None:
-        """Return the instructions of the template file, or the configured ones if it is unusable."""
-        default, path = self._summarization.prompt, self.config.prompt_template_path
+    def _load_prompt(self) -> str | None:
+        """Return the instructions of the template file; if it is unusable, the configured ones."""
+        configured_prompt, path = self._summarization.prompt, self.config.prompt_template_path
         try:
-            text = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["content"] if path else None
-            return self._summarization.replace(prompt=text).prompt or default
+            template = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["content"] if path else None
+            return self._summarization.replace(prompt=template).prompt or configured_prompt
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, InvalidInput):
             logger.warning("The template %r is unusable, so the configured prompt is used.", path, exc_info=True)
-            return default
+            return configured_prompt

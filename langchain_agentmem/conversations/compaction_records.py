@@ -1,8 +1,11 @@
 """The stored results of compactions.
 
-A record names the spans of messages that stayed unchanged. It contains the messages that the compaction generated: a
-summary and shortened tool outputs. Together with the unchanged messages, it restores exactly the same context in any
-process. Editing or removing a message deletes the records that include it.
+A record contains the messages that a compaction generated: a summary and shortened tool outputs. It also contains the
+keys of the messages that stayed in the context unchanged. From a record and the stored messages, any process can
+restore the compacted context. Editing or removing a message deletes the records that include the message.
+
+A conversation has several contexts, which are compacted separately: the graph's state, the log, and one context per
+role. The name of a context is its *lane*.
 """
 
 from __future__ import annotations
@@ -25,12 +28,13 @@ from langchain_agentmem.messages.message import Message, decode_body, encode_bod
 from langchain_agentmem.storage import Transaction, query
 
 STATE, LOG = "state", "log"
-"""The lanes. Each context of a conversation is one lane: the graph's state, the log, and one context per role."""
+"""The lanes of the graph's state and of the log."""
 PAGE_SIZE = 200
+"""The maximum number of records that one query reads."""
 
 
 class KeySpan(NamedTuple):
-    """The keys of the first and the last of consecutive messages."""
+    """A sequence of consecutive messages, as the keys of the first and the last one."""
 
     first: str
     last: str
@@ -40,22 +44,23 @@ class KeySpan(NamedTuple):
 class CompactionRecord:
     """The result of a compaction of a context.
 
+    `load_headers` loads only `id`, `digest`, `reached` and `slot`. The other attributes then have their defaults.
+
     Attributes:
         digest: A digest that identifies the compacted messages.
-        reached: The number of compacted messages.
-        items: The compacted context: spans of unchanged messages, and generated messages. Empty if only the header
-            was loaded.
+        reached: The number of compacted messages. For the context of a role: of summarized rounds.
+        items: The compacted context: spans of unchanged messages, and generated messages.
         dropped: The keys of the messages that this compaction removed from the context. These are single keys, because
             the log of a rewound thread has other messages between them.
         parent: The id of the compaction that this one continues.
         provisional: True if a summary in `items` was made without a model.
         tried: True if a model was available for the compaction.
-        slot: The row id of the last message; None in the lane of the graph's state.
-        id: The number of the record; 0 before it is stored.
+        slot: The `LogEntry.slot` of the last compacted message. None for the graph's state.
+        id: The row id of the record. 0 before the record is stored.
         saved: The number of tokens that this compaction and its predecessors saved, as the token counter reports it. 0
-            in records from before this field existed.
-        lane: The lane: "state" for the graph's state, "log" for the log, else a role. "" if only the header was loaded.
-        created_at: The time of the compaction, in UTC; 1970 if only the header was loaded.
+            in records of earlier versions of this package.
+        lane: The lane: "state" for the graph's state, "log" for the log, or "role:" and the name of a role.
+        created_at: The time of the compaction, in UTC.
     """
 
     digest: bytes
@@ -73,18 +78,18 @@ class CompactionRecord:
 
     @property
     def generated_messages(self) -> list[BaseMessage]:
-        """The generated messages: a summary (see `replaced_messages`) and shortened tool outputs."""
-        return [each for each in self.items if isinstance(each, BaseMessage)]
+        """The generated messages: a summary and shortened tool outputs."""
+        return [item for item in self.items if isinstance(item, BaseMessage)]
 
 
 def load_headers(tx: Transaction, at: ThreadKey, lane: str) -> list[CompactionRecord]:
-    """Return the newest records of a lane, the newest first, without their bodies."""
-    limits = {"before": message_log.NO_LIMIT, "limit": PAGE_SIZE}
-    rows = message_log.branch_rows(tx, at, query.compactions, context=lane, **limits)
+    """Return the headers of the newest records of a lane, the newest first."""
+    page = {"before": message_log.NO_LIMIT, "limit": PAGE_SIZE}
+    rows = message_log.branch_rows(tx, at, query.compactions, context=lane, **page)
     return [CompactionRecord(**_header_fields(row)) for row in rows]
 
 
-def branch_identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
+def find_branch_identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
     """Return the branch id and creation time of a conversation, or None if it does not exist.
 
     The two values distinguish a conversation from a deleted one of the same name.
@@ -94,7 +99,7 @@ def branch_identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
 
 
 def load_newest(tx: Transaction, at: ThreadKey, limit: int) -> list[CompactionRecord]:
-    """Return the newest compactions of a conversation that are in use, the newest first.
+    """Return the newest records of a conversation, of any lane, the newest first.
 
     Raises:
         StorageError: A record is damaged.
@@ -102,17 +107,17 @@ def load_newest(tx: Transaction, at: ThreadKey, limit: int) -> list[CompactionRe
     return list(map(_record_from_row, message_log.branch_rows(tx, at, query.newest_compactions, limit=limit)))
 
 
-def newest_dropped_keys(tx: Transaction, at: ThreadKey) -> list[str]:
-    """Return the keys of the messages that left the newest context in use of a conversation.
+def load_newest_dropped_keys(tx: Transaction, at: ThreadKey) -> list[str]:
+    """Return the keys of the messages that are not in the newest compacted context.
 
     Raises:
         StorageError: A record is damaged.
     """
     records = load_newest(tx, at, 1)
-    return dropped_keys(tx, at, records[0]) if records else []
+    return load_dropped_keys(tx, at, records[0]) if records else []
 
 
-def dropped_keys(tx: Transaction, at: ThreadKey, record: CompactionRecord) -> list[str]:
+def load_dropped_keys(tx: Transaction, at: ThreadKey, record: CompactionRecord) -> list[str]:
     """Return the keys that a compaction and its predecessors dropped, in conversation order."""
     keys = record.dropped
     # A change of a message deletes its records, so a parent may be missing.
@@ -121,13 +126,13 @@ def dropped_keys(tx: Transaction, at: ThreadKey, record: CompactionRecord) -> li
     return [*keys]
 
 
-def load_record(tx: Transaction, at: ThreadKey, number: int) -> CompactionRecord | None:
-    """Return a record by its number; None if it was deleted.
+def load_record(tx: Transaction, at: ThreadKey, record_id: int) -> CompactionRecord | None:
+    """Return a record by its id; None if it was deleted.
 
     Raises:
         StorageError: The record is damaged.
     """
-    rows = message_log.branch_rows(tx, at, query.compaction, id=number)
+    rows = message_log.branch_rows(tx, at, query.compaction, id=record_id)
     return _record_from_row(rows[0]) if rows else None
 
 
@@ -141,12 +146,12 @@ def store_record(tx: Transaction, at: ThreadKey, lane: str, record: CompactionRe
         record: The record.
         now: The time, in microseconds since 1970.
     """
-    locked = message_log.lock_conversation(tx, at)
-    if locked is None:
+    branch_head = message_log.lock_conversation(tx, at)
+    if branch_head is None:
         return record  # the conversation was deleted meanwhile
     body = _encode_record(record)
     fields = {"context": lane, "digest": record.digest, "message_count": record.reached, "slot": record.slot}
-    [row] = query.insert_compaction(tx, branch=locked[0], checksum=zlib.crc32(body), body=body, now=now, **fields)
+    [row] = query.insert_compaction(tx, branch=branch_head[0], checksum=zlib.crc32(body), body=body, now=now, **fields)
     return replace(record, id=int(row["id"]))
 
 
@@ -165,7 +170,12 @@ def find_problems(tx: Transaction) -> list[str]:
 
 
 def renumber_parent(row: dict[str, Any], ids: Mapping[int, int]) -> None:
-    """Replace the parent id of a record from another database by the parent's id here."""
+    """Replace the parent id in the row of an imported record.
+
+    Args:
+        row: The row, which is changed.
+        ids: The ids of the imported records in this database, by their ids in the source database.
+    """
     body = _decode_body(row)
     body["parent"] = ids.get(body["parent"])
     row["body"] = write_plain(body)
@@ -205,7 +215,7 @@ def _decode_body(row: Any) -> dict[str, Any]:
 
 def _encode_record(record: CompactionRecord) -> bytes:
     other_fields = {name: getattr(record, name) for name in ("dropped", "parent", "provisional", "tried", "saved")}
-    return write_plain({"items": [_encode_item(each) for each in record.items], **other_fields})
+    return write_plain({"items": list(map(_encode_item, record.items)), **other_fields})
 
 
 def _encode_item(item: KeySpan | BaseMessage) -> Any:
@@ -239,17 +249,17 @@ def _drop_unstorable(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update=replacements)
 
 
-def key_spans(keys: Iterable[str], places: dict[str, int]) -> list[KeySpan]:
+def make_key_spans(keys: Iterable[str], indexes: dict[str, int]) -> list[KeySpan]:
     """Combine keys of a history into as few spans as possible.
 
     Args:
         keys: The keys, in the order of the history.
-        places: The index of each key in the history.
+        indexes: The index of each key in the history.
     """
     spans: list[list[str]] = []
     for key in keys:
-        if spans and places[spans[-1][1]] + 1 == places[key]:
+        if spans and indexes[spans[-1][1]] + 1 == indexes[key]:  # the key follows the last span directly
             spans[-1][1] = key
         else:
             spans.append([key, key])
-    return [KeySpan(*each) for each in spans]
+    return [KeySpan(*span) for span in spans]

@@ -1,14 +1,14 @@
 """`ConversationMemory`: one conversation, as a chat history of LangChain and of the agent framework MARSYS.
 
-It is LangChain's `BaseChatMessageHistory`, so it works wherever a chat history is accepted. It also has MARSYS's
-methods, which return dictionaries that a provider accepts. Both use the same log. The object keeps no messages: every
+The class implements LangChain's `BaseChatMessageHistory`, so it works wherever a chat history is accepted. It also has
+the methods of a MARSYS memory, which return dictionaries that a provider accepts. The object keeps no messages: every
 call reads or writes the database, so any number of objects, threads and processes can share one conversation.
 
     history = ConversationMemory("agent.db", "conversation-1")
     message_id = history.add(role="user", content="My name is Ada.")
     history.retrieve_recent(5)
 
-It adds methods to edit messages. Adding the same message twice under one id changes nothing, so a step can be retried:
+Further methods edit messages. Adding a message again under its id changes nothing, so a step can be retried:
 
     from langchain_core.messages import AIMessage, HumanMessage
 
@@ -43,7 +43,7 @@ from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey, check_id, path_of
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import CompactionRecord
-from langchain_agentmem.conversations.log_entries import change_message, entry_of, new_version, parse_message
+from langchain_agentmem.conversations.log_entries import change_message, make_entry, make_new_version, parse_message
 from langchain_agentmem.conversations.log_memory import LogMemory, check_retention, read_document, write_document
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.conversations.prompt_notes import PromptNote
@@ -105,8 +105,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         self.conversation_id = check_id(conversation_id, "conversation")
         self._key = ThreadKey(path_of(self._database.scopes.resolve(namespace)), self.conversation_id)
         self._retention = check_retention(retention)
-        given = None if description is None else self._description_entry(description)
-        self._pending_description = self._own_description = given  # to write on first use, and after a reset
+        entry = None if description is None else self._make_description(description)
+        self._pending_description = self._own_description = entry  # to write on first use, and after a reset
         super().__init__()
 
     # -- adding ------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
 
         def change(old: LogEntry) -> LogEntry:
-            return new_version(old, change_message(decode_body(old.body, old.key), changes))
+            return make_new_version(old, change_message(decode_body(old.body, old.key), changes))
 
         find = self._find_by_id(message_id, required=True)
         self._revise("update", find, change, message_id=message_id, changes=changes)
@@ -199,7 +199,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         self._revise(
             "replace",
             lambda tx: self._find_at_index(tx, idx),
-            lambda old: new_version(old, replace(new, message_id=old.key)),
+            lambda old: make_new_version(old, replace(new, message_id=old.key)),
             index=idx,
             role=new.role,
             text=new.text,
@@ -233,7 +233,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     adelete_memory = awaited(delete_memory, writes=True)
 
     def reset_memory(self) -> None:
-        """Remove everything but the description, which stays as system message."""
+        """Remove everything but the description, which stays as a system message."""
         description, now = self._own_description, self._now_argument()
 
         def reset(tx: Transaction) -> int:
@@ -307,8 +307,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Return the last messages, oldest first.
 
         Args:
-            n: The number of messages; 0 returns none. Default: 1. If the first one is a tool's result, its call and the
-                messages after the call are returned too, so the result is longer.
+            n: The number of messages; 0 returns none. Default: 1. If the first one is a tool's result, the call of the
+                tool and the messages after the call are returned too, so the list is longer.
             include_ids: True to add `message_id`. Default: False.
 
         Raises:
@@ -325,8 +325,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: The value cannot be the id of a message.
         """
-        found = self._retrieve_dicts(self._find_by_id(message_id), include_ids, message_id=message_id)
-        return found[0] if found else None
+        dicts = self._retrieve_dicts(self._find_by_id(message_id), include_ids, message_id=message_id)
+        return dicts[0] if dicts else None
 
     aretrieve_by_id = awaited(retrieve_by_id)
 
@@ -363,8 +363,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a number is negative.
         """
-        requested = {"before": before, "after": after}
-        counts = {name: message_log.check_count(name, number, MessageError) for name, number in requested.items()}
+        arguments = {"before": before, "after": after}
+        counts = {name: message_log.check_count(name, number, MessageError) for name, number in arguments.items()}
         key = None if message_id is None else check_id(message_id, "message", MessageError)
         recent = partial(message_log.recent, at=self._key, limit=counts["before"])
         find = recent if key is None else lambda tx: message_log.messages_around(tx, self._key, key, **counts)
@@ -384,10 +384,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         key = check_id(message_id, "message", MessageError)
         rows = self._run("history", lambda tx: message_log.history(tx, self._key, key), message_id=message_id)
-        found = [row for row in rows if row.kind != message_log.ROUND]
-        if not found:
+        versions = [row for row in rows if row.kind != message_log.ROUND]
+        if not versions:
             raise message_log.unknown_key_error(key, self._key)
-        return [MessageVersion(decode_body(row.body, row.key), from_micros(row.written_at)) for row in found]
+        return [MessageVersion(decode_body(row.body, row.key), from_micros(row.written_at)) for row in versions]
 
     ahistory_of = awaited(history_of)
 
@@ -406,22 +406,22 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: A value cannot be the id of a message.
         """
         message_ids = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
-        keys = None if message_ids is None else [check_id(each, "message", MessageError) for each in message_ids]
+        keys = None if message_ids is None else [check_id(value, "message", MessageError) for value in message_ids]
         after = self._database.now() - prompt_notes.NOTE_LIFETIME
         load_notes = partial(prompt_notes.read_notes, at=self._key, keys=keys, after=after)
-        notes = [each for each in self._run("prompt_notes", load_notes, message_id=message_id) if each.items]
-        return [replace(each, reader=each.reader.replace("\x1f", "/")) for each in notes]  # namespaces as paths
+        notes = [note for note in self._run("prompt_notes", load_notes, message_id=message_id) if note.items]
+        return [replace(note, reader=note.reader.replace("\x1f", "/")) for note in notes]  # namespaces as paths
 
     aprompt_notes = awaited(prompt_notes)
 
     def compactions(self, limit: int = 10) -> list[CompactionRecord]:
-        """Return the compactions of this conversation and of the thread with its id.
+        """Return the compactions of this conversation, and of the thread with the same id.
 
         Args:
             limit: The maximum number of records. Default: 10.
 
         Returns:
-            The records, newest first. For a rewound thread, they include those of the abandoned part.
+            The records, newest first. For a rewound thread, they include those from after the rewind's checkpoint.
 
         Raises:
             MessageError: The limit is negative or not a whole number.
@@ -441,7 +441,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         Args:
             path: The file. An existing file is replaced.
-            additional_state: JSON-able data to store next to it. Default: none.
+            additional_state: JSON-able data of the caller to store in the file. Default: none.
 
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
@@ -454,7 +454,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     asave_to_file = awaited(save_to_file)
 
     def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
-        """Replace the content of this conversation and of the session of its id by a file's.
+        """Replace this conversation, and the session of its id, by the content of a file.
 
         Args:
             path: A file that `save_to_file` wrote. Conversations and managed conversations can exchange files.
@@ -491,7 +491,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
-        """Run an operation on the log, after writing the description if it is missing."""
+        """Run an operation on the log. Before that, write the description if it is not stored yet."""
         if (description := self._pending_description) is not None:
             now = self._now_argument()
             # Read before writing, so that a reader does not wait for a writer if the description exists.
@@ -501,23 +501,20 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return super()._run(verb, do, write=write, **inputs)
 
     def _add_operation(self, entries: Sequence[LogEntry]) -> Operation[message_log.AppendResult]:
-        """Return the operation that adds messages."""
+        """Return the operation that adds messages. Subclasses may extend it."""
         return self._append_operation(entries)
 
     def _store(self, entries: Sequence[LogEntry]) -> None:
-        """Store messages, except those with memory that `inject` inserted into a context.
-
-        All methods that add messages call this one.
-        """
+        """Store messages, except messages of injected memory, which is stored already."""
         if new_entries := [entry for entry in entries if not log_entries.has_injected_memory(entry)]:
             self._announce_added(self._run("add", self._add_operation(new_entries), write=True, messages=new_entries))
 
-    def _revise(self, verb: str, find: _FindEntries, make: Callable[[LogEntry], LogEntry], **inputs: Any) -> None:
-        """Store a new version of the message that `find` returns; `inputs` are for the trace."""
+    def _revise(self, verb: str, find: _FindEntries, change: Callable[[LogEntry], LogEntry], **inputs: Any) -> None:
+        """Store a new version of the message that `find` returns. `inputs` are for the trace."""
 
         def operation(tx: Transaction) -> str | None:
             [old] = find(tx)
-            if not message_log.update(tx, self._key, old.key, make, **self._now_argument()):
+            if not message_log.update(tx, self._key, old.key, change, **self._now_argument()):
                 return None
             message_log.delete_compactions(tx, self._key, old)
             return old.key
@@ -527,10 +524,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def _remove(self, find: _FindEntries, **inputs: Any) -> list[str]:
         def operation(tx: Transaction) -> list[str]:
-            found = find(tx)
-            for entry in found:
+            entries = find(tx)
+            for entry in entries:
                 message_log.delete_compactions(tx, self._key, entry)
-            return message_log.remove(tx, self._key, [entry.key for entry in found])
+            return message_log.remove(tx, self._key, [entry.key for entry in entries])
 
         removed = self._run("remove", operation, write=True, **inputs)
         if removed:
@@ -540,8 +537,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _find_by_id(self, message_id: Any, *, required: bool = False) -> _FindEntries:
         """Return the operation that finds a message by its id.
 
-        It ignores a round of this id. For a missing message, it returns an empty list, or raises MessageError if
-        `required`.
+        The operation ignores a round with this id. If there is no message, it returns an empty list, or raises
+        MessageError if `required` is true.
         """
         key = check_id(message_id, "message", MessageError)
 
@@ -558,13 +555,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _find_at_index(self, tx: Transaction, idx: Any) -> list[LogEntry]:
         if isinstance(idx, bool) or not isinstance(idx, int):
             raise MessageError(f"The index must be a whole number, not {safe_repr(idx)}.")
-        row = None if abs(idx) > message_log.NO_LIMIT else message_log.message_at(tx, self._key, idx)
+        row = None if abs(idx) > message_log.NO_LIMIT else message_log.find_message_at(tx, self._key, idx)
         if row is None:
             raise MessageError(f"The conversation {safe_repr(self._key.name)} has no message at index {idx}.")
         return [row]
 
     def _raw_messages(self) -> list[BaseMessage]:
-        return self._read_entries(lambda tx: message_log.messages(tx, self._key), log_entries.langchain_message)
+        return self._read_entries(lambda tx: message_log.messages(tx, self._key), log_entries.to_langchain_message)
 
     def _retrieve_dicts(self, find: _FindEntries, include_ids: bool, **inputs: Any) -> list[dict[str, Any]]:  # noqa: FBT001
         """Run an operation and return its messages as dictionaries for a provider."""
@@ -583,9 +580,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _make_entry(self, message: Any, **fields: Any) -> LogEntry:
         set_fields = {name: value for name, value in fields.items() if value is not None}
         parsed, new_key = parse_message(message, new_id=self._database.new_id, **set_fields)
-        return entry_of(parsed, self._database.now(), new_key=new_key)
+        return make_entry(parsed, self._database.now(), new_key=new_key)
 
-    def _description_entry(self, description: str) -> LogEntry:
+    def _make_description(self, description: str) -> LogEntry:
         if not isinstance(description, str):
             raise InvalidInput(f"description must be a text, not {type(description).__name__}.")
         return self._make_entry(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)

@@ -1,8 +1,9 @@
 """Search, verification, erasure, export and import of conversations.
 
-An export consists of records. A record is a JSON-able version of a message, round or description. Records are in the
-order of writing. The record of an edit has the key of the entry that it replaces. Records written in one call have the
-same `call` number. So an import restores a conversation with its ids, times, rounds, attachments and earlier versions.
+An export consists of records in the order of writing. A record is one version of a message, round or description, in
+a form that can be written as JSON. An edit has its own record, with the key of the edited entry. The records of
+messages that were added together have the same `call` number. An import restores a conversation with its ids, times,
+rounds, attachments and earlier versions.
 """
 
 from __future__ import annotations
@@ -33,13 +34,11 @@ from langchain_agentmem.storage.transaction import Row
 
 
 def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Return the searchable texts of messages, by the ids of their wordings.
-
-    A wording is a version of a message that has its own document in the search index.
+    """Return the searchable texts of messages, by row id.
 
     Args:
         tx: The transaction.
-        owners: The row ids of the wordings.
+        owners: The row ids of wordings: versions of messages that have their own documents in the search index.
     """
     rows = query.entry_hits(tx, owners=json.dumps(list(owners)))
     return {row["wording"]: (body_text(bytes(row["body"]), with_calls=True),) for row in rows}
@@ -54,24 +53,22 @@ def to_recollections(
         tx: The transaction.
         hits: Messages that a search found. Messages that were deleted after the search are left out.
         now: The time, in microseconds since 1970.
-        view: The view of the search. A message that follows no thread is visible in every view. Any other message is
-            visible only in the wording that this view shows.
+        view: The view of the search. A message that belongs to no thread is visible in every view. A message of a
+            thread is visible only in the version that this view shows.
     """
     rows = query.entry_hits(tx, owners=json.dumps([hit.owner for hit in hits]))
-    found = {row["wording"]: dict(row) for row in rows}
+    shown = {row["wording"]: dict(row) for row in rows}  # by the owner of a hit
     view = view or EVERYWHERE
     if (thread_slots := {row["slot"] for row in rows if row["follows"]}) and not view.abandoned:
         visible = {row["wording"] for row in visible_messages(tx, view, thread_slots, now)}
-        found = {key: row for key, row in found.items() if key in visible or not row["follows"]}
-    return {hit.document: _to_recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
+        shown = {owner: row for owner, row in shown.items() if owner in visible or not row["follows"]}
+    return {hit.document: _to_recollection(hit, shown[hit.owner], "conversation") for hit in hits if hit.owner in shown}
 
 
 def thread_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, view: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """Convert the visible hits in sessions of threads to `Recollection`s.
-
-    The keys of the result are the document numbers of the hits.
+    """Convert visible hits in sessions of threads to `Recollection`s, by document number.
 
     Args:
         tx: The transaction.
@@ -80,7 +77,7 @@ def thread_recollections(
         view: The view of the search.
     """
     rows, groups = visible_rows(tx, hits, now, view)
-    visible = {number for _, numbers in groups for number in numbers}
+    visible = {owner for _, owners in groups for owner in owners}
     return {hit.document: _to_recollection(hit, dict(rows[hit.owner]), "name") for hit in hits if hit.owner in visible}
 
 
@@ -110,18 +107,20 @@ def _to_recollection(hit: SearchHit, row: Mapping[str, Any], id_column: str) -> 
 
 
 TEXT_COLUMNS = ("role", "sender", "recipient", "round_key")
+"""The columns of an entry that contain optional text."""
 _RECORD_COLUMNS = ("key", "kind", *TEXT_COLUMNS, "created_at", "written_at")
 _DAMAGE_ERRORS = (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable)
+"""The errors that reading a damaged entry or record can raise."""
 
 
-_Timestamp: TypeAlias = Annotated[int, Ge(EARLIEST), Le(LATEST)]
+_Micros: TypeAlias = Annotated[int, Ge(EARLIEST), Le(LATEST)]
 
 
 class EntryRecord(Options):
-    """A JSON-able version of an entry.
+    """A version of an entry, in a form that can be written as JSON.
 
     Attributes:
-        call: The number of the write. All records written in one call have the same number.
+        call: The number of the call that wrote this version. Messages that were added together have the same number.
         key: The id of the message or round.
         kind: The kind of the entry.
         edit: True if this version replaces an earlier one.
@@ -133,10 +132,10 @@ class EntryRecord(Options):
         written_at: The time at which this version was written, in microseconds since 1970.
         body: The fields of the message or round.
         attachments: The attachments of the post. Default: none.
-        follows: True if the entry follows the thread that has the conversation's name. Default: False.
+        follows: True if the entry belongs to the thread whose id is the conversation's name. Default: False.
     """
 
-    call: _Timestamp
+    call: _Micros
     key: str
     kind: Literal["message", "round", "description"]
     edit: bool
@@ -144,8 +143,8 @@ class EntryRecord(Options):
     sender: str | None = None
     recipient: str | None = None
     round_key: str | None = None
-    created_at: _Timestamp
-    written_at: _Timestamp
+    created_at: _Micros
+    written_at: _Micros
     body: Any
     attachments: Any = None
     follows: bool = False
@@ -154,7 +153,8 @@ class EntryRecord(Options):
         """Return the entry to store.
 
         Args:
-            following: True if the entry follows its thread, provided that `follows` is true. False: it follows none.
+            following: True if the thread is imported too. If `follows` is true, the entry then belongs to the thread.
+                False: the entry belongs to no thread.
 
         Raises:
             MessageError: The key is not a valid id, or the message cannot be read.
@@ -194,15 +194,15 @@ def restore_records(
 ) -> list[str]:
     """Write records into a conversation, and keep its existing entries.
 
-    An existing entry gets new versions only if its newest version here is one of the imported versions. It then gets
-    the imported edits that it does not have yet. All other existing entries stay unchanged.
+    If the newest stored version of an entry is among the imported versions, the entry gets the imported edits that it
+    does not have yet. Otherwise, an existing entry stays unchanged.
 
     Args:
         tx: The transaction.
         at: The conversation. It is created if it does not exist.
         records: The records, as `dump_records` returned them.
         now: The time of writing, in microseconds since 1970, for first versions whose `written_at` is 0.
-        following: True if the thread is imported with the entries, which then follow it. Default: False.
+        following: True if the thread is imported too, see `EntryRecord.to_entry`. Default: False.
 
     Returns:
         The key of each version that was written.
@@ -213,6 +213,7 @@ def restore_records(
     """
     try:
         parsed = [EntryRecord(**record) for record in records]
+        # The first element groups the records that were written together.
         imported = [((each.call, each.edit, each.written_at), each.to_entry(following=following)) for each in parsed]
     except _DAMAGE_ERRORS as error:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
@@ -224,7 +225,7 @@ def restore_records(
             for entry in entries:
                 versions = existing.get(entry.key)
                 if versions is None or (
-                    # The newest version here is among the imported ones, and this edit is not stored yet: it is newer.
+                    # This edit is not stored yet, and the newest stored version is among the imported ones.
                     entry.body not in versions
                     and any(other.key == entry.key and other.body == versions[-1] for _, other in imported)
                 ):
@@ -254,23 +255,24 @@ def _check_readable(kind: str, body: bytes, attachments: bytes | None, key: str)
 
 
 def find_problems(tx: Transaction) -> list[str]:
-    """Return a description of each inconsistent conversation, head and entry."""
-    heads = query.wrong_heads(tx)
-    found = [f"the head of the conversation {safe_repr(row['name'])} is behind its newest entry" for row in heads]
+    """Describe the conversations with a wrong head or count, and the inconsistent entries."""
+    rows = query.wrong_heads(tx)
+    problems = [f"the head of the conversation {safe_repr(row['name'])} is behind its newest entry" for row in rows]
     for row in query.wrong_message_counts(tx):
         count = f"{row['messages']} messages, not {row['actual']}"
-        found.append(f"the conversation {safe_repr(row['name'])} counts {count}")
-    found += [f"entry {row['id']} is of an unknown kind, {safe_repr(row['kind'])}" for row in query.unknown_entries(tx)]
+        problems.append(f"the conversation {safe_repr(row['name'])} counts {count}")
+    rows = query.unknown_entries(tx)
+    problems += [f"entry {row['id']} is of an unknown kind, {safe_repr(row['kind'])}" for row in rows]
     problem = "replaces an entry of another conversation or id, or a later version"
-    return found + [f"entry {row['id']} {problem}" for row in query.wrong_versions(tx)]
+    return problems + [f"entry {row['id']} {problem}" for row in query.wrong_versions(tx)]
 
 
 def _erase_conversations(tx: Transaction, erasure: Erasure) -> None:
-    bounds = {"low": erasure.low, "high": erasure.high, "name": erasure.name}
-    query.erase_prompt_notes(tx, **bounds)
-    rows = query.list_branches(tx, kind=message_log.CONVERSATION, **bounds)
+    selection = {"low": erasure.low, "high": erasure.high, "name": erasure.name}
+    query.erase_prompt_notes(tx, **selection)
+    rows = query.list_branches(tx, kind=message_log.CONVERSATION, **selection)
     if erasure.threads and erasure.name is not None:
-        rows = [*rows, *message_log.nested_conversations(tx, erasure.low, erasure.high, erasure.name)]
+        rows = [*rows, *message_log.find_nested_conversations(tx, erasure.low, erasure.high, erasure.name)]
     for row in rows:
         at = ThreadKey(row["path"], row["name"])
         erasure.removed["entries"] += message_log.clear(tx, at, keep_description=False)

@@ -1,7 +1,7 @@
 """Conversion of messages, rounds and posts to entries of the log and back.
 
-An entry stores a message as bytes, with a text for the search index and columns for filters. Rounds and their posts are
-rebuilt from entries, for all roles or as one role sees them.
+An entry stores a message as bytes, with a text for the search index and columns for filters. Functions of this module
+rebuild rounds and their posts from entries, for all roles or as one role sees them.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def parse_message(value: Any = None, *, new_id: Callable[[], str], **fields: Any
 
     Args:
         value: A `Message`, a LangChain message or a dictionary of `Message`'s fields. Default: none.
-        new_id: The function that makes an id for a LangChain message without one, or for fields without one.
+        new_id: The function that makes an id for a LangChain message, or for fields, without an id.
         **fields: The fields of `Message`, used only without `value`. `role` is then required.
 
     Returns:
-        The message, and True if `new_id` made its id.
+        The message, and True if the function `new_id` made its id.
 
     Raises:
         MessageError: Neither message nor role is given, or the message is malformed.
@@ -66,14 +66,14 @@ def parse_message(value: Any = None, *, new_id: Callable[[], str], **fields: Any
     raise MessageError(f"message must be a Message, a LangChain message or a dict, not {type(value).__name__}.")
 
 
-def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes | None = None) -> message_log.LogEntry:
+def make_entry(message: Message, now: int, *, new_key: bool = False, body: bytes | None = None) -> message_log.LogEntry:
     """Make the entry that stores a message.
 
     Args:
         message: The message.
         now: The time of a message that has no time of its own, in microseconds since 1970.
-        new_key: True if the message's id is new, so that no entry can have it yet. Default: False.
-        body: The encoded message, if known. Default: the message is encoded.
+        new_key: True if the message's id is newly generated, so that no stored entry can have it. Default: False.
+        body: The encoded message, if it is encoded already. Default: the message is encoded.
 
     Raises:
         MessageError: The id or time is invalid, or a value in the message cannot be stored.
@@ -90,7 +90,7 @@ def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes |
     )
 
 
-def round_entry(round_value: Round, now: int) -> message_log.LogEntry:
+def make_round_entry(round_value: Round, now: int) -> message_log.LogEntry:
     """Make the entry that stores a round, without its posts.
 
     Args:
@@ -105,7 +105,7 @@ def round_entry(round_value: Round, now: int) -> message_log.LogEntry:
     return message_log.LogEntry(key, body, round_value.user_query, now, kind=message_log.ROUND, role="user")
 
 
-def post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
+def make_post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
     """Make the entry that stores a post.
 
     Args:
@@ -119,7 +119,7 @@ def post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
     role = "user" if post.send_from == USER else "assistant"
     message = Message(role=role, content=post.message, name=post.send_from, message_id=post.id)
     attachments = [attachment.to_dict() for attachment in post.attachment_list]
-    return entry_of(message, now)._replace(
+    return make_entry(message, now)._replace(
         sender=check_id(post.send_from, "sender", MessageError),
         recipient=check_id(post.send_to, "recipient", MessageError),
         round_key=check_id(round_id, "round", MessageError),
@@ -140,21 +140,18 @@ def message_with_images(body: bytes, key: str, attachments: bytes | None) -> Mes
     message = decode_body(body, key)
     if attachments is None or message.role != "user":
         return message
-    images = [
-        each["content"]
-        for each in encoding.decode(bytes(attachments))
-        if each["type"] == "image_url" and each["content"]
-    ]
+    decoded = encoding.decode(bytes(attachments))
+    images = [each["content"] for each in decoded if each["type"] == "image_url" and each["content"]]
     return dataclasses.replace(message, images=[*(message.images or ()), *images]) if images else message
 
 
-def langchain_message(row: message_log.LogEntry) -> BaseMessage:
+def to_langchain_message(row: message_log.LogEntry) -> BaseMessage:
     """Convert a stored message to a LangChain message, with its images."""
     return to_langchain(message_with_images(row.body, row.key, row.attachments), part_of=part_or_placeholder)
 
 
 def has_injected_memory(entry: message_log.LogEntry) -> bool:
-    """Return whether an entry is a message with injected memory, which is stored elsewhere."""
+    """Return whether a message contains memory that `inject` inserted into a prompt."""
     return MEMORY_MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
@@ -172,19 +169,20 @@ def change_message(message: Message, changes: Mapping[str, Any]) -> Message:
     return dataclasses.replace(message, **changes)
 
 
-def new_version(old: message_log.LogEntry, message: Message) -> message_log.LogEntry:
+def make_new_version(old: message_log.LogEntry, message: Message) -> message_log.LogEntry:
     """Make the entry that replaces a stored message.
 
-    The kind, recipient, round and attachments of the old entry are kept. So is its time, if the new message has none.
+    The new entry keeps the kind, recipient, round and attachments of the old one. If the message has no time, the new
+    entry also keeps the old time.
     """
     check_langchain(message)
-    return entry_of(message, old.created_at)._replace(
+    return make_entry(message, old.created_at)._replace(
         kind=old.kind, recipient=old.recipient, round_key=old.round_key, attachments=old.attachments
     )
 
 
 def check_langchain(message: Message) -> None:
-    """Check that a message can be converted to a LangChain message by its field `langchain`.
+    """Check a message's field `langchain`: the data that only LangChain messages have.
 
     Raises:
         MessageError: The field does not have the form that `from_langchain` writes.
@@ -205,15 +203,16 @@ def _message_from_fields(fields: Mapping[str, Any]) -> Message:
 
 def _created_at(message: Message) -> int | None:
     """Return the time of a message in microseconds since 1970, or None if it has none."""
-    given_time = message_time(message)
-    if given_time is None:
+    time = message_time(message)
+    if time is None:
         return None
-    if not EARLIEST <= (created_at := to_micros(given_time)) <= LATEST:
-        raise MessageError(f"created_at must be in the years 1 to 9999 in UTC, not {safe_repr(given_time)}.")
+    if not EARLIEST <= (created_at := to_micros(time)) <= LATEST:
+        raise MessageError(f"created_at must be in the years 1 to 9999 in UTC, not {safe_repr(time)}.")
     return created_at
 
 
 USER, ASSISTANT = "User", "Assistant"
+"""The sender and recipient of plain messages, which have no names of roles."""
 
 TEMPORAL_START, TEMPORAL_END = "{{DELIMITER_START_TEMPORAL}}", "{{DELIMITER_END_TEMPORAL}}"
 _TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_END), re.DOTALL)
@@ -222,29 +221,29 @@ _TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_EN
 def temporal(text: str) -> str:
     """Mark text in a post that is visible only while its round is the last one.
 
-    `get_role_rounds` removes marked text from all other rounds. Marks in posts of the user have no effect.
+    `get_role_rounds` removes the marked text from all earlier rounds. Marks in posts of the user have no effect.
     """
     return f"{TEMPORAL_START}{text}{TEMPORAL_END}"
 
 
-def assemble_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry]) -> list[Round]:
+def build_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry]) -> list[Round]:
     """Build rounds with their posts.
 
-    Messages without a round form additional rounds. Each user message among them begins a new round, which is finished
-    when another message follows.
+    Messages without a round form additional rounds, called implicit here. Each user message among them begins a new
+    round. The round is finished when another message follows.
 
     Args:
         rounds: The entries of a conversation's rounds.
         messages: The entries of its messages, oldest first.
     """
     by_key: dict[str, Round] = {}
-    positions: dict[str, tuple[int, int]] = {}
-    posts: dict[str, list[Post]] = {}
+    positions: dict[str, tuple[int, int]] = {}  # the row id of the entry, and its index
+    posts: dict[str, list[Post]] = {}  # by the key of their round
     for order, row in enumerate(rounds):
         fields = encoding.decode(row.body)
         by_key[row.key] = Round.create(fields["user_query"], id=row.key, state=fields["state"])
         positions[row.key] = (row.slot, order)
-    implicit_key = ""
+    implicit_key = ""  # the key of the current implicit round
     for order, row in enumerate(messages):
         if row.kind == message_log.DESCRIPTION:
             continue
@@ -252,7 +251,7 @@ def assemble_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[m
         if row.round_key in by_key:
             posts.setdefault(row.round_key, []).append(post)
             continue
-        is_question = row.role == "user"  # whatever name the user has
+        is_question = row.role == "user"  # the sender may have any name
         if not implicit_key or is_question:
             implicit_key = f"round-{row.key}"
             query = post.message if is_question else ""
@@ -278,36 +277,37 @@ def _to_post(row: message_log.LogEntry) -> Post:
     ).with_attachment(*parsed)
 
 
-def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
+def select_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
     """Return the rounds with the posts visible to a role, see `SessionMemory.get_role_rounds`."""
-    included = [each for each in rounds if include_failures or each.state != "failed"]
+    included = [round_ for round_ in rounds if include_failures or round_.state != "failed"]
     visible = []
-    for each in included:
-        posts = [post for post in each.post_list if role in (post.send_from, post.send_to)]
-        visible_posts = tuple(_without_marks(post, keep_text=each is included[-1]) for post in posts)
-        visible.append(each.replace(post_list=visible_posts))
+    for round_ in included:
+        posts = [post for post in round_.post_list if role in (post.send_from, post.send_to)]
+        visible_posts = tuple(_remove_marks(post, keep_text=round_ is included[-1]) for post in posts)
+        visible.append(round_.replace(post_list=visible_posts))
     return visible
 
 
-def shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
+def find_shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
     """Return each sender's newest shared entry of a type, the oldest first.
 
     See `SessionMemory.get_shared_memory_entries`.
     """
     newest: dict[str, SharedMemoryEntry] = {}
-    for each in rounds:
-        for post in each.post_list:
+    for round_ in rounds:
+        for post in round_.post_list:
             for attachment in post.get_attachment(AttachmentType.shared_memory_entry):
                 entry = attachment.extra
                 if not isinstance(entry, SharedMemoryEntry) or entry.type != entry_type:
                     continue
-                if entry.scope == "conversation" or each is rounds[-1]:
-                    newest.pop(post.send_from, None)  # moves the sender to the end
+                if entry.scope == "conversation" or round_ is rounds[-1]:
+                    newest.pop(post.send_from, None)  # so that the next line inserts the sender at the end
                     newest[post.send_from] = entry
     return list(newest.values())
 
 
-def _without_marks(post: Post, *, keep_text: bool) -> Post:
+def _remove_marks(post: Post, *, keep_text: bool) -> Post:
+    """Remove the marks of `temporal` from a post, and the marked text unless `keep_text`."""
     if post.send_from == USER or TEMPORAL_START not in post.message:
         return post
     text = post.message

@@ -48,7 +48,7 @@ class EventSource:
         self._event_context = None if event_bus is None else EventContext(agent_name, event_bus, session_id)
 
     def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Compact the context if it exceeds its threshold. Do nothing for a memory without one.
+        """Compact the context if it exceeds its threshold. Without a threshold, do nothing.
 
         Args:
             runtime: Objects that a compaction may use, such as a model. Default: none.
@@ -64,7 +64,7 @@ class EventSource:
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """Reduce the context after a provider refused the request as too large.
 
-        Do nothing for a memory that cannot be compacted.
+        A memory that cannot be compacted does nothing.
 
         Args:
             runtime: Objects that a compaction may use, such as a model. Default: none.
@@ -78,7 +78,7 @@ class EventSource:
     acompact_for_payload_error = awaited(compact_for_payload_error, writes=True)
 
     def _emit(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
-        """Emit an event of this class to the hooks and the event bus, if there are any."""
+        """Emit an event of the class `kind` to the hooks and the event bus, if there are any."""
         context = self._event_context
         if context is None and not self._database.hooks:
             return
@@ -96,14 +96,14 @@ class LogMemory(EventSource):
     """A memory whose content is the log of one conversation or thread.
 
     Attributes:
-        memory_type: The name of the memory's type, for `AgentMemory.create` and files.
+        memory_type: The name of the memory's type, as in `AgentMemory.create` and in files.
     """
 
     memory_type: str
-    _part: str
+    _part: str  # the prefix of the names of traces
     _id_name = "conversation_id"  # the name of the conversation's id in traces
     _key: ThreadKey
-    _log: ModuleType | ThreadLog = message_log  # both have the functions used here
+    _log: ModuleType | ThreadLog = message_log  # the functions that read and write the log
     _retention: Retention | None = None
 
     @property
@@ -114,7 +114,7 @@ class LogMemory(EventSource):
     # -- helpers for subclasses -------------------------------------------------------------------------------
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
-        """Run an operation on the log, traced as `<part>.<verb>`. A verb of None disables tracing."""
+        """Run an operation on the log, traced as `<part>.<verb>`, or untraced without a verb."""
         run = self._database.write if write else self._database.read
         return run(verb and f"{self._part}.{verb}", do, self._traced_inputs(inputs))
 

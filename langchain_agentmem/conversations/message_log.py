@@ -1,11 +1,15 @@
 """The message log: operations on the entries of one conversation.
 
-A conversation is stored as a branch: a sequence of positions, the last of which is its head. The entries that one call
-writes share the next position. An entry is one version of a message or of a round. Its key is unique within the
-conversation. Adding the same content again changes nothing; adding other content is an error. An edit adds a version;
-nothing is overwritten.
+A conversation is stored as a branch: a sequence of positions, numbered from 1. The last position is the head. Each call
+that writes adds one position, which all its entries share. An entry is one version of a message or of a round. All
+versions have the same key, which is unique within the conversation. Adding a message again under its key changes
+nothing; adding other content under the key is an error. An edit adds a version; nothing is overwritten.
 
-Every function runs within a transaction. Times are microseconds since 1970 in UTC.
+A checkpointer adds the messages of a thread to the conversation whose name is the thread's id. These entries *follow*
+the thread: they are visible while the newest checkpoint of the thread contains them.
+
+Every function runs within a transaction. The argument `at` is the conversation, `now` the current time. Times are
+microseconds since 1970 in UTC.
 """
 
 from __future__ import annotations
@@ -38,32 +42,32 @@ from langchain_agentmem.storage.transaction import Rows
 CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
 NESTED_MESSAGE = "nested_message"
-"""The index kind for messages of nested graphs, which other searches do not include."""
+"""The kind of the messages of nested graphs in the search index. A search of all conversations excludes them."""
 NO_LIMIT = 2**62
+"""A number greater than any number of rows, position or row id."""
 _BEFORE_FIRST, _AFTER_LAST = {"position": -1, "slot": -1}, {"position": NO_LIMIT, "slot": NO_LIMIT}
 """Positions before the first message of a conversation, and after the last."""
 
 
 class LogEntry(NamedTuple):
-    """A version of a message or round: one to store, or the newest version as read.
+    """A version of a message or round, to store or as stored.
 
     Attributes:
-        key: Its id, unique within the conversation.
-        body: Its canonical bytes.
+        key: The id of the message or round, unique within the conversation.
+        body: The encoded message or round.
         text: The text for the search index; "" for an entry that was read.
-        created_at: Its own time.
+        created_at: The time of the message or round.
         kind: MESSAGE, ROUND or DESCRIPTION.
         role: The role of the speaker, such as "user" or "assistant".
         sender: The name of the speaker.
         recipient: The name of the recipient.
-        round_key: The round that it belongs to.
-        attachments: Canonical bytes of the list of its attachments.
-        written_at: The time of writing; 0 before that.
-        slot: The row of its first version; 0 before it is written.
-        new_key: True if the key is new, so that no entry can have it yet.
-        follows: True if the thread with the conversation's id contains it. It is then visible only while the newest
-            checkpoint of this thread contains it.
-        body_stored: True if the same transaction has already stored its body.
+        round_key: The key of the round that a post belongs to.
+        attachments: The encoded list of attachments.
+        written_at: The time at which this version was written; 0 before that.
+        slot: The row id of the first version, which identifies the message or round; 0 before it is written.
+        new_key: True if the key is newly generated, so that no stored entry can have it.
+        follows: True if the entry belongs to the thread whose id is the conversation's name.
+        body_stored: True if the same transaction has already stored the body.
     """
 
     key: str
@@ -89,7 +93,7 @@ class LogEntry(NamedTuple):
 
     @property
     def search_text(self) -> str:
-        """The searchable text, as `body_text` reads it; without calls, this is `text`."""
+        """The text for the search index, with the arguments of tool calls."""
         return body_text(self.body, with_calls=True) if b'"type"' in self.body else self.text
 
 
@@ -97,8 +101,8 @@ class AppendResult(NamedTuple):
     """The result of an append.
 
     Attributes:
-        keys: Keys of the entries that were new.
-        dropped: Keys of the messages that the retention dropped.
+        keys: The keys of the entries that were new, or got a new version.
+        dropped: The keys of the messages that the retention dropped.
     """
 
     keys: list[str]
@@ -127,11 +131,11 @@ def append(
         at: The conversation; it is created when it does not exist.
         entries: The entries to add, in order.
         now: The time.
-        retention: The limit by which to drop the oldest messages afterwards. Default: none.
-        newer: True to store other content under an existing key as a new version, as for a checkpoint. Default: False:
-            such content raises an error.
-        generated: The keys of entries that never add a version. Such an entry is ignored if its key exists. Default:
-            none.
+        retention: The limit on the messages to keep. Older messages are dropped afterwards. Default: no limit.
+        newer: True to store other content under an existing key as a new version, as a checkpoint does. False: other
+            content raises an error. Default: False.
+        generated: The keys of entries that never become a new version. Such an entry is ignored if its key exists.
+            Default: none.
 
     Returns:
         The keys of the entries that were new or have changed, and of those that were dropped.
@@ -144,18 +148,18 @@ def append(
     changed: list[LogEntry] = []
     dropped: list[str] = []
     thread_keys: list[str] = []
-    if given_keys := [entry.key for entry in entries if not entry.new_key]:
-        found = query.lock_branch.lazy(tx, path=at.path, kind=CONVERSATION, name=at.name)
-        rows = query.known_entries(tx, path=at.path, kind=CONVERSATION, name=at.name, keys=json.dumps(given_keys))
-        known = {row["key"]: row for row in rows}
-        branch_head = (found[0]["id"], found[0]["head"]) if found else _lock_or_create(tx, at, now)
-        if branch_head[1] and not found:
-            raise BranchMoved  # another writer has just created it and written to it: run the transaction again
-        new, conflicts = _split_new(tx, branch_head[0], entries, known, manual=not newer)
+    if lookup_keys := [entry.key for entry in entries if not entry.new_key]:
+        locked_rows = query.lock_branch.lazy(tx, path=at.path, kind=CONVERSATION, name=at.name)
+        rows = query.known_entries(tx, path=at.path, kind=CONVERSATION, name=at.name, keys=json.dumps(lookup_keys))
+        existing = {row["key"]: row for row in rows}
+        branch_head = (locked_rows[0]["id"], locked_rows[0]["head"]) if locked_rows else _lock_or_create(tx, at, now)
+        if branch_head[1] and not locked_rows:
+            raise BranchMoved  # another writer has just created the conversation: run the transaction again
+        new, conflicts = _split_new(tx, branch_head[0], entries, existing, manual=not newer)
         if conflicts and not newer:
             raise key_taken_error(conflicts[0].key)
         changed = [entry for entry in conflicts if entry.key not in generated]
-        thread_keys = [entry.key for entry in entries if entry.follows and entry.key in known]
+        thread_keys = [entry.key for entry in entries if entry.follows and entry.key in existing]
     if new:
         branch = _write_entries(tx, at, branch_head, new, now=now)
         if retention:
@@ -190,13 +194,12 @@ def is_described(tx: Transaction, at: ThreadKey, entry: LogEntry) -> bool:
 def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -> bool:
     """Store a new version of one entry.
 
-    Facts extracted from an edited message are kept: it is unknown which of them the new text supports, and most edits
-    are small corrections. Their evidence shows the new text. To delete these facts, remove the message or the facts.
+    Facts extracted from an edited message are kept, since most edits are small corrections. The evidence of these facts
+    shows the new text. To delete these facts, remove the message or the facts.
 
-    A wording is a version with its own document in the search index, together with later edits of that version. A
-    version from a checkpoint is a new wording, so a search in a rewound thread finds the earlier wording. A version
-    written by a caller edits the current wording. If the thread was rewound to an earlier wording, the edit makes this
-    wording the newest again.
+    A *wording* is a version with its own document in the search index. A changed message in a checkpoint is a new
+    wording, so a search in a rewound thread finds the earlier wording. An edit by a caller replaces the document of the
+    current wording. If the thread was rewound to an earlier wording, an edit makes this wording the newest again.
 
     Args:
         tx: The transaction.
@@ -211,11 +214,11 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -
     Raises:
         MessageError: No entry has this key.
     """
-    found = lock_conversation(tx, at)
-    row = _current_row(tx, found[0], key) if found else None
-    if found is None or row is None:
+    branch_head = lock_conversation(tx, at)
+    row = _current_row(tx, branch_head[0], key) if branch_head else None
+    if branch_head is None or row is None:
         raise unknown_key_error(key, at)
-    branch, head = found
+    branch, head = branch_head
     entry: LogEntry = change(_entry_from_row(row))
     old_digests = bytes(row["content_hash"]), row["attachments_hash"]
     if (queries.digest(entry.body), _digest(entry.attachments)) == old_digests:
@@ -229,14 +232,14 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -
     document = _make_document(entry)
     if row["document_id"] is None or (not entry.follows and row["wording"] == row["newest"]):
         query.insert_entry(tx, **new)
-        if row["document_id"] is not None:
-            old = body_text(bytes(row["body"]), with_calls=True)
-            search_index.replace(tx, row["document_id"], old, row["wording"], document)
+        if row["document_id"] is not None:  # an edit of the newest wording
+            old_text = body_text(bytes(row["body"]), with_calls=True)
+            search_index.replace(tx, row["document_id"], old_text, row["wording"], document)
         return True
-    placed = search_index.reserve_places(tx, series_of(at), [document])
+    placed = search_index.reserve_places(tx, make_series(at), [document])
     if entry.follows:
         [wording] = query.insert_entry(tx, **new | {"document": placed.numbers[0]})
-    else:
+    else:  # an edit of an earlier wording, which becomes the newest again
         new_wording = {"wording": row["wording"], "position": head + 1, "document": placed.numbers[0]}
         [wording] = query.copy_wording(tx, **new_wording, now=now)
         query.insert_entry(tx, **new)
@@ -250,16 +253,17 @@ def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
     Returns:
         The keys that existed.
     """
-    found = lock_conversation(tx, at)
+    branch_head = lock_conversation(tx, at)
     removed: list[str] = []
-    if found is None:
+    if branch_head is None:
         return removed
+    branch, _ = branch_head
     for key in dict.fromkeys(keys):
-        row = _current_row(tx, found[0], key)
+        row = _current_row(tx, branch, key)
         if row is not None:
             _delete_entry(tx, row["slot"])
             if row["kind"] == MESSAGE:
-                query.decrement_messages(tx, branch=found[0])
+                query.decrement_messages(tx, branch=branch)
             removed.append(key)
     _mark_deleted(tx, at, removed)
     message_sources.forget(tx, *_namespace_range(at), at.name, removed)
@@ -268,24 +272,23 @@ def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
 
 def apply_retention(tx: Transaction, at: ThreadKey, retention: Retention, *, now: int) -> int:
     """Drop the messages that exceed a retention, as `append` does, and return their number."""
-    found = lock_conversation(tx, at)
-    return 0 if found is None else len(_drop_oldest(tx, at, found[0], retention, now))
+    branch_head = lock_conversation(tx, at)
+    return 0 if branch_head is None else len(_drop_oldest(tx, at, branch_head[0], retention, now))
 
 
 def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
     """Delete a conversation, or all but its description, and the facts with no other source.
 
-    Facts from messages that a retention dropped earlier are deleted with the whole conversation, and kept if the
-    description is kept.
+    Facts from messages that a retention dropped earlier are deleted too, unless the description is kept.
 
     Returns:
         The number of deleted entries, versions included.
     """
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
-    found = lock_conversation(tx, at)
-    if found is None:
+    branch_head = lock_conversation(tx, at)
+    if branch_head is None:
         return 0
-    branch, _ = found
+    branch, _ = branch_head
     rows = query.slots_to_drop(tx, branch=branch, everything=int(not keep_description))
     _unindex_rows(tx, rows)
     if keep_description:
@@ -307,8 +310,8 @@ def copy_thread_entries(tx: Transaction, at: ThreadKey, name: str, *, now: int) 
 
     Args:
         tx: The transaction.
-        at: The conversation.
-        name: The id of the other conversation, in the same namespace. Its existing entries stay.
+        at: The conversation of the thread.
+        name: The name of the other conversation, in the same namespace. Its existing entries stay.
         now: The time.
     """
     target = ThreadKey(at.path, name)
@@ -321,13 +324,13 @@ def copy_thread_entries(tx: Transaction, at: ThreadKey, name: str, *, now: int) 
                 update(tx, target, row["key"], lambda _, row=row: _copy_entry(row), now=now)
 
 
-def nested_conversations(tx: Transaction, low: str, high: str, thread: str) -> Rows:
+def find_nested_conversations(tx: Transaction, low: str, high: str, thread: str) -> Rows:
     """Return the conversations of the graphs nested in a thread: rows with "path" and "name".
 
     Args:
         tx: The transaction.
-        low: The first namespace path.
-        high: The path after the last.
+        low: The first path of the range of namespaces.
+        high: The end of the range, excluded.
         thread: The thread's id.
     """
     first, last = nested_range(thread)
@@ -335,15 +338,15 @@ def nested_conversations(tx: Transaction, low: str, high: str, thread: str) -> R
 
 
 def delete_thread_entries(tx: Transaction, at: ThreadKey) -> None:
-    """Delete the entries and nested conversations of a deleted thread; keep extracted facts."""
-    for row in nested_conversations(tx, *_namespace_range(at), at.name):
+    """Delete the entries of a deleted thread and its nested graphs, but not extracted facts."""
+    for row in find_nested_conversations(tx, *_namespace_range(at), at.name):
         delete_thread_entries(tx, ThreadKey(row["path"], row["name"]))
     memory_rows.delete_rows(tx, query.thread_messages(tx, path=at.path, name=at.name, keys=None))
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
-    found = lock_conversation(tx, at)
-    if found is None:
+    branch_head = lock_conversation(tx, at)
+    if branch_head is None:
         return
-    branch, _ = found
+    branch, _ = branch_head
     nested = is_nested(at.name)
     is_empty_after = nested or not query.has_unfollowing(tx, branch=branch)
     for row in query.following_messages(tx, branch=branch, all_messages=int(nested)):
@@ -362,7 +365,7 @@ def prepare_move(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
         path: The path of the other namespace.
 
     Returns:
-        A list with the id of its branch; an empty list if the conversation does not exist.
+        A list with the branch of the conversation; an empty list if the conversation does not exist.
 
     Raises:
         InvalidInput: The other namespace has a conversation of this name.
@@ -370,24 +373,24 @@ def prepare_move(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
     if find_branch(tx, ThreadKey(path, at.name)) is not None:
         raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
-    found = lock_conversation(tx, at)
-    return [] if found is None else [found[0]]
+    branch_head = lock_conversation(tx, at)
+    return [] if branch_head is None else [branch_head[0]]
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def message_at(tx: Transaction, at: ThreadKey, idx: int) -> LogEntry | None:
+def find_message_at(tx: Transaction, at: ThreadKey, idx: int) -> LogEntry | None:
     """Lock a conversation for a write, and return the message at an index, or None.
 
     Negative indexes count from the end.
     """
     lock_conversation(tx, at)
     if idx >= 0:
-        found = messages(tx, at, limit=1, offset=idx)
+        entries = messages(tx, at, limit=1, offset=idx)
     else:
-        found = _load_entries(tx, at, query.messages_before, **_AFTER_LAST, limit=1, offset=-idx - 1)
-    return found[0] if found else None
+        entries = _load_entries(tx, at, query.messages_before, **_AFTER_LAST, limit=1, offset=-idx - 1)
+    return entries[0] if entries else None
 
 
 def messages(tx: Transaction, at: ThreadKey, *, limit: int = NO_LIMIT, offset: int = 0) -> list[LogEntry]:
@@ -405,15 +408,15 @@ def recent(tx: Transaction, at: ThreadKey, *, limit: int = NO_LIMIT, role: str |
 def recent_turns(tx: Transaction, at: ThreadKey, *, limit: int) -> list[LogEntry]:
     """Return the last messages, oldest first, and the call if the first one is a tool result.
 
-    Results between the call and this result are returned too.
+    Results between the call and this result are returned too, so the list may be longer than `limit`.
     """
     read_limit = limit
-    while len(found := recent(tx, at, limit=read_limit)) == read_limit and found and found[0].role == "tool":
-        read_limit += 16
-    start = max(0, len(found) - limit)
-    while 0 < start < len(found) and found[start].role == "tool":
+    while len(entries := recent(tx, at, limit=read_limit)) == read_limit and entries and entries[0].role == "tool":
+        read_limit += 16  # read further back to find the call
+    start = max(0, len(entries) - limit)
+    while 0 < start < len(entries) and entries[start].role == "tool":
         start -= 1
-    return found[start:]
+    return entries[start:]
 
 
 def messages_around(tx: Transaction, at: ThreadKey, key: str, *, before: int, after: int) -> list[LogEntry]:
@@ -422,18 +425,19 @@ def messages_around(tx: Transaction, at: ThreadKey, key: str, *, before: int, af
     Raises:
         MessageError: No message has this key.
     """
-    found = branch_rows(tx, at, query.message_position, key=key)
-    if not found:
+    rows = branch_rows(tx, at, query.message_position, key=key)
+    if not rows:
         raise unknown_key_error(key, at)
-    place = {"position": found[0]["position"], "slot": found[0]["slot"]}
-    earlier = _load_entries(tx, at, query.messages_before, **place, limit=min(before, NO_LIMIT - 1) + 1, offset=0)
-    return earlier + _load_entries(tx, at, query.messages_after, **place, limit=after, offset=0)
+    bound = {"position": rows[0]["position"], "slot": rows[0]["slot"]}
+    limit = min(before, NO_LIMIT - 1) + 1  # the message itself is read with the earlier ones
+    earlier = _load_entries(tx, at, query.messages_before, **bound, limit=limit, offset=0)
+    return earlier + _load_entries(tx, at, query.messages_after, **bound, limit=after, offset=0)
 
 
 def get(tx: Transaction, at: ThreadKey, key: str) -> LogEntry | None:
-    """Return one entry by its key, or None."""
-    found = _load_entries(tx, at, query.current_entry, key=key)
-    return found[0] if found else None
+    """Return the newest version of one entry by its key, or None."""
+    entries = _load_entries(tx, at, query.current_entry, key=key)
+    return entries[0] if entries else None
 
 
 def history(tx: Transaction, at: ThreadKey, key: str) -> list[LogEntry]:
@@ -448,7 +452,7 @@ def count_messages(tx: Transaction, at: ThreadKey) -> int:
 
 
 def rounds(tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
-    """Return the rounds and all messages of a conversation, each in order, from one snapshot."""
+    """Return the rounds and the messages of a conversation, both in order, from one snapshot."""
     branch = find_branch(tx, at)
     if branch is None:
         return [], []
@@ -467,11 +471,11 @@ class ListedConversation(NamedTuple):
     """A conversation in a list, without its messages.
 
     Attributes:
-        conversation_id: Its id.
-        namespace: Its namespace.
-        messages: The number of its messages.
-        first_at: The time of its first message, in UTC.
-        last_at: The time of its last message, in UTC.
+        conversation_id: The id of the conversation.
+        namespace: The namespace of the conversation.
+        messages: The number of messages.
+        first_at: The time of the first message, in UTC.
+        last_at: The time of the last message, in UTC.
     """
 
     conversation_id: str
@@ -482,7 +486,7 @@ class ListedConversation(NamedTuple):
 
 
 def list_conversations(tx: Transaction, namespace: Namespace, limit: int, offset: int) -> list[ListedConversation]:
-    """Return the conversations of a namespace and of all below it.
+    """Return the conversations of a namespace and of all namespaces below it.
 
     Raises:
         InvalidInput: `limit` or `offset` is negative or not a whole number.
@@ -515,15 +519,15 @@ def check_count(name: str, number: Any, error: type[InvalidInput] = InvalidInput
 def _delete_branch(tx: Transaction, at: ThreadKey, branch: int) -> None:
     """Delete a conversation's branch and index series, and its namespace if it is empty.
 
-    The caller has deleted its documents.
+    The caller has already removed the messages from the search index.
     """
     query.delete_branch(tx, branch=branch)
-    search_index.delete_series(tx, *series_of(at))
+    search_index.delete_series(tx, *make_series(at))
     query.delete_empty_namespaces(tx, path=at.path)
 
 
 def _namespace_range(at: ThreadKey) -> tuple[str, str]:
-    """Return the range of paths that contains only a conversation's namespace."""
+    """Return a range of paths that contains only a conversation's own namespace."""
     return at.path, at.path + "\x01"
 
 
@@ -550,7 +554,10 @@ def lock_conversation(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
 
 
 def _advance_head(tx: Transaction, at: ThreadKey, branch_head: tuple[int, int] | None, added: int) -> Rows:
-    """Advance the head of a conversation by one position, from the locked head if it is given."""
+    """Advance the head of a conversation by one position, and add to its number of messages.
+
+    If the branch and head are given, the head must be unchanged. Returns no rows if nothing was advanced.
+    """
     if branch_head is None:
         return query.advance_head.lazy(tx, path=at.path, kind=CONVERSATION, name=at.name, added=added)
     branch, head = branch_head
@@ -558,14 +565,14 @@ def _advance_head(tx: Transaction, at: ThreadKey, branch_head: tuple[int, int] |
 
 
 def _lock_or_create(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]:
-    found = lock_conversation(tx, at)
-    if found is None:
+    branch_head = lock_conversation(tx, at)
+    if branch_head is None:
         query.create_namespace(tx, path=at.path)
         query.create_branch(tx, path=at.path, kind=CONVERSATION, name=at.name, now=now)
-        found = lock_conversation(tx, at)
-        if found is None:
-            raise BranchMoved  # another writer has created and deleted it meanwhile: run the transaction again
-    return found
+        branch_head = lock_conversation(tx, at)
+        if branch_head is None:
+            raise BranchMoved  # another writer has deleted the conversation meanwhile: run the transaction again
+    return branch_head
 
 
 def _write_entries(
@@ -576,8 +583,8 @@ def _write_entries(
     Args:
         tx: The transaction.
         at: The conversation.
-        branch_head: Its branch and head, locked. If None, the head is not checked, and a missing conversation is
-            created.
+        branch_head: The branch and head of the locked conversation. None: the conversation is not locked yet, and may
+            not exist. It is then created.
         entries: The entries; none of their keys exists in the conversation.
         now: The time.
     """
@@ -587,30 +594,30 @@ def _write_entries(
     advanced = _advance_head(tx, at, branch_head, added)
     queries.store_bodies(tx, bodies)
     documents = [_make_document(entry) for entry in entries if entry.is_searchable]
-    placed = search_index.reserve_places(tx, series_of(at), documents) if documents else None
+    placed = search_index.reserve_places(tx, make_series(at), documents) if documents else None
     if not advanced and branch_head is None:
         _lock_or_create(tx, at, now)
         advanced = _advance_head(tx, at, branch_head, added)
     if not advanced:
         raise BranchMoved
     [branch_row] = advanced
-    place = {"branch": branch_row["id"], "position": branch_row["head"]}
+    new_position = {"branch": branch_row["id"], "position": branch_row["head"]}
     numbers = iter(placed.numbers if placed else ())
     for row, entry in zip(rows, entries, strict=True):
-        row.update(place, document=next(numbers) if entry.is_searchable else None)
+        row.update(new_position, document=next(numbers) if entry.is_searchable else None)
     if len(rows) == 1:
         written = query.insert_entry(tx, **rows[0])
     else:
         query.insert_entries.run_many(tx, rows)
-        written = query.entries_of_call(tx, **place)
+        written = query.entries_of_call(tx, **new_position)
     if placed:
         owners = [row["id"] for row, entry in zip(written, entries, strict=True) if entry.is_searchable]
         search_index.write(tx, placed, owners)
     return int(branch_row["id"])
 
 
-def series_of(at: ThreadKey) -> search_index.DocumentSeries:
-    """Return the index series of the messages of a conversation."""
+def make_series(at: ThreadKey) -> search_index.DocumentSeries:
+    """Return the document series of a conversation's messages in the search index."""
     return search_index.DocumentSeries(at.path, NESTED_MESSAGE if is_nested(at.name) else MESSAGE, at.name)
 
 
@@ -625,7 +632,7 @@ def _drop_oldest(tx: Transaction, at: ThreadKey, branch: int, retention: Retenti
     A tool's result is never separated from the call before it. Facts extracted from dropped messages are kept: facts
     are meant to outlive messages.
     """
-    surplus = 0
+    surplus = 0  # the number of messages beyond `keep_last`
     if retention.keep_last:
         [row] = query.droppable_count(tx, branch=branch)
         surplus = max(0, row["messages"] - retention.keep_last)
@@ -634,26 +641,26 @@ def _drop_oldest(tx: Transaction, at: ThreadKey, branch: int, retention: Retenti
     limit = surplus + 8
     while True:
         rows = query.oldest_messages(tx, branch=branch, limit=limit)
-        cut = surplus
-        while oldest is not None and cut < len(rows) and rows[cut]["created_at"] < oldest:
-            cut += 1
-        if cut < len(rows) or len(rows) < limit:
+        first_kept = surplus
+        while oldest is not None and first_kept < len(rows) and rows[first_kept]["created_at"] < oldest:
+            first_kept += 1
+        if first_kept < len(rows) or len(rows) < limit:
             break
         limit *= 4
-    while 0 < cut < len(rows) and rows[cut]["role"] == "tool":
-        cut -= 1
-    for row in rows[:cut]:
+    while 0 < first_kept < len(rows) and rows[first_kept]["role"] == "tool":
+        first_kept -= 1  # keep the call of a kept result
+    for row in rows[:first_kept]:
         _delete_entry(tx, row["slot"])
         query.decrement_messages(tx, branch=branch)
-    if 0 < cut < len(rows):
-        for row in query.empty_rounds(tx, branch=branch, position=rows[cut]["position"]):
+    if 0 < first_kept < len(rows):
+        for row in query.empty_rounds(tx, branch=branch, position=rows[first_kept]["position"]):
             _delete_entry(tx, row["slot"])
-    _mark_deleted(tx, at, [row["key"] for row in rows[:cut] if row["follows"]])
-    return [row["key"] for row in rows[:cut]]
+    _mark_deleted(tx, at, [row["key"] for row in rows[:first_kept] if row["follows"]])
+    return [row["key"] for row in rows[:first_kept]]
 
 
 def _mark_deleted(tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None) -> None:
-    """Convert messages of the thread with this id to deletion marks; None: all its messages."""
+    """Mark messages as deleted in the memory of their thread. None marks all its messages."""
     if keys is None or keys:
         keys_json = None if keys is None else json.dumps(keys)
         memory_rows.mark_deleted(tx, query.thread_messages(tx, path=at.path, name=at.name, keys=keys_json))
@@ -678,7 +685,7 @@ def _unindex_rows(tx: Transaction, rows: Sequence[Any]) -> None:
 
 
 def _content_hashes(rows: Sequence[Any]) -> list[bytes]:
-    return [bytes(h) for row in rows for h in (row["content_hash"], row["attachments_hash"]) if h is not None]
+    return [bytes(data) for row in rows for data in (row["content_hash"], row["attachments_hash"]) if data is not None]
 
 
 def _current_row(tx: Transaction, branch: int, key: str) -> Any:
@@ -697,19 +704,27 @@ def _entry_identity(entry: LogEntry) -> tuple[Any, ...]:
 
 def is_same_content(old: LogEntry, entry: LogEntry) -> bool:
     """Return whether an entry repeats a stored one, ignoring the order of keys in its body."""
-    same_body_bytes = old.body == entry.body or (entry.kind != ROUND and is_same_body(old.body, entry.body))
+    same_body = old.body == entry.body or (entry.kind != ROUND and is_same_body(old.body, entry.body))
     same_columns = (entry.kind, entry.attachments, entry.recipient, entry.round_key)
-    return same_body_bytes and (old.kind, old.attachments, old.recipient, old.round_key) == same_columns
+    return same_body and (old.kind, old.attachments, old.recipient, old.round_key) == same_columns
 
 
 def _split_new(
-    tx: Transaction, branch: int, entries: Sequence[LogEntry], known: Mapping[str, Any], *, manual: bool
+    tx: Transaction, branch: int, entries: Sequence[LogEntry], existing: Mapping[str, Any], *, manual: bool
 ) -> tuple[list[LogEntry], list[LogEntry]]:
-    """Return the new entries, and the conflicting ones with other content under a used key."""
+    """Return the entries with new keys, and those with other content under an existing key.
+
+    Args:
+        tx: The transaction.
+        branch: The branch of the conversation.
+        entries: The entries to add.
+        existing: The rows of the existing entries, by key.
+        manual: True if a caller adds the entries; False for a checkpoint.
+    """
     new: dict[str, LogEntry] = {}
     conflicts: list[LogEntry] = []
     for entry in entries:
-        if (row := known.get(entry.key)) is not None:
+        if (row := existing.get(entry.key)) is not None:
             if _row_identity(row) != _entry_identity(entry) and not _repeats_version(tx, branch, entry, manual=manual):
                 conflicts.append(entry)
         elif (first := new.setdefault(entry.key, entry)) is not entry and not is_same_content(first, entry):
@@ -718,9 +733,9 @@ def _split_new(
 
 
 def _repeats_version(tx: Transaction, branch: int, entry: LogEntry, *, manual: bool) -> bool:
-    """Return whether an entry repeats a stored version of it.
+    """Return whether an entry repeats a stored version under its key.
 
-    An entry written by a caller also repeats one from a checkpoint with the same text and role.
+    An entry that a caller adds (`manual`) also repeats a version from a checkpoint with the same text and role.
     """
     for row in query.message_versions(tx, branch=branch, key=entry.key):
         if is_same_content(_entry_from_row(row), entry):
@@ -743,18 +758,21 @@ def _copy_entry(row: Any) -> LogEntry:
 
 
 def _insert_params(entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
-    """Return the parameters of an insert, except its position, and add its bodies to `bodies`."""
-    key = queries.digest(entry.body)
+    """Return the parameters that insert an entry, except its position.
+
+    The encoded message and attachments are added to `bodies` by their digests.
+    """
+    content_hash = queries.digest(entry.body)
     if not entry.body_stored:
-        bodies[key] = entry.body
-    attachments = _digest(entry.attachments)
-    if entry.attachments is not None and attachments is not None:
-        bodies[attachments] = entry.attachments
+        bodies[content_hash] = entry.body
+    attachments_hash = _digest(entry.attachments)
+    if entry.attachments is not None and attachments_hash is not None:
+        bodies[attachments_hash] = entry.attachments
     return {
         **dict(zip(_ENTRY_COLUMNS, _column_values(entry), strict=True)),
         "replaces": None,
-        "content_hash": key,
-        "attachments_hash": attachments,
+        "content_hash": content_hash,
+        "attachments_hash": attachments_hash,
         "written_at": now,
         "follows": int(entry.follows),
     }

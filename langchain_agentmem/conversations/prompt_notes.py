@@ -1,15 +1,16 @@
 """Notes on the memory that the prompts of a thread contain.
 
-The notes keep a provider's prompt cache valid. Memory recalled for a question is inserted before the question. It stays
-there as long as the prompt contains the question. So prompts grow only at their end, until a compaction restarts them.
-Memory in the prompt is not recalled again.
+A provider's prompt cache is valid only for a prompt that begins like an earlier one. So the memory for a question is
+inserted before the question, and stays there as long as the prompt contains the question. The notes record which memory
+this is. A prompt then grows only at its end, until a compaction *restarts* the prompt, with the current core memory at
+its start. Memory in the prompt is not inserted again.
 
 A note has ids, scores and signals, but not the texts. Each prompt reads the texts again, without deleted or invisible
-items. A note on core memory also has the values, because the beginning of a prompt does not follow later changes. Notes
+items. A note on core memory also has the values, because the start of a prompt shows the values of its first use. Notes
 are deleted with their thread, when their memory is erased, and after `NOTE_LIFETIME`. Imports omit notes.
 
-A prompt waits at most `WRITE_TIMEOUT` for its notes to be written. If they cannot be written, the next prompt may
-restart and miss the cache.
+A prompt waits at most `WRITE_TIMEOUT` until its notes are written. If they cannot be written, the next prompt may begin
+differently and miss the cache.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 
 START, CHANGES = "start", "changes"
-"""The parts of `PromptNote.part` with core memory: its values at the start, and its changes since then."""
+"""The values of `PromptNote.part` for core memory: the values at the start, and the changes since then."""
 MAX_RESTART_TOKENS = 1_000
-"""The maximum number of tokens that one reader's notes keep in a restarted prompt. The oldest are removed first."""
+"""The maximum number of tokens of one reader's earlier memory in a restarted prompt. The oldest is removed first."""
 NOTE_LIFETIME = 30 * 86_400_000_000
-"""The time after which notes are deleted, in microseconds."""
+"""The time after which notes are deleted: 30 days, in microseconds."""
 WRITE_TIMEOUT = 0.5
 """Seconds that a prompt waits for its notes to be written."""
 _write_workers = Workers(4)
@@ -58,12 +59,12 @@ class PromptNoteItem(NamedTuple):
     """An item of memory that a prompt contained.
 
     Attributes:
-        kind: Its kind: "core", "event", "record", "fact", "message", "item", "experience" and so on.
-        id: Its id; for core memory, its key.
-        score: Its relevance to the question; None for items shown regardless of the question.
+        kind: The kind of the item: "core", "event", "record", "fact", "message", "item", "experience" and so on.
+        id: The id of the item; for core memory, the key.
+        score: The relevance to the question; None for items that were inserted for any question.
         signals: The contributions to the score, by name: a word of the question, or a signal such as "date".
-        reason: The reason for showing the item, as text. Default: empty.
-        row: The kind and row of the search hit, if any.
+        reason: The reason for inserting the item, as text. Default: empty.
+        row: The kind and row id of the search hit; None for other items.
     """
 
     kind: str
@@ -79,19 +80,19 @@ class PromptNote:
     """A note on the items inserted before one message of a thread.
 
     Attributes:
-        message_id: The message.
-        part: "start" for the beginning of the prompt, "changes" for changes of core memory since then, "recall" for the
-            newest events, "archival" for search results, or "experiences".
+        message_id: The id of the message.
+        part: "start" for core memory at the start of the prompt, "changes" for changes of core memory since then,
+            "recall" for the newest events, "archival" for search results, or "experiences".
         reader: The source of the items: "" for the memory of the run, else the name of a memory or of a role's
             experiences.
         items: The items.
-        tokens: The approximate number of their tokens.
-        is_active: True if prompts contain the items as long as they contain the message.
+        tokens: The approximate number of tokens of the items.
+        is_active: True if every prompt with the message also contains the items. False after a restart removed them.
         values: For core memory, the values by key; for search results in order of time, `{"order": "time"}`; else
             empty.
         begins: The id of the prompt's first message, without system messages.
         text_digest: The digest of the message's text. If the text changes, the items are removed.
-        created_at: The time of the first note; None before it is stored.
+        created_at: The time of the note; None before it is stored.
     """
 
     message_id: str
@@ -110,7 +111,7 @@ class PromptNotes:
     """The notes of one reader on the current prompt.
 
     Attributes:
-        question_id: The id of the message to answer; None if no note can be added.
+        question_id: The id of the user's newest message; None if no note can be added.
 
     Args:
         at: The thread, or None.
@@ -130,24 +131,24 @@ class PromptNotes:
         self._reader = reader
         self._message_ids = [message.id for message in messages if message.id]
         self._first_message = _first_message_id(messages)
-        self._digests = {each.id: _text_digest(each) for each in messages if each.id and is_from_user(each)}
-        unchanged = (each for each in notes if each.text_digest == self._digests[each.message_id])
-        self._notes = {(each.message_id, each.part): each for each in unchanged}
-        self._new: dict[tuple[str, str], PromptNote] = {}
+        self._digests = {each.id: _hash_text(each) for each in messages if each.id and is_from_user(each)}
+        unchanged = (note for note in notes if note.text_digest == self._digests[note.message_id])
+        self._notes = {(note.message_id, note.part): note for note in unchanged}
+        self._new_notes: dict[tuple[str, str], PromptNote] = {}
 
     @property
     def start(self) -> PromptNote | None:
-        """The note on the prompt's beginning; None if it has none or begins differently now."""
+        """The note on the prompt's start; None if missing, or if the first message changed."""
         candidates = (self._notes.get((key, START)) for key in reversed(self._message_ids))
         return next((note for note in candidates if note is not None and note.begins == self._first_message), None)
 
     def active_notes(self) -> dict[str, dict[str, PromptNote]]:
         """Return the active notes except `START`, by message id and part, in message order."""
-        found: dict[str, dict[str, PromptNote]] = {}
-        for (key, part), note in self._notes.items():
+        by_message: dict[str, dict[str, PromptNote]] = {}
+        for (message_id, part), note in self._notes.items():
             if note.is_active and part != START:
-                found.setdefault(key, {})[part] = note
-        return {key: found[key] for key in self._message_ids if key in found}
+                by_message.setdefault(message_id, {})[part] = note
+        return {message_id: by_message[message_id] for message_id in self._message_ids if message_id in by_message}
 
     def restart(self, values: Mapping[str, str], tokens: int) -> None:
         """Restart the prompt with the current core memory.
@@ -155,8 +156,8 @@ class PromptNotes:
         Notes on changes of core memory, and the oldest notes beyond `MAX_RESTART_TOKENS`, become inactive.
 
         Args:
-            values: The values of core memory.
-            tokens: Their number of tokens.
+            values: The values of core memory, by key.
+            tokens: The number of tokens of the values.
         """
         free_tokens = MAX_RESTART_TOKENS
         for parts in reversed(self.active_notes().values()):
@@ -173,8 +174,8 @@ class PromptNotes:
         Args:
             part: The part of the prompt, see `PromptNote.part`.
             items: All items of the part.
-            tokens: Their number of tokens.
-            values: As `PromptNote.values`. Default: empty.
+            tokens: The number of tokens of the items.
+            values: See `PromptNote.values`. Default: empty.
         """
         old_note = self._notes.get((self.question_id or "", part))
         if self.question_id is None or (old_note is None and not items and part != START):
@@ -194,7 +195,7 @@ class PromptNotes:
 
     def store_notes(self, database: Database) -> None:
         """Store the new notes. Give up if this fails or takes longer than `WRITE_TIMEOUT`."""
-        if (at := self._thread) is None or not (notes := [*self._new.values()]):
+        if (at := self._thread) is None or not (notes := [*self._new_notes.values()]):
             return
         write = partial(_write_notes, at=at, notes=notes, now=database.now(), until=time.monotonic() + WRITE_TIMEOUT)
         check_cancelled()
@@ -203,13 +204,13 @@ class PromptNotes:
             wait([task], WRITE_TIMEOUT)
 
     def _set_note(self, note: PromptNote) -> None:
-        self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
+        self._new_notes[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
 
 
 def load_notes(
     database: Database, config: Mapping[str, Any], messages: Sequence[BaseMessage], reader: str = ""
 ) -> PromptNotes:
-    """Load the notes on a prompt. Without a thread, there are none, and none can be added.
+    """Load the notes on a prompt. Without a thread, there are no notes, and none can be added.
 
     Args:
         database: The database.
@@ -217,7 +218,7 @@ def load_notes(
         messages: The prompt, without the inserted memory.
         reader: The source of the items, see `PromptNote.reader`. Default: "".
     """
-    at = thread_of_run(database.scopes, config)
+    at = resolve_thread(database.scopes, config)
     keys = [message.id for message in messages if message.id and is_from_user(message)]
     if at is None or not keys:
         return PromptNotes(None, reader, messages)
@@ -239,7 +240,7 @@ def count_tokens(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
 
 
 def _try_call(name: str, function: Callable[[], T]) -> T | None:
-    """Call a function that accesses the database; return None if it fails.
+    """Call a function that accesses the database; return None if the call fails.
 
     A prompt must not fail because of its notes. Errors are logged, unless the database is busy, read-only or too slow.
     """
@@ -281,7 +282,8 @@ def erase_other_threads(tx: Transaction, low: str, high: str, name: str | None) 
         tx: The transaction.
         low: The start of the range, excluded.
         high: The end of the range, excluded.
-        name: The thread that is erased, if only one is: delete only notes on core memory. None deletes all notes.
+        name: The thread to erase. Only notes on core memory are then deleted. None: the whole range is erased, and all
+            notes are deleted.
 
     Returns:
         True if any were deleted.
@@ -291,7 +293,7 @@ def erase_other_threads(tx: Transaction, low: str, high: str, name: str | None) 
 
 def _write_notes(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], now: int, until: float) -> None:
     if time.monotonic() > until:
-        return  # the prompt no longer waits
+        return  # the prompt was sent without these notes
     delete_old_notes(tx, now=now)
     namespace = queries.ensure_namespace(tx, at.path)
     rows = []
@@ -303,6 +305,7 @@ def _write_notes(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], no
 
 
 def _prompt_content(note: PromptNote) -> tuple[Any, ...]:
+    """Return the values by which two notes are compared. Of the items, only kind and id count."""
     return note.is_active, note.begins, dict(note.values), [each[:2] for each in note.items]
 
 
@@ -327,7 +330,7 @@ def _note_from_row(row: Any) -> PromptNote:
     )
 
 
-def _text_digest(message: BaseMessage) -> str:
+def _hash_text(message: BaseMessage) -> str:
     return queries.digest(str(message.text).encode("utf-8", "surrogatepass")).hex()
 
 
@@ -338,7 +341,7 @@ def _first_message_id(messages: Sequence[BaseMessage]) -> str | None:
     return next((message.id for message in (*summaries[-1:], *non_system[:1])), None)
 
 
-def thread_of_run(scopes: Scopes, config: Mapping[str, Any]) -> ThreadKey | None:
+def resolve_thread(scopes: Scopes, config: Mapping[str, Any]) -> ThreadKey | None:
     """Return the thread of a run, or None.
 
     Args:

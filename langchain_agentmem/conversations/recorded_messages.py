@@ -1,9 +1,9 @@
-"""Messages of threads, each recorded once in the conversation of the thread's name.
+"""Messages of threads, each recorded once in the conversation whose name is the thread's id.
 
-The checkpointer passes the messages of a checkpoint. They are added to the conversation in the transaction that stores
-the checkpoint. From then on they *follow* the thread: they are visible where the thread shows them. A run sees the
-messages that its view shows. All others see the messages that the newest checkpoint of the thread contains. A message
-that leaves the state stays in the conversation.
+The checkpointer passes the messages of a checkpoint to this module. The transaction that stores the checkpoint also
+adds the messages to the conversation. These entries *follow* the thread. A run in the thread sees the messages that its
+checkpoint contains. All other readers see the messages that the newest checkpoint contains. A message that is removed
+from the graph's state stays in the conversation.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 
 from langchain_agentmem.base.namespaces import ThreadKey, check_id
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.compaction_records import newest_dropped_keys, to_storable
-from langchain_agentmem.conversations.log_entries import entry_of
+from langchain_agentmem.conversations.compaction_records import load_newest_dropped_keys, to_storable
+from langchain_agentmem.conversations.log_entries import make_entry
 from langchain_agentmem.conversations.message_log import LogEntry, copy_thread_entries, delete_thread_entries
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
@@ -31,14 +31,14 @@ from langchain_agentmem.storage.transaction import Row
 __all__ = ["copy_thread_entries", "current_turn", "delete_thread_entries", "name_messages", "record_messages"]
 
 _FIRST_LIMIT, _MAX_LIMIT = 200, 4_000
-"""The number of messages read first to find a user's newest message, and the maximum number."""
+"""The number of messages that are read first to find the user's newest message, and the maximum number."""
 
 
 def name_messages(messages: Sequence[CheckpointMessage], now: int) -> dict[str, RecordedMessage]:
     """Return the messages to record, by their keys.
 
     The key of a message is its id. If several messages have the same id, only the last one is returned. A message
-    without a valid id gets a key from its content. A number is added if the content is repeated.
+    without a valid id gets a key from its content. If several have equal content, a number is added to the key.
 
     Args:
         messages: The messages of a checkpoint. Summaries, injected memory, fillers and `RemoveMessage`s are left out.
@@ -85,7 +85,7 @@ def record_messages(
         path: The path of the thread's namespace.
         name: The thread's id.
         messages: The result of `name_messages`.
-        known: The digests of the bodies that the thread's branch shows, by key; None for a removed message.
+        known: The digests of the stored messages visible on the thread's branch, by key; None for a removed message.
         now: The time, in microseconds since 1970.
 
     Returns:
@@ -105,30 +105,30 @@ def record_messages(
 
 
 def current_turn(tx: Transaction, search_view: SearchView, now: int) -> frozenset[int]:
-    """Return the documents of the current turn's messages in the running model's context.
+    """Return the documents of the current turn's messages that the model's context has.
 
-    Messages that the run's view hides are included if they are newer than the turn's first message. A run may store its
-    own messages before its view shows them.
+    A turn begins with the user's newest message. A search leaves these documents out. Later messages that the run's
+    view hides are included, since a run may store its own messages before its view shows them.
     """
     if search_view.turn is None:
         return frozenset()
     at, run_start = ThreadKey(*search_view.turn[:2]), search_view.turn.run_start
-    turn, hidden = _newest_turn(tx, at, search_view, now)
+    turn, hidden = _load_newest_turn(tx, at, search_view, now)
     if turn and run_start is not None and turn[-1]["follows"]:
-        earlier_view = search_view._replace(point=run_start, view=run_start.view(tx, now))
-        if visible_messages(tx, earlier_view, {turn[-1]["slot"]}, now):
-            turn = []
+        view_at_start = search_view._replace(point=run_start, view=run_start.view(tx, now))
+        if visible_messages(tx, view_at_start, {turn[-1]["slot"]}, now):
+            turn = []  # the user's newest message is older than the run: it belongs to an earlier turn
     context_keys = search_view.context_ids
     if turn and context_keys is None:
-        context_keys = frozenset(row["key"] for row in turn).difference(newest_dropped_keys(tx, at))
+        context_keys = frozenset(row["key"] for row in turn).difference(load_newest_dropped_keys(tx, at))
     rows = [*(() if search_view.abandoned else hidden), *(row for row in turn if row["key"] in (context_keys or ()))]
     return frozenset(row["document_id"] for row in rows)
 
 
-def _newest_turn(tx: Transaction, at: ThreadKey, search_view: SearchView, now: int) -> tuple[list[Row], list[Row]]:
+def _load_newest_turn(tx: Transaction, at: ThreadKey, search_view: SearchView, now: int) -> tuple[list[Row], list[Row]]:
     """Return the visible messages since the user's newest one, and later hidden messages.
 
-    Both lists are newest first. The first one is empty if no message of the user is found.
+    In both lists, the newest message is first. The first list is empty if no message of the user is found.
     """
     limit = _FIRST_LIMIT
     while True:
@@ -150,7 +150,7 @@ def _newest_turn(tx: Transaction, at: ThreadKey, search_view: SearchView, now: i
 
 def _make_entry(message: Message, body: bytes | None, now: int) -> LogEntry:
     try:
-        entry = entry_of(message, now, body=body)
+        entry = make_entry(message, now, body=body)
     except MessageError:  # an invalid time or id: store the body as it is
         data = encode_body(message) if body is None else body
         entry = LogEntry("", data, message.text, now, role=escape_name(message.role), sender=escape_name(message.name))

@@ -1,8 +1,8 @@
 """`SessionMemory`: rounds of posts between roles, over the same log as a conversation.
 
 A session and a conversation with one id are two views of one log. A post is a message whose name is its sender, with
-additional fields for recipient, round and attachments. A plain message is a post between "User" and "Assistant". A
-plain user message begins its own round. Nothing is stored twice: each view shows the entries that the other wrote.
+additional fields for recipient, round and attachments. A message that was added to the conversation is a post between
+"User" and "Assistant", and a user's message begins a round. So each view shows the entries that the other one wrote.
 
     session = memory.session("task-7")
     round_ = session.create_round("Plot the sales of May.")
@@ -46,7 +46,7 @@ from langchain_agentmem.base.namespaces import ThreadKey, ThreadLike, check_id, 
 from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, load_headers, load_record
 from langchain_agentmem.conversations.conversation_part import TEXT_COLUMNS
-from langchain_agentmem.conversations.log_entries import assemble_rounds, post_entry, role_rounds, round_entry
+from langchain_agentmem.conversations.log_entries import build_rounds, make_post_entry, make_round_entry, select_rounds
 from langchain_agentmem.conversations.log_memory import LogMemory, check_retention
 from langchain_agentmem.conversations.message_log import AppendResult, LogEntry, is_same_content
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
@@ -71,19 +71,22 @@ from langchain_agentmem.storage import Transaction, queries
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 
 POST_KIND, ROUND_KIND = "thread_post", "thread_round"
+"""The kinds of memory rows that contain the posts and rounds of a thread's session."""
 _SLOT = attrgetter("slot")
 
 
 class ThreadLog:
-    """The log of a thread's session, with the functions of `message_log` that a session uses.
+    """The log of a thread's session. Its methods replace the functions of `message_log`.
+
+    The entries are rows in the memory of the thread, which rewind with the thread. The argument `at` is ignored.
 
     Args:
-        point: The thread.
+        position: The running task, or the checkpoint to read.
         database: The database of the thread.
     """
 
-    def __init__(self, point: ThreadPosition, database: Database) -> None:
-        self._point, self._database = point, database
+    def __init__(self, position: ThreadPosition, database: Database) -> None:
+        self._position, self._database = position, database
 
     def append(
         self,
@@ -102,7 +105,7 @@ class ThreadLog:
             StepIsOver: Another attempt of the task has replaced this one.
         """
         del at, retention  # a thread's session keeps all entries
-        view, target = self._point.open_for_write(tx, now)
+        view, target = self._position.open_for_write(tx, now)
         existing = _load_by_key(tx, view, [entry.key for entry in entries])
         new_entries: list[LogEntry] = []
         for entry in entries:
@@ -111,7 +114,7 @@ class ThreadLog:
                 new_entries.append(entry)
             elif not is_same_content(old, entry):
                 raise message_log.key_taken_error(entry.key)
-        self._write(tx, target, list(map(_entry_draft, new_entries)), now)
+        self._write(tx, target, list(map(_draft_from_entry, new_entries)), now)
         return AppendResult([entry.key for entry in new_entries], [])
 
     def update(
@@ -127,12 +130,12 @@ class ThreadLog:
             StepIsOver: Another attempt of the task has replaced this one.
         """
         del at
-        view, target = self._point.open_for_write(tx, now)
+        view, target = self._position.open_for_write(tx, now)
         old = _load_by_key(tx, view, [key])[key]
         entry = change(old)
         if entry.body == old.body:
             return False
-        self._write(tx, target, [_entry_draft(entry._replace(slot=old.slot))], now)
+        self._write(tx, target, [_draft_from_entry(entry._replace(slot=old.slot))], now)
         return True
 
     def clear(self, tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
@@ -147,7 +150,7 @@ class ThreadLog:
         """
         del at, keep_description  # a thread's session has no description
         now = self._database.now()
-        view, target = self._point.open_for_write(tx, now)
+        view, target = self._position.open_for_write(tx, now)
         drafts = [
             VersionDraft(kind, each.key, None, now)
             for kind in (ROUND_KIND, POST_KIND)
@@ -169,10 +172,10 @@ class ThreadLog:
         return sorted(map(_entry_from_version, rounds), key=_SLOT), sorted(map(_entry_from_version, posts), key=_SLOT)
 
     def _view(self, tx: Transaction) -> MemoryView:
-        return self._point.view(tx, self._database.now())
+        return self._position.view(tx, self._database.now())
 
     def _write(self, tx: Transaction, target: WriteTarget, drafts: Sequence[VersionDraft], now: int) -> None:
-        series = DocumentSeries(self._point.path, POST_KIND, self._point.name)
+        series = DocumentSeries(self._position.path, POST_KIND, self._position.name)
         memory_rows.write(tx, target, drafts, series=series, now=now)
 
 
@@ -183,14 +186,17 @@ def is_thread_like(value: Any) -> bool:
 
 def _load_by_key(tx: Transaction, view: MemoryView, keys: Iterable[str]) -> dict[str, LogEntry]:
     """Return rounds and posts by their keys. A round and a post never have the same key."""
-    wanted = list(keys)
-    round_rows = memory_rows.load_named(tx, view, ROUND_KIND, wanted)
-    rows = round_rows | memory_rows.load_named(tx, view, POST_KIND, wanted)
-    return {key: _entry_from_version(version) for key, version in rows.items()}
+    listed = list(keys)
+    round_versions = memory_rows.load_named(tx, view, ROUND_KIND, listed)
+    versions = round_versions | memory_rows.load_named(tx, view, POST_KIND, listed)
+    return {key: _entry_from_version(version) for key, version in versions.items()}
 
 
-def _entry_draft(entry: LogEntry) -> VersionDraft:
-    """Return an entry as a row; a new version has the number of the first one, for the order."""
+def _draft_from_entry(entry: LogEntry) -> VersionDraft:
+    """Convert an entry to a draft of a memory row.
+
+    A new version stores the row number of the first version, by which entries are sorted.
+    """
     extra: dict[str, Any] = {name: value for name in TEXT_COLUMNS if (value := getattr(entry, name)) is not None}
     if entry.attachments is not None:
         extra["attachments"] = read_plain(entry.attachments)
@@ -228,7 +234,7 @@ def _entry_from_version(version: MemoryVersion) -> LogEntry:
 
 
 ROLE_LANE = "role:"
-"""The prefix of the lane of a role. A lane is a separate series of compactions of one log."""
+"""The prefix of a role's lane. A lane is a series of compactions; each role has its own."""
 MAX_COMPACTIONS = 3
 """The number of compactions kept for a role. If an edit deletes the newest, an earlier one is used."""
 
@@ -237,11 +243,12 @@ class CompactorConfig(Options):
     """The conditions for a summary of a role's rounds.
 
     Attributes:
-        threshold: The number of rounds without a summary that triggers a summary. Default: 10.
-        retain_recent: The number of newest rounds that stay; at least 1, since the newest may continue. Default: 3.
+        threshold: The number of unsummarized rounds that triggers a summary. Default: 10.
+        retain_recent: The number of newest rounds that are not summarized; at least 1, since the newest round may get
+            further posts. Default: 3.
         prompt_template_path: A YAML file whose key `content` has the instructions for the model, with `{content}` for
-            the rounds and `{PREVIOUS_SUMMARY}` for the previous summary. Other braces are literal. An unusable file is
-            ignored. Default: "", for the built-in instructions.
+            the rounds and `{PREVIOUS_SUMMARY}` for the previous summary. Other braces are literal. A file that cannot
+            be used is ignored. Default: "", for the built-in instructions.
         enabled: True to summarize rounds. Default: True.
 
     Raises:
@@ -283,9 +290,9 @@ class RoleHistory(NamedTuple):
     """A role's view of a session at one moment.
 
     Attributes:
-        remaining: The rounds without a summary.
-        record: The compaction of the other rounds, or None.
-        slots: The newest row id of each round, by the round's id.
+        remaining: The rounds that are not summarized.
+        record: The compaction with the summary of the other rounds, or None.
+        slots: The `LogEntry.slot` of the newest post of each round, or of a round without posts, by the round's id.
     """
 
     remaining: list[Round]
@@ -294,16 +301,16 @@ class RoleHistory(NamedTuple):
 
     @property
     def summary(self) -> Summary | None:
-        """The summary of the other rounds, or None."""
+        """The summary of the summarized rounds, or None."""
         message: Any = self.record and self.record.items[0]
         return message and (summary_in(message) or Summary())
 
     @property
     def compacted_message(self) -> CompactedMessage | None:
-        """The summary of the other rounds, in the form for callers, or None."""
+        """The summary and the numbers of the summarized rounds, or None."""
         if self.record is None or (summary := self.summary) is None:
             return None
-        is_prose = replace(summary, summary="").is_empty  # only a text, so no headings are needed
+        is_prose = replace(summary, summary="").is_empty  # without lists, so no headings are needed
         text = summary.summary if is_prose else format_summary(summary)
         return CompactedMessage(end_index=self.record.reached, summary=text)
 
@@ -311,28 +318,28 @@ class RoleHistory(NamedTuple):
         """Return the next compaction, whose summary also covers some of the remaining rounds.
 
         Args:
-            rounds: The rounds to add.
-            summary: The summary, which continues the previous one.
+            rounds: The remaining rounds that the summary covers.
+            summary: The new summary, which includes the previous one.
             tried: True if a model was available.
             saved: The number of tokens that the summary saves for these rounds.
         """
-        before = self.record or CompactionRecord(digest=b"", reached=0, items=())
-        digest = queries.digest(before.digest + format_summary(summary).encode())
-        new = [each.id for each in rounds if each.id not in before.dropped]
+        previous = self.record or CompactionRecord(digest=b"", reached=0, items=())
+        digest = queries.digest(previous.digest + format_summary(summary).encode())
+        new_ids = [each.id for each in rounds if each.id not in previous.dropped]
         return CompactionRecord(
             digest=digest,
-            reached=before.reached + len(new),
+            reached=previous.reached + len(new_ids),
             items=(summary_message(summary, id=f"sum-{digest.hex()[:16]}"),),
-            dropped=(*(key for key in before.dropped if key in self.slots), *new),
-            parent=before.id or None,
+            dropped=(*(key for key in previous.dropped if key in self.slots), *new_ids),
+            parent=previous.id or None,
             provisional=summary.provisional,
             tried=tried,
-            saved=saved + before.saved,
-            slot=max(before.slot or 0, *(self.slots[each.id] for each in rounds)),
+            saved=saved + previous.saved,
+            slot=max(previous.slot or 0, *(self.slots[each.id] for each in rounds)),
         )
 
     def due_rounds(self, config: CompactorConfig) -> list[Round]:
-        """Return the rounds to summarize now; none below the threshold."""
+        """Return the rounds to summarize now. The list is empty below the threshold."""
         if not config.enabled or len(self.remaining) < config.threshold:
             return []
         return self.remaining[: -config.retain_recent]
@@ -351,21 +358,22 @@ def load_role_history(tx: Transaction, at: ThreadKey, role: str, *, include_fail
         StorageError: The record of the compaction is damaged.
     """
     round_entries, messages = message_log.rounds(tx, at)
-    newest = load_headers(tx, at, lane_of(role))
-    record = load_record(tx, at, newest[0].id) if newest else None
-    rounds = role_rounds(assemble_rounds(round_entries, messages), role, include_failures=include_failures)
-    rows = {row.key: row.slot for row in (*round_entries, *messages)}
+    headers = load_headers(tx, at, make_role_lane(role))
+    record = load_record(tx, at, headers[0].id) if headers else None
+    rounds = select_rounds(build_rounds(round_entries, messages), role, include_failures=include_failures)
+    row_ids = {entry.key: entry.slot for entry in (*round_entries, *messages)}
     slots = {
-        each.id: max(rows.get(key, 0) for key in (each.id, *(post.id for post in each.post_list))) for each in rounds
+        each.id: max(row_ids.get(key, 0) for key in (each.id, *(post.id for post in each.post_list))) for each in rounds
     }
     dropped = set(record.dropped) if record else set()
     last_slot = record.slot or 0 if record else 0
+    # A summarized round remains if it has posts that are newer than the summary.
     remaining = [each for each in rounds if each.id not in dropped or slots[each.id] > last_slot]
     return RoleHistory(remaining, record, slots)
 
 
-def lane_of(role: str) -> str:
-    """Return the lane of a role, see `ROLE_LANE`.
+def make_role_lane(role: str) -> str:
+    """Return the name of a role's lane, see `ROLE_LANE`.
 
     Raises:
         InvalidInput: The role is invalid.
@@ -373,7 +381,7 @@ def lane_of(role: str) -> str:
     return ROLE_LANE + check_id(role, "role")
 
 
-def rounds_as_messages(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
+def convert_rounds(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
     """Convert rounds to messages for a summary: all posts, with the texts of attachments.
 
     Args:
@@ -399,12 +407,12 @@ class SessionMemory(LogMemory):
 
     A session with an id is a view of the log of the conversation with this id.
 
-    With the config of a node, this is the session of the node's thread, and is rewound with the thread. A checkpoint
+    With the config of a node, the session belongs to the node's thread, and is rewound with the thread. A checkpoint
     shows the session as it was at that time, and a fork continues from there. If a node is executed again, its posts
     are stored once. The graph needs this memory's checkpointer. Outside of nodes, pass the config of a thread or of a
     checkpoint; the session is then read-only. The session of a thread has its own entries, and is no view of a
-    conversation. Its rounds are not summarized in the background (`ContextCompactor`), since that would change
-    checkpoints. Events are emitted when a node writes, even if its writes are discarded later.
+    conversation. A `ContextCompactor` does not summarize its rounds, since that would change checkpoints. Events are
+    emitted when a node writes, even if its writes are discarded later.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -433,14 +441,14 @@ class SessionMemory(LogMemory):
         self._database = database_of(memory)
         self._retention = check_retention(retention)
         if is_thread_like(session_id):
-            point = thread_position(self._database, session_id)
-            if self._retention is not None or (namespace is not None and path_of(namespace) != point.path):
+            position = thread_position(self._database, session_id)
+            if self._retention is not None or (namespace is not None and path_of(namespace) != position.path):
                 raise InvalidInput(
                     "The session of a thread has the namespace of its config, and keeps all entries of its "
                     "checkpoints. Leave out namespace= and retention=."
                 )
             self._id_name = "thread_id"
-            self._key, self._log = ThreadKey(point.path, point.name), ThreadLog(point, self._database)
+            self._key, self._log = ThreadKey(position.path, position.name), ThreadLog(position, self._database)
         else:
             if session_id is None:
                 session_id = f"conv-{self._database.new_id()}"
@@ -465,7 +473,7 @@ class SessionMemory(LogMemory):
             The round, in state "created" and without posts.
         """
         new_round = Round.create(user_query)
-        append = self._append_operation([round_entry(new_round, self._database.now())])
+        append = self._append_operation([make_round_entry(new_round, self._database.now())])
         self._run("create_round", append, write=True, round_id=new_round.id, user_query=user_query)
         self._database.background.wake(compaction_key(self._key, ROLE_LANE))
         return new_round
@@ -489,7 +497,7 @@ class SessionMemory(LogMemory):
             post: The post. It takes precedence over the following arguments.
             send_from: The role that sends the post.
             send_to: The role that receives it.
-            message: The text.
+            message: The text of the post.
             attachments: The attachments. Default: none.
 
         Returns:
@@ -501,7 +509,7 @@ class SessionMemory(LogMemory):
         """
         post_fields: Any = {"send_from": send_from, "send_to": send_to, "attachment_list": attachments}
         new_post = check_instance(Post, post, "post") or Post.create(message, **post_fields)
-        append = self._append_operation([post_entry(new_post, round_id, self._database.now())])
+        append = self._append_operation([make_post_entry(new_post, round_id, self._database.now())])
 
         def add(tx: Transaction) -> AppendResult:
             self._require_round(tx, round_id)
@@ -533,7 +541,7 @@ class SessionMemory(LogMemory):
     afail_round = awaited(fail_round, writes=True)
 
     def reset_memory(self) -> None:
-        """Remove every round and message but the conversation's description."""
+        """Remove all rounds and messages except the conversation's description."""
         clear = partial(self._log.clear, at=self._key, keep_description=True)
         self._run("reset", clear, write=True)
         self._announce_reset()
@@ -560,15 +568,15 @@ class SessionMemory(LogMemory):
     def get_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
         """Return the rounds as one role sees them.
 
-        All rounds are returned, so that a round has the same index for all roles, but only the posts that the role
-        sent or received. Text marked by `temporal` is returned only in the last round.
+        All rounds are returned, so that a round has the same index for all roles. A round has only the posts that the
+        role sent or received. Text marked by `temporal` is returned only in the last round.
 
         Args:
             role: The role.
             include_failure_rounds: True to return failed rounds too. Default: False.
         """
         failures = check_flag("include_failure_rounds", include_failure_rounds)
-        return role_rounds(self._rounds(role=role), role, include_failures=failures)
+        return select_rounds(self._rounds(role=role), role, include_failures=failures)
 
     aget_role_rounds = awaited(get_role_rounds)
 
@@ -602,7 +610,7 @@ class SessionMemory(LogMemory):
     aget_role_rounds_with_compaction = awaited(get_role_rounds_with_compaction)
 
     def get_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
-        """Return the entries of one type that roles share.
+        """Return the entries of one type that roles share by attachments of their posts.
 
         An entry of scope "conversation" is valid in every round. An entry of scope "round" is valid only while its
         round is the last. The result has the newest valid entry of each sender, in conversation order.
@@ -610,7 +618,7 @@ class SessionMemory(LogMemory):
         Args:
             entry_type: "plan", "experience_sub_path", or any other type.
         """
-        return log_entries.shared_entries(self._rounds(type=entry_type), entry_type)
+        return log_entries.find_shared_entries(self._rounds(type=entry_type), entry_type)
 
     aget_shared_memory_entries = awaited(get_shared_memory_entries)
 
@@ -619,7 +627,7 @@ class SessionMemory(LogMemory):
     def _rounds(self, **inputs: Any) -> list[Round]:
         if "role" in inputs:
             _check_role(inputs["role"])
-        return assemble_rounds(*self._run("read", partial(self._log.rounds, at=self._key), **inputs))
+        return build_rounds(*self._run("read", partial(self._log.rounds, at=self._key), **inputs))
 
     def _require_round(self, tx: Transaction, round_id: str) -> LogEntry:
         row = self._log.get(tx, self._key, check_id(round_id, "round", MessageError))
@@ -636,7 +644,7 @@ class SessionMemory(LogMemory):
         def change(tx: Transaction) -> bool:
             row = self._require_round(tx, round_id)
             changed = Round.create(encoding.decode(row.body)["user_query"], id=row.key, state=state)
-            entry = round_entry(changed, row.created_at)
+            entry = make_round_entry(changed, row.created_at)
             return self._log.update(tx, self._key, row.key, lambda _: entry, **now)
 
         self._run(verb, change, write=True, round_id=round_id)

@@ -50,7 +50,7 @@ MAX_TEXT_LENGTH = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Experience(Portable):
-    """An instruction with its condition. The fields have the same order as in TaskWeaver.
+    """An instruction with its condition. Its fields are ordered as in TaskWeaver.
 
     Attributes:
         exp_id: The id, unique within a library. A number becomes text.
@@ -112,13 +112,14 @@ class Experience(Portable):
         return cls(fields["exp_id"], fields.get("who") or (), when, what)
 
 
-def _parse_roles(given: Any) -> tuple[str, ...]:
+def _parse_roles(roles: Any) -> tuple[str, ...]:
     """Return the names of roles as a tuple, without duplicates."""
-    names = [] if given is None else parse_texts(given, "The roles of an experience")
+    names = [] if roles is None else parse_texts(roles, "The roles of an experience")
     return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
 
 PROMPT_PART: Final = "experiences"
+"""The name of the section in a prompt."""
 
 
 def section(experiences: Iterable[Experience]) -> str:
@@ -189,7 +190,7 @@ class LibraryCheck(NamedTuple):
 
 
 FileContent: TypeAlias = tuple[Sequence[Experience], Sequence[tuple[str, bool]]]
-"""The valid experiences of a file, and its problems. Each problem is a reason and `FileProblem.is_loaded`."""
+"""The valid experiences of a file, and the `reason` and `is_loaded` of each `FileProblem`."""
 
 
 class ExperienceFolder:
@@ -233,10 +234,10 @@ class ExperienceFolder:
         """
         if sub_path is not None:
             path = check_path(sub_path)
-            inside = (self.directory / path).resolve()
-            if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
+            subfolder = (self.directory / path).resolve()
+            if path.is_absolute() or not subfolder.is_relative_to(self.directory.resolve()):
                 raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
-            return ExperienceFolder(inside, subfolders=self._subfolders).read()
+            return ExperienceFolder(subfolder, subfolders=self._subfolders).read()
         errors: list[OSError] = []
         contents: dict[Path, FileContent] = {}
         for folder, folders, files in os.walk(self.directory, onerror=errors.append):
@@ -244,7 +245,7 @@ class ExperienceFolder:
             if not self._subfolders:
                 folders.clear()
             for name in names:
-                # Skip hidden files and the sessions that TaskWeaver records.
+                # Skip hidden files, and `raw_exp_*` files, in which TaskWeaver records sessions.
                 if name.lower().endswith((SUFFIX, ".yml")) and not name.startswith((".", "raw_exp_")):
                     contents[Path(folder, name)] = _read_file(Path(folder, name))
         for error in errors:
@@ -266,8 +267,8 @@ def _check_files(contents: Sequence[tuple[str, FileContent]]) -> LibraryCheck:
     experiences: dict[str, Experience] = {}
     files: dict[str, str] = {}
     problems: list[FileProblem] = []
-    for name, (loaded, faults) in contents:
-        problems += [FileProblem(name, *fault) for fault in faults]
+    for name, (loaded, file_problems) in contents:
+        problems += [FileProblem(name, *problem) for problem in file_problems]
         for each in loaded:
             if each.exp_id in experiences:
                 first = safe_repr(files[each.exp_id])
@@ -280,11 +281,11 @@ def _check_files(contents: Sequence[tuple[str, FileContent]]) -> LibraryCheck:
 
 def _read_file(path: Path) -> FileContent:
     try:
-        info = path.stat()
-        if not stat.S_ISREG(info.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             return _file_failure("It is not a regular file.")
-        if info.st_size > MAX_FILE_BYTES:
-            return _file_failure(f"It has {info.st_size:,} bytes; {MAX_FILE_BYTES:,} are allowed.")
+        if status.st_size > MAX_FILE_BYTES:
+            return _file_failure(f"It has {status.st_size:,} bytes; {MAX_FILE_BYTES:,} are allowed.")
         return parse_file(path.read_bytes())
     except OSError as error:
         return _file_failure(f"It cannot be read: {error.strerror or error}.")
@@ -311,17 +312,17 @@ def parse_file(data: bytes) -> FileContent:
     experiences: list[Experience] = []
     problems: list[tuple[str, bool]] = []
     for number, each in enumerate(content if is_list else [content], 1):
-        place = f"Item {number}: " if is_list else ""
+        prefix = f"Item {number}: " if is_list else ""
         if not isinstance(each, dict):
-            problems.append((f"{place}It is not a mapping. Write exp_id, who, when and what.", False))
+            problems.append((f"{prefix}It is not a mapping. Write exp_id, who, when and what.", False))
             continue
         try:
             experiences.append(Experience.from_dict(each))
         except InvalidInput as error:
-            problems.append((f"{place}{error}", False))
+            problems.append((f"{prefix}{error}", False))
             continue
         if unknown := ", ".join(repr(str(key)) for key in each if key not in _FIELDS):
-            problems.append((f"{place}Unknown keys: {unknown:.200}. Valid keys: exp_id, who, when, what.", True))
+            problems.append((f"{prefix}Unknown keys: {unknown:.200}. Valid keys: exp_id, who, when, what.", True))
     return experiences, problems
 
 
@@ -329,17 +330,18 @@ class _TextLoader(yaml.SafeLoader):
     """A safe YAML loader: every value except null is text, and duplicate keys are refused."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key in (each.value for each, _ in node.value if isinstance(each.value, str)):
-            if key in seen:
+            if key in keys:
                 raise yaml.constructor.ConstructorError(None, None, f"duplicate key {safe_repr(key)}", node.start_mark)
-            seen.add(key)
+            keys.add(key)
         return dict(super().construct_mapping(node, deep))
 
 
+# PyYAML finds the types of unquoted values by their first character. Keep only the type null.
 _TextLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag == "tag:yaml.org,2002:null"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    first_character: [(tag, pattern) for tag, pattern in resolvers if tag == "tag:yaml.org,2002:null"]
+    for first_character, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
 
@@ -357,7 +359,7 @@ def write_new_file(folder: Path, exp_id: str, text: str) -> Path:
     Raises:
         InvalidInput: The file cannot be written.
     """
-    # Other characters of an id than letters, digits, dots, hyphens and underscores are unsafe in a file name.
+    # Replace the characters of the id that are unsafe in a file name.
     stem = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:120].decode(errors="ignore")
     name = f"{PREFIX}{stem or 'experience'}"
     try:

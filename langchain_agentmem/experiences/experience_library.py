@@ -29,9 +29,9 @@ An experience states *when* it applies and *what* to do then, in a YAML file tha
         print((selector | prompt).invoke({"question": "Read sales.csv and write the totals to a file."}).to_string())
         print(selector.select("What is the capital of Peru?").ids)  # no experience applies
 
-Without a model, experiences are chosen by the words of their conditions (`strategy="lexical"`). This choice is less
-exact than that of a model. `strategy="auto"` asks a model only about experiences for which the words are not decisive.
-If a model fails or its answer cannot be parsed, the words decide, and hooks receive an event.
+Without a model, experiences are chosen by the words of their conditions (`strategy="lexical"`). A model chooses more
+accurately. `strategy="auto"` asks a model only about experiences for which the words are not decisive. If a model
+fails or its answer cannot be parsed, the choice by words applies, and hooks receive an event.
 
 `ExperienceSelector` puts the experiences that apply to a query into its prompt:
 
@@ -41,7 +41,7 @@ If a model fails or its answer cannot be parsed, the words decide, and hooks rec
     builder.add_node("experience", selector)       # a state with the key "experiences" or "llm_input_messages"
 
 `selector.select(query).section` returns only the text. The selector is also a LangChain `BaseExampleSelector`, for
-few-shot prompts.
+few-shot prompts. Roles, rounds, posts and attachments are those of the agent framework TaskWeaver.
 
 The context of a selection contains the questions of the last rounds and the errors that followed. It is read from the
 rounds of a session or from messages:
@@ -82,7 +82,7 @@ from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFai
 from langchain_agentmem.base.files import check_path, write_atomically
 from langchain_agentmem.base.namespaces import check_config
 from langchain_agentmem.conversations import prompt_notes
-from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
+from langchain_agentmem.conversations.log_entries import find_shared_entries, select_rounds
 from langchain_agentmem.conversations.prompt_notes import PromptNoteItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up, safe_repr
@@ -115,6 +115,7 @@ from langchain_agentmem.tracing import shorten_text
 logger = logging.getLogger(__name__)
 
 SELECTION_PROMPT, MODEL_ALIAS = "experience.selection_prompt_path", "experience.llm_alias"
+"""Keys of a configuration of TaskWeaver."""
 ROUNDS = 3
 """The maximum number of past rounds that a selection reads, as in TaskWeaver."""
 _CACHE_SIZE = 256
@@ -123,10 +124,12 @@ _CACHE_SIZE = 256
 LONGEST_LINE = 1_000
 """The maximum number of characters of a query, a status or an error in the context.
 
-A longer error is cut at its beginning, because its end states the cause."""
+A longer error keeps its end, which states the cause."""
 
 _LABELS = {AttachmentType.execution_status: "Execution", AttachmentType.code_error: "Error"}
+"""The labels of attachments in the context."""
 PROMPT_LOG, SELECTION_LOG = "prompt_log", "experience_selection_log"
+"""Parts of the names of log files."""
 
 Session: TypeAlias = SessionMemory | Callable[[RunnableConfig], SessionMemory]
 
@@ -176,13 +179,13 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
       is "" if no experience applies. If the dictionary has "messages", they are also inserted there.
     - The state of a graph: The messages are written to "llm_input_messages" and the text to "experiences", if the state
       has these keys. The history does not change. If an earlier node, such as a compaction, has written
-      "llm_input_messages", the selector extends these messages. If a chain is the node, its first step reads variables
-      or messages from the state. Place the selector after that step.
+      "llm_input_messages", the selector extends these messages. If a chain is the node, place the selector after the
+      step that reads variables or messages from the state.
 
-    Each call selects among the current files of the folder. Without a model, the words of the conditions decide. An
-    answer of the model is cached for its query, context and conditions. The words also decide if the model fails,
-    chooses only unknown ids, or returns an answer that cannot be parsed or is cut off. Hooks then receive
-    `ExperienceSelectionFellBack`.
+    Each call selects among the current files of the folder. Without a model, the choice depends on the words of the
+    conditions. An answer of the model is cached for its query, context and conditions. If the model fails, chooses only
+    unknown ids, or returns an answer that cannot be parsed or is cut off, the choice by words applies. Hooks then
+    receive `ExperienceSelectionFellBack`.
 
     Args:
         library: The library of experiences.
@@ -199,8 +202,8 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             three rounds are the context. A shared entry "experience_sub_path" names the subfolder to read. Default:
             None; the context is read from the messages of the input.
         query: A function that returns the query for an input. Default: the last user message. For a dictionary without
-            messages: "input", "question", "query" or "user_query", or its only text. Without either, the last query of
-            the session is used.
+            messages: "input", "question", "query" or "user_query", or its only text. If the input has no query, the
+            last query of the session is used.
         enabled: True to select; False to return the input without instructions. Default: True.
         timeout: The maximum number of seconds to wait for the model. Default: no limit.
 
@@ -212,9 +215,9 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
     def __init__(self, library: ExperienceLibrary, **options: Unpack[SelectorOptions]) -> None:
         if not isinstance(library, ExperienceLibrary):
             raise InvalidInput(f"library must be an ExperienceLibrary, got {safe_repr(library)}.")
-        known = SelectorOptions.__annotations__
-        if unknown := [name for name in options if name not in known]:
-            raise InvalidInput(f"Unknown option {safe_repr(unknown[0])}. Valid options: {', '.join(known)}.")
+        valid_names = SelectorOptions.__annotations__
+        if unknown := [name for name in options if name not in valid_names]:
+            raise InvalidInput(f"Unknown option {safe_repr(unknown[0])}. Valid options: {', '.join(valid_names)}.")
         self.library = library
         self.role = (check_value(str | None, options.get("role"), "role") or "").strip() or None
         self.enabled = check_flag("enabled", options.get("enabled", True))
@@ -263,19 +266,19 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if not isinstance(config, Mapping) or not isinstance(models, Mapping | None):
             raise InvalidInput("config must be a mapping of keys to values, and models a mapping of aliases to models.")
         if not isinstance(role := options.get("role"), str) or not role.strip():
-            raise InvalidInput('from_config needs a role, such as role="Planner", to choose the switch to read.')
+            raise InvalidInput('from_config needs a role, such as role="Planner", which determines the keys to read.')
         name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role.strip()).lower()
-        switch = "code_generator" if name == "code_interpreter" else name  # as in TaskWeaver
-        given: SelectorOptions = {"enabled": config.get(f"{switch}.use_experience", False)}
+        prefix = "code_generator" if name == "code_interpreter" else name  # as in TaskWeaver
+        selector_options: SelectorOptions = {"enabled": config.get(f"{prefix}.use_experience", False)}
         if path := config.get(SELECTION_PROMPT):
-            given["template"] = SelectionTemplate.from_file(path)
+            selector_options["template"] = SelectionTemplate.from_file(path)
         if alias := config.get(MODEL_ALIAS):
             if not isinstance(alias, str) or alias not in (models or {}):
-                known = ", ".join(map(repr, models or {})) or "none"
-                raise InvalidInput(f"Unknown model {safe_repr(alias)}. models has: {known:.200}.")
-            given["model"] = (models or {})[alias]
-        given.update(options)
-        return library.selector(**given)
+                aliases = ", ".join(map(repr, models or {})) or "none"
+                raise InvalidInput(f"Unknown model {safe_repr(alias)}. models has: {aliases:.200}.")
+            selector_options["model"] = (models or {})[alias]
+        selector_options.update(options)
+        return library.selector(**selector_options)
 
     # -- as a Runnable ------------------------------------------------------------------------------------------
 
@@ -283,7 +286,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         form = read_form(given, config, PROMPT_PART, shared=True)
         request = SelectionRequest(question_of(self._query, given, form.messages), form.messages, config)
         selection = self._run_selection(request)
-        texts = self._texts_by_question(request, selection)
+        texts = self._format_by_question(request, selection)
         return form.fill(lambda messages: insert_texts(messages, PROMPT_PART, texts), selection.section)
 
     # -- like TaskWeaver's retrieve_experience ------------------------------------------------------------------
@@ -349,12 +352,12 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if not self.enabled:
             return Selection(query=request.query, role=self.role, strategy=self.strategy)
 
-        def inputs() -> dict[str, Any]:  # called only for traces: the config may lack values of the namespace
+        def trace_inputs() -> dict[str, Any]:  # called only for traces: the config may lack values of the namespace
             namespace = self._database.scopes.resolve(None, request.config)
             query = shorten_text(request.query)
             return {"query": query, "role": self.role, "strategy": self.strategy, "namespace": namespace}
 
-        with self._database.step("experience.select", inputs, config=request.config) as step:
+        with self._database.step("experience.select", trace_inputs, config=request.config) as step:
             selection = self._select(request)
             scores, reasons = selection.scores, selection.reasons
             chosen = [{"exp_id": each, "score": scores[each], "reason": reasons[each]} for each in selection.ids]
@@ -370,13 +373,13 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             config: The config of the run.
         """
         request = SelectionRequest(question_of(self._query, messages, messages), messages, config)
-        return insert_texts(messages, PROMPT_PART, self._texts_by_question(request, self._run_selection(request)))
+        return insert_texts(messages, PROMPT_PART, self._format_by_question(request, self._run_selection(request)))
 
-    def _texts_by_question(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
+    def _format_by_question(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
         """Return the instructions to insert before each question. Each instruction occurs once."""
         originals = [message for message in request.messages if not is_injected(message)]
         notes = prompt_notes.load_notes(self._database, request.config, originals, f"{PROMPT_PART} {self.role or ''}")
-        if notes.start is None:
+        if notes.start is None:  # the first selection for this prompt
             notes.restart({}, 0)
         texts: dict[str | None, str] = {}
         visible = {key: parts[PROMPT_PART].items for key, parts in notes.active_notes().items() if PROMPT_PART in parts}
@@ -385,49 +388,52 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         scores, reasons = selection.scores, selection.reasons
         new = [PromptNoteItem("experience", each, round(scores[each], 4), reason=reasons[each]) for each in new_ids]
         chosen = (*visible.pop(notes.question_id or "", ()), *new)
-        for key, items in (*visible.items(), (notes.question_id, chosen)):
+        for question_id, items in (*visible.items(), (notes.question_id, chosen)):
             if text := format_instructions(selection.known[item.id] for item in items if item.id in selection.known):
-                texts[key] = text
+                texts[question_id] = text
         notes.add_note(PROMPT_PART, chosen, self._counter.count_text(texts.get(notes.question_id, "")))
         notes.store_notes(self._database)
         return texts
 
     def _select(self, request: SelectionRequest) -> Selection:
         """Select experiences of the folder by words, and with a model if the strategy requires it."""
-        rounds = self._rounds_of(request.config)
+        rounds = self._load_rounds(request.config)
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
-        entries = shared_entries(rounds, "experience_sub_path")
+        entries = find_shared_entries(rounds, "experience_sub_path")
         sub_path = entries[0].content.strip() if entries else ""
-        known = {each.exp_id: each for each in self.library.load(sub_path or None) if each.is_for(self.role)}
-        empty = Selection(query=query, role=self.role, candidates=tuple(known), strategy=self.strategy, known=known)
-        if not query or not known:
+        candidates = {each.exp_id: each for each in self.library.load(sub_path or None) if each.is_for(self.role)}
+        ids = tuple(candidates)
+        empty = Selection(query=query, role=self.role, candidates=ids, strategy=self.strategy, known=candidates)
+        if not query or not candidates:
             return empty
         context = self._describe_context(request, rounds)
-        results = score_conditions(query, context, [each.when for each in known.values()])
-        scores = {exp_id: each.score for exp_id, each in zip(known, results, strict=True)}
-        reasons = {exp_id: each.reason for exp_id, each in zip(known, results, strict=True)}
-        leading_ids = set(itertools.compress(known, find_leading(results)))
-        applies = {exp_id for exp_id in leading_ids if scores[exp_id] >= THRESHOLD}
-        low, sure = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE_RANGE}[self.strategy]
-        asked_ids = [key for key in known if scores[key] >= low and not (key in leading_ids and scores[key] >= sure)]
+        results = score_conditions(query, context, [each.when for each in candidates.values()])
+        scores = {exp_id: each.score for exp_id, each in zip(ids, results, strict=True)}
+        reasons = {exp_id: each.reason for exp_id, each in zip(ids, results, strict=True)}
+        leading_ids = set(itertools.compress(ids, find_leading(results)))
+        applicable_ids = {exp_id for exp_id in leading_ids if scores[exp_id] >= THRESHOLD}
+        # The model is asked about scores of at least `low`. Leading conditions from `high` on apply without it.
+        low, high = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE_RANGE}[self.strategy]
+        asked_ids = [each for each in ids if scores[each] >= low and not (each in leading_ids and scores[each] >= high)]
         fell_back = ""
         if asked_ids:
-            messages = self._make_prompt(query, context, [known[exp_id] for exp_id in asked_ids])
+            messages = self._make_prompt(query, context, [candidates[exp_id] for exp_id in asked_ids])
             if request.log is not None:
                 self._write_log(request.log, messages)
             answer_ids = self._ask_model(query, messages, asked_ids)
             if isinstance(answer_ids, str):
                 fell_back = answer_ids
             else:
-                applies = (applies - set(asked_ids)) | set(answer_ids)
+                applicable_ids = (applicable_ids - set(asked_ids)) | set(answer_ids)
                 reasons |= dict.fromkeys(answer_ids, "the model chose it")
         # `sorted` is stable: experiences with equal scores keep the order of the library.
-        best = sorted((each for each in known if each in applies), key=lambda each: -scores[each])[: self._max_selected]
+        selected_ids = sorted((each for each in ids if each in applicable_ids), key=lambda each: -scores[each])
+        selected_ids = selected_ids[: self._max_selected]
         return replace(
             empty,
-            experiences=tuple(known[exp_id] for exp_id in best),
+            experiences=tuple(candidates[exp_id] for exp_id in selected_ids),
             scores=scores,
-            reasons={exp_id: reasons[exp_id] for exp_id in best},
+            reasons={exp_id: reasons[exp_id] for exp_id in selected_ids},
             asked=tuple(asked_ids),
             fell_back=fell_back,
         )
@@ -463,7 +469,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             self._answers.popitem(last=False)
         return answer_ids
 
-    def _rounds_of(self, config: RunnableConfig) -> list[Round]:
+    def _load_rounds(self, config: RunnableConfig) -> list[Round]:
         """Return the rounds of the session; empty without a session."""
         if self._session is None:
             return []
@@ -479,7 +485,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             return describe_messages(request.messages, request.query)
         if self.role is None:
             return describe_rounds([each for each in rounds if each.state != "failed"])
-        return describe_rounds(role_rounds(rounds, self.role, include_failures=False))
+        return describe_rounds(select_rounds(rounds, self.role, include_failures=False))
 
     def _write_log(self, path: Path, messages: Sequence[BaseMessage]) -> None:
         """Write the prompt of a selection to a file, completely or not at all."""
@@ -598,9 +604,9 @@ def describe_rounds(rounds: Sequence[Round]) -> str:
     """Describe the last three rounds as the context of a selection."""
     lines = []
     for each in rounds[-ROUNDS:]:
-        lines.append(_context_line("User", each.user_query))
+        lines.append(_format_line("User", each.user_query))
         lines += [
-            _context_line(_LABELS[attachment.type], attachment.content)
+            _format_line(_LABELS[attachment.type], attachment.content)
             for post in each.post_list
             for attachment in post.attachment_list
             if attachment.type in _LABELS
@@ -618,31 +624,31 @@ def describe_messages(messages: Sequence[BaseMessage], query: str) -> str:
         messages: The history of messages.
         query: The current query. The result is "" if the context would contain only this query.
     """
-    starts = [place for place, message in enumerate(messages) if is_from_user(message)][-ROUNDS:]
+    starts = [index for index, message in enumerate(messages) if is_from_user(message)][-ROUNDS:]
     lines = []
     for message in messages[starts[0] :] if starts else ():
         if isinstance(message, ToolMessage) and message.status == "error":
-            lines += [_context_line("Execution", "FAILURE"), _context_line("Error", str(message.text))]
+            lines += [_format_line("Execution", "FAILURE"), _format_line("Error", str(message.text))]
         elif is_from_user(message):
-            lines.append(_context_line("User", str(message.text)))
-    return "" if lines == [_context_line("User", query)] else "\n".join(filter(None, lines))
+            lines.append(_format_line("User", str(message.text)))
+    return "" if lines == [_format_line("User", query)] else "\n".join(filter(None, lines))
 
 
-def _context_line(name: str, text: str) -> str:
+def _format_line(name: str, text: str) -> str:
     text = " ".join(text.split())
     cut = text[-LONGEST_LINE:] if name == "Error" else text[:LONGEST_LINE]
     return f"{name}: {cut}" if cut else ""
 
 
-def selection_log_path(main: Path) -> Path:
+def selection_log_path(prompt_log: Path) -> Path:
     """Return the path of the log of a selection, next to the log of the main prompt.
 
     Args:
-        main: The path of the main prompt's log. Its name contains "prompt_log".
+        prompt_log: The path of the main prompt's log. Its name contains "prompt_log".
 
     Raises:
         InvalidInput: The name does not contain "prompt_log", or it contains "experience_selection_log".
     """
-    if PROMPT_LOG not in main.name or SELECTION_LOG in main.name:
-        raise InvalidInput(f"The log's name must contain {safe_repr(PROMPT_LOG)}, got {safe_repr(main.name)}.")
-    return main.with_name(main.name.replace(PROMPT_LOG, SELECTION_LOG))
+    if PROMPT_LOG not in prompt_log.name or SELECTION_LOG in prompt_log.name:
+        raise InvalidInput(f"The log's name must contain {safe_repr(PROMPT_LOG)}, got {safe_repr(prompt_log.name)}.")
+    return prompt_log.with_name(prompt_log.name.replace(PROMPT_LOG, SELECTION_LOG))

@@ -28,7 +28,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
 
     The instructions are inserted before that message and are not stored in the history. In a thread they stay there as
     long as the message is in the context, so that a provider's prompt cache stays valid. No instruction is inserted
-    twice. For the same user message, a selecting model is usually asked again only after a tool error. Place this
+    twice. For one user message, a selecting model is usually asked once, and again after each tool error. Place this
     middleware after one that compacts messages.
 
     Args:
@@ -56,14 +56,14 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
             request: The request of the agent. It is not changed.
             handler: The function that sends a request to the model.
         """
-        return handler(self._with_experiences(request))
+        return handler(self._add_experiences(request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Run `wrap_model_call` asynchronously."""
-        return await handler(await run_in_worker(partial(self._with_experiences, request)))
+        return await handler(await run_in_worker(partial(self._add_experiences, request)))
 
-    def _with_experiences(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def _add_experiences(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         messages: list[Any] = self._selector._insert_experiences(request.messages, ensure_config())
         return request.override(messages=messages)

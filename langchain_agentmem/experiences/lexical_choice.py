@@ -1,17 +1,17 @@
-"""Scores for the conditions that a query meets, computed from words.
+"""Scores of the degree to which a query meets conditions, computed from words.
 
 The computation uses neither a model nor a database.
 
 A rare word among conditions has a high weight, a common one a low weight. A condition may list alternatives, such as
-"stock prices or dividends". A word weighs less if the query has only a part of its alternative. Exclusions that a
-condition states lower its score. If a query refers to the previous round, the words of that round count too. A score
-does not depend on the scores of other conditions. But of conditions that share a matching word, such as several rules
-on refunds, only those with nearly the best score apply.
+"stock prices or dividends". A word weighs less if the query has only some words of its alternative. Exclusions that a
+condition states lower its score. If a query refers to the previous round, the words of that round are included. A score
+does not depend on the scores of other conditions. If several conditions share a matching word, such as rules on
+refunds, only those with nearly the best score apply.
 
 The constants were tuned on two sets in `tests/benchmarks/experiences`. On a third, not used for tuning, words alone
-have a recall of 56 % and a precision of 60 % (an F1 of 0.58). They do not replace a model. More rules fitted the two
-sets better but did not help on the third, so they were removed: synonyms, compounds, word families, British spelling,
-clauses.
+have a recall of 56 % and a precision of 60 % (an F1 of 0.58). They do not replace a model. Rules for synonyms,
+compounds, word families, British spelling and clauses improved only the scores of the two tuning sets. They were
+removed.
 
 `words.yaml` and the patterns here are English only. They have no effect on texts in other languages.
 """
@@ -30,7 +30,7 @@ from langchain_agentmem.search.ranking import rarity
 THRESHOLD = 0.5
 """A condition with at least this score applies."""
 UNSURE_RANGE = (0.25, 0.65)
-"""The scores that a model must check: from the first number, below the second."""
+"""The range of scores that a model must check: the lower limit and the excluded upper limit."""
 
 MAX_CHARACTERS = 6_000
 """The maximum number of characters read of a text, half from its beginning and half from its end."""
@@ -64,7 +64,7 @@ _LABEL = re.compile(r"^(User|Execution|Error):", re.MULTILINE)
 Weights: TypeAlias = Mapping[str, float]
 """Terms with their weights."""
 Alternatives: TypeAlias = Mapping[str, Weights]
-"""Terms, each with the weights of the shortest alternative that contains it, such as "stock prices"."""
+"""Terms, each with the term weights of the shortest alternative that contains it, such as "stock prices"."""
 
 
 class ConditionScore(NamedTuple):
@@ -98,22 +98,24 @@ def score_conditions(query: str, context: str, conditions: Sequence[str]) -> lis
         One score for each condition, in their order. Equal arguments have equal results.
     """
     parsed = [_parse_condition(condition) for condition in conditions]
-    spellings = {term: word for word, term in _terms_by_word(query).items()}
-    weights = dict(_weighted_terms(query))
+    spellings = {term: word for word, term in _map_words_to_terms(query).items()}
+    weights = dict(_weigh_terms(query))
     length = sum(weights.values())
     if length < 1 or FOLLOW_UP.search(_clip_text(query)):
-        for word, weight in _context_terms(query, context):
+        for word, weight in _weigh_context(query, context):
             weights[word] = max(weights.get(word, 0.0), 0.8 * weight)  # less than the words of the query
+    # For each word of the query, whether each condition contains the word.
     matches = {word: [word in included or word in excluded for included, excluded in parsed] for word in weights}
-    # With the lower bound, "refund" is not a common word in a small library with five rules on refunds.
+    # With a minimum of 100 conditions, "refund" is not a common word in a small library with five rules on refunds.
     total = max(len(parsed), 100)
     rarest = rarity(total, 1)
     word_values = {word: weights[word] * rarity(total, sum(flags)) / rarest for word, flags in matches.items()}
     scored = [ConditionScore(0.0, {})] * len(parsed)
-    for number, is_met in enumerate(zip(*matches.values(), strict=True)):
-        if not any(is_met):
+    for number, contained in enumerate(zip(*matches.values(), strict=True)):
+        if not any(contained):
             continue
         matched, excluded = (_weigh_matches(word_values, alternatives) for alternatives in parsed[number])
+        # An excluded word subtracts from the score only if it weighs more there than in the included alternatives.
         stronger = {word: value for word, value in excluded.items() if value > matched.get(word, 0.0)}
         matched |= {word: matched.get(word, 0.0) - 0.8 * value for word, value in stronger.items()}
         evidence = sum(matched.values())
@@ -124,31 +126,31 @@ def score_conditions(query: str, context: str, conditions: Sequence[str]) -> lis
     return scored
 
 
-def find_leading(found: Sequence[ConditionScore]) -> list[bool]:
+def find_leading(scores: Sequence[ConditionScore]) -> list[bool]:
     """Find the conditions with nearly the best score among those that share a matching word.
 
     A condition needs at least 90 % of the best score.
 
     Args:
-        found: The result of `score_conditions`.
+        scores: The result of `score_conditions`.
 
     Returns:
         True or False for each condition, in their order.
     """
     best: dict[str, float] = {}
-    for each in found:
+    for each in scores:
         best |= {word: max(best.get(word, 0.0), each.score) for word, value in each.terms.items() if value > 0}
     return [
         each.score >= 0.9 * max((best[word] for word, value in each.terms.items() if value > 0), default=0.0)
-        for each in found
+        for each in scores
     ]
 
 
-def _weigh_matches(word_values: Weights, condition: Alternatives) -> dict[str, float]:
-    """Weigh the words of a query in a condition; a part of an alternative weighs less."""
+def _weigh_matches(word_values: Weights, alternatives: Alternatives) -> dict[str, float]:
+    """Weigh the query's words in a condition: less if an alternative matches only in part."""
     matched = {}
-    for word in (word for word in word_values if word in condition):
-        alternative = condition[word]
+    for word in (word for word in word_values if word in alternatives):
+        alternative = alternatives[word]
         share = sum(weight for each, weight in alternative.items() if each in word_values) / sum(alternative.values())
         matched[word] = word_values[word] * alternative[word] * share**0.5  # "price" is half of "stock prices"
     return matched
@@ -176,26 +178,26 @@ def _parse_condition(condition: str) -> tuple[Alternatives, Alternatives]:
 
 def _find_alternatives(texts: Sequence[str]) -> Alternatives:
     """Return the terms of some sentences, each with the shortest fragment around it."""
-    found: dict[str, Weights] = {}
+    terms: dict[str, Weights] = {}
     for text in filter(None, texts):
-        words = _weighted_terms(text)
+        words = _weigh_terms(text)
         for fragment in (*_FRAGMENT.split(_WORD_BOUNDARY.sub(" ", text)), text):
             weights = {word: words[word] for word in extract_terms(fragment) if word in words}
-            found |= {word: weights for word in weights if word not in found or len(weights) < len(found[word])}
-    return found
+            terms |= {word: weights for word in weights if word not in terms or len(weights) < len(terms[word])}
+    return terms
 
 
-def _terms_by_word(text: str) -> Mapping[str, str]:
+def _map_words_to_terms(text: str) -> Mapping[str, str]:
     """Return the words of a text with their terms. Names such as `fooBar` are split."""
     return analyze_query(_WORD_BOUNDARY.sub(" ", _clip_text(text))).words
 
 
-def _weighted_terms(text: str) -> dict[str, float]:
+def _weigh_terms(text: str) -> dict[str, float]:
     """Return the terms of a text with their weights."""
-    ignored, common = _word_lists()
+    ignored, common = _load_word_lists()
     return {
         term: 0.4 if term in common else 1.0  # a common word weighs less
-        for word, term in _terms_by_word(text).items()
+        for word, term in _map_words_to_terms(text).items()
         if word not in ignored and (len(term) > 1 or not term.isascii() or term.isdigit())
     }
 
@@ -206,24 +208,21 @@ def _clip_text(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:half]}\n{text[-half:]}"
 
 
-def _context_terms(query: str, context: str) -> Iterator[tuple[str, float]]:
-    """Yield the weighted terms of the previous round.
-
-    They come from its query and from the last line of each error.
-    """
+def _weigh_context(query: str, context: str) -> Iterator[tuple[str, float]]:
+    """Yield weighted terms of the previous round: its query and the last lines of errors."""
     first, *labelled = _LABEL.split(context)
-    lines = [("User", first), *zip(labelled[::2], labelled[1::2], strict=True)]
+    lines = [("User", first), *zip(labelled[::2], labelled[1::2], strict=True)]  # labels alternate with texts
     lines = [(kind, text.strip()) for kind, text in lines if text.strip()][-50:]
     if lines and lines[-1] == ("User", query.strip()):
         lines.pop()
-    round_start = max((place for place, (kind, _) in enumerate(lines) if kind == "User"), default=0)
+    round_start = max((index for index, (kind, _) in enumerate(lines) if kind == "User"), default=0)
     for kind, text in lines[round_start:]:
         if kind != "Execution":  # an execution status does not contain the topic
-            yield from _weighted_terms(text.splitlines()[-1] if kind == "Error" else text).items()
+            yield from _weigh_terms(text.splitlines()[-1] if kind == "Error" else text).items()
 
 
 @cache
-def _word_lists() -> tuple[frozenset[str], frozenset[str]]:
+def _load_word_lists() -> tuple[frozenset[str], frozenset[str]]:
     """Return the ignored words, and the terms of common words."""
     lists = load_data_table("experiences/words.yaml")
     phrasing, common = (" ".join(lists[name]) for name in ("phrasing", "common"))

@@ -88,6 +88,7 @@ DEFAULT_TEMPLATE = SelectionTemplate(load_data_table("experiences/prompts.yaml")
 
 _YES_THRESHOLD = 0.5
 _ID_KEYS = ("id", "exp_id", "experience_id")
+# Keys that contain no verdict. A verdict is whether an experience applies.
 _IGNORED_KEYS = {*_ID_KEYS, "reason", "reasons", "reasoning", "why", "confidence", "thoughts", "candidates", "error"}
 _YES = re.compile(r"\W*(?:true|yes|y|1|relevant|applies|applicable|selected)\b(?!\s*[/|])", re.IGNORECASE)
 _NO = re.compile(
@@ -126,10 +127,10 @@ def read_selection(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | 
     ids = tuple(filter(None, candidates))
     value: Any = read_objects(text) or read_json(text)
     if not value:
-        listed = read_json(text, wanted=list)
-        if listed is not None and _NO.search(_BRACKETED_LIST.sub("", text)):
+        answer_list = read_json(text, wanted=list)
+        if answer_list is not None and _NO.search(_BRACKETED_LIST.sub("", text)):
             return None
-        value = value if listed is None else listed
+        value = value if answer_list is None else answer_list
     verdicts: Verdicts | None = None
     if value is not None:
         verdicts = _read_value(value, ids)
@@ -168,8 +169,8 @@ def _read_value(value: Any, ids: Sequence[str]) -> Verdicts | None:
         if isinstance(each, dict | list):
             nested = _read_value(each, ids)
         else:
-            named = _find_candidate(str(each), ids)  # {"selected": "exp-1"}
-            nested = [(key, _parse_verdict(each) is True)] if named is None else [(named, True)]
+            value_id = _find_candidate(str(each), ids)  # {"selected": "exp-1"}
+            nested = [(key, _parse_verdict(each) is True)] if value_id is None else [(value_id, True)]
         if nested is None:
             return None
         verdicts += [(name, applies and not _is_negative(key)) for name, applies in nested]  # {"rejected": ["exp-2"]}
@@ -186,7 +187,10 @@ def _is_verdict(key: str, value: Any, ids: Sequence[str]) -> bool:
 
 
 def _parse_verdict(value: Any) -> bool | None:
-    """Return whether a value means that its experience applies; None if it cannot be parsed."""
+    """Return whether a value states that an experience applies; None if it is unclear.
+
+    All flags of an object must agree, such as {"relevant": true, "excluded": false}.
+    """
     if isinstance(value, str):
         return True if _YES.match(value) else False if _NO.search(value) else None
     if isinstance(value, dict):
@@ -196,29 +200,31 @@ def _parse_verdict(value: Any) -> bool | None:
 
 
 def _is_negative(key: str) -> bool:
+    """Return whether a key is negative, such as "rejected" or "notRelevant"."""
     return _NO.search(re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", key)) is not None
 
 
 def _read_text(text: str, ids: Sequence[str]) -> Verdicts | None:
     """Parse plain text. An id applies unless its clause contains a negation."""
-    # Single characters and numbers in a text are not necessarily ids.
+    # Ids that are single characters or numbers could occur in the text by chance.
     names = [name for name in ids if len(name) > 1 and not name.isdigit()]
     longest_first = sorted(map(re.escape, names), key=len, reverse=True)
     pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(longest_first)})(?![\w-])", re.IGNORECASE)
     verdicts: Verdicts = []
     for clause in _CLAUSE_BREAK.split(_REASON_CLAUSE.sub("", text)) if names else ():
-        found = pattern.findall(clause)
+        mentioned = pattern.findall(clause)
         negated = _NO.search(clause) is not None
-        if negated and len({name.casefold() for name in found}) != 1:
-            return [] if not found and not verdicts and _NOTHING_APPLIES.match(text) else None
-        verdicts += [(name, not negated) for name in found]
+        # Which of several ids a negation refers to is unclear.
+        if negated and len({name.casefold() for name in mentioned}) != 1:
+            return [] if not mentioned and not verdicts and _NOTHING_APPLIES.match(text) else None
+        verdicts += [(name, not negated) for name in mentioned]
     return verdicts or None
 
 
 def _find_candidate(name: str, ids: Sequence[str]) -> str | None:
     """Return the candidate id that matches a name; None if the name is unknown or ambiguous."""
-    alike = [each for each in ids if each.strip().casefold() == name.strip().casefold()]
-    return name if name in ids else alike[0] if len(set(alike)) == 1 else None
+    matches = {each for each in ids if each.strip().casefold() == name.strip().casefold()}
+    return name if name in ids else matches.pop() if len(matches) == 1 else None
 
 
 # -- the selection -------------------------------------------------------------------------------------------------
@@ -238,7 +244,7 @@ class Selection:
         scores: The keyword score of each candidate's condition, from 0 to 1, by id.
         reasons: The reason for each selected experience, by id.
         strategy: "lexical", "model" or "auto".
-        asked: The ids of the experiences in the model's prompt.
+        asked: The ids of the experiences about which the model was asked.
         fell_back: The reason for the fallback from the model to keyword scores, as a sentence. "" without a fallback.
         known: The considered experiences, by id.
     """

@@ -1,23 +1,23 @@
 """The types of facts, such as `Fact` and `Entity`, the state of a fact from its events, and the comparison of names.
 
-Names are compared by a few fixed rules, which ignore spelling details such as case and spaces. Any other name of the
-same entity is an alias, which must be declared.
+Names are compared by fixed rules, which ignore spelling details such as case and spaces. Any other name of the same
+entity must be declared as an alias.
 
 No statement is ever overwritten. A fact is a list of events. `compute_state` computes the fact as it is known now, or
 as it was known at some time. A message can therefore be removed from a fact, and a change can be undone.
 
-An event is a JSON object. `n` is its number, `at` the time it was learned, and `do` its type:
+An event is a JSON object. `n` is its number, `at` the time it was recorded, and `do` its type:
 
     said    A message or a person states the fact: `id` of the message, `in` its conversation, `role`, `from`, `to`,
-            `sure` (the confidence). `given` is true if the statement contains a start.
+            `sure` (the confidence). `given` is true if the start `from` was stated, not assumed.
     set     A correction: `fields` with their new values.
     undo    The event with the number `of` is disabled, or enabled again.
 
-`FactRules` contain the merged names and the single-valued predicates. Facts keep their original names. Merged names are
-looked up together, so that a merge can be undone.
+A `FactRules` contains the merged names and the single-valued predicates. Facts keep their original names, and a query
+for one name also reads the names merged with it. A merge can therefore be undone.
 
 `apply_endings` computes when facts ended: a new value of a single-valued predicate ends the previous value. It reads
-all values of a subject and predicate. The result is therefore correct when facts are learned late and out of order,
+all values of a subject and predicate. The result is therefore correct when facts are recorded late and out of order,
 when names are merged or unmerged, and when a message is erased.
 """
 
@@ -54,8 +54,8 @@ MAX_CHARS = 2_000
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_CACHED_CHARS = 100
-"""The maximum length of names whose keys are cached."""
+_MAX_CACHED_CHARS = 100
+"""The maximum number of characters of a name whose key is cached."""
 
 
 def parse_name(value: Any, label: str) -> str:
@@ -86,23 +86,23 @@ def entity_key(name: str) -> str:
 
     The key ignores case, kinds of space, invisible characters, surrounding quotes and punctuation at the end.
     """
-    return _cached_key(name) if len(name) <= _CACHED_CHARS else _compute_key(name)
+    return _cached_key(name) if len(name) <= _MAX_CACHED_CHARS else _compute_key(name)
 
 
 @lru_cache(maxsize=512)
 def predicate_key(predicate: str) -> str:
-    """Return the key of a predicate; the same for "lives in", "LIVES_IN" and "livesIn"."""
+    """Return the key by which predicates are compared: the same for "lives in" and "livesIn"."""
     return entity_key(_CAMEL_BOUNDARY.sub(" ", predicate).replace("_", " ").replace("-", " "))
 
 
 def _compute_key(name: str) -> str:
     if name.isascii() and name.replace(" ", "").isalnum() and "  " not in name:
-        return name.strip().lower()  # a shortcut with the same result
-    cleaned = replace_surrogates(name)  # as the name is stored
-    visible = "".join(sign for sign in unicodedata.normalize("NFKC", cleaned) if unicodedata.category(sign) != "Cf")
-    plain = _SPACE.sub(" ", visible).casefold().strip()
-    trimmed = plain.strip(_QUOTES + " ").rstrip(".,;:!?").rstrip().strip(_QUOTES + " ")
-    return unicodedata.normalize("NFKC", trimmed or plain)
+        return name.strip().lower()  # the usual case, which the steps below would not change further
+    normalized = unicodedata.normalize("NFKC", replace_surrogates(name))  # names are stored without surrogates
+    visible = "".join(char for char in normalized if unicodedata.category(char) != "Cf")  # "Cf": invisible characters
+    lowered = _SPACE.sub(" ", visible).casefold().strip()
+    trimmed = lowered.strip(_QUOTES + " ").rstrip(".,;:!?").rstrip().strip(_QUOTES + " ")
+    return unicodedata.normalize("NFKC", trimmed or lowered)
 
 
 _cached_key = lru_cache(maxsize=8_192)(_compute_key)
@@ -119,7 +119,7 @@ class FactsConfig(Options):
 
     Attributes:
         max_attempts: The number of attempts to extract facts from a message before it is parked. A parked message is
-            tried after all others, and once a day. Default: 3.
+            retried once a day, after all other messages. Default: 3.
         timeout: The maximum number of seconds to wait for the model; None for no limit. Default: 120.
         instructions: Additional instructions for the model. Default: none.
 
@@ -140,9 +140,9 @@ class FactMention:
         message_id: The id of the message that states the fact; None if it was stated without a message.
         conversation_id: The conversation or thread of the message; None if unknown.
         role: The role of the author.
-        recorded_at: The time it was learned, in UTC.
-        source: The kind of source, such as "tool" or "import"; None if the role implies it.
-        actor: The name of the source, such as the name of a tool.
+        recorded_at: The time it was recorded, in UTC.
+        source: The kind of writer, such as "tool" or "import"; None if the role implies it.
+        actor: The name of the writer, such as the name of a tool.
     """
 
     message_id: str | None
@@ -155,7 +155,7 @@ class FactMention:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
-    """A statement with the period in which it holds.
+    """A statement with the period in which it holds, or a message that a search returned.
 
     Attributes:
         id: The id of the fact, or of the message if `raw` is set.
@@ -165,8 +165,8 @@ class Fact:
         object: The value, or the related entity.
         valid_from: The time it began to hold, in UTC.
         valid_to: The time it ended, in UTC; None if no end is known.
-        recorded_at: The time it was first learned, in UTC.
-        mentions: Its sources, in the order in which they were added.
+        recorded_at: The time it was first recorded, in UTC.
+        mentions: The statements of the fact, in the order in which they were added.
         confidence: The stated confidence, from 0 to 1; None if none was stated.
         ended_by: The id of the fact that ended it; None if no other value ended it.
         raw: True for a message, False for a fact.
@@ -311,7 +311,7 @@ def format_sentence(subject: str, predicate: str, obj: str) -> str:
 
 
 def parse_optional_time(value: Any, label: str) -> int | None:
-    """Return a caller's time as microseconds, see `check_time`; None for None."""
+    """Return a caller's time as microseconds since 1970; None for None."""
     return None if value is None else check_time(value, label)
 
 
@@ -319,15 +319,16 @@ def parse_optional_time(value: Any, label: str) -> int | None:
 
 
 _STATEMENT_FIELDS = ("id", "in", "source", "actor", "role", "to")
-"""The fields that are equal in two events with the same statement."""
+"""The fields by which `adds_statement` compares two events."""
 
 Event: TypeAlias = Mapping[str, Any]
 
 
 class FactState(NamedTuple):
-    """The state of a fact, computed from its own events; see `apply_endings` for other facts.
+    """The state of a fact, computed from its own events.
 
-    Times are in microseconds since 1970. The names of the fields are stored in corrections, so they cannot change.
+    `apply_endings` adds the end if another fact ended it. Times are in microseconds since 1970. Stored corrections
+    contain the field names, so the names cannot change.
 
     Attributes:
         subject: The subject, in its first spelling.
@@ -336,11 +337,11 @@ class FactState(NamedTuple):
         role: The role that stated it first.
         start: The time it began.
         end: The time it ended; None if no end was stated, and no other fact ended it.
-        given: True if the start was stated; if False, `start` is the time of the statement.
+        given: True if the start was stated. If False, `start` is the time of the statement.
         lasting: True if it was stated without an end, so that it ends the previous value.
         sure: The confidence; None if none was stated.
-        learned_at: The time it was first learned.
-        rank: The position among facts learned at the same time.
+        learned_at: The time it was first recorded.
+        rank: The number of its first event, which sorts facts that were recorded at the same time.
         statements: The events that state it.
         ended_by: The id of the fact that ended it, see `apply_endings`.
     """
@@ -365,10 +366,10 @@ def compute_state(extra: Mapping[str, Any], recorded: int | None = None) -> Fact
 
     Args:
         extra: The `extra` of its row: the names in their first spelling, the role, and the events.
-        recorded: Ignore events learned later than this. Default: use all events.
+        recorded: Ignore events recorded after this time. Default: use all events.
 
     Returns:
-        The state; None if the fact was not known, or its statements were undone.
+        The state; None if no statement was recorded by then, or all statements were undone.
     """
     names = extra["subject"], extra["predicate"], extra["object"], extra["role"]
     events, state = extra["told"], None
@@ -377,9 +378,9 @@ def compute_state(extra: Mapping[str, Any], recorded: int | None = None) -> Fact
     for event in events:
         if event["do"] == STATEMENT:
             given, lasting = bool(event.get("given")), event["to"] is None
-            times = event["from"], event["to"], given, lasting, event.get("sure"), event["at"], event["n"]
-            stated = FactState(*names, *times, (event,))
-            state = stated if state is None else _combine_states(state, stated)
+            fields = event["from"], event["to"], given, lasting, event.get("sure"), event["at"], event["n"]
+            new_state = FactState(*names, *fields, (event,))
+            state = new_state if state is None else _combine_states(state, new_state)
     for event in events:
         if event["do"] == SET and state is not None:
             state = state._replace(**event["fields"])
@@ -387,19 +388,19 @@ def compute_state(extra: Mapping[str, Any], recorded: int | None = None) -> Fact
 
 
 def effective_events(events: Sequence[Event], recorded: int | None = None) -> list[Event]:
-    """Return the events that were known at a time and not undone."""
-    learned = [event for event in events if recorded is None or event["at"] <= recorded]
+    """Return the statements and corrections that were recorded by a time and not undone."""
+    past_events = [event for event in events if recorded is None or event["at"] <= recorded]
     undone: set[int] = set()
-    for event in learned:
+    for event in past_events:
         if event["do"] == UNDO:
-            undone ^= {event["of"]}
-    return [event for event in learned if event["do"] != UNDO and event["n"] not in undone]
+            undone ^= {event["of"]}  # a second undo of an event restores it
+    return [event for event in past_events if event["do"] != UNDO and event["n"] not in undone]
 
 
-def names_of(extra: Mapping[str, Any], recorded: int | None = None) -> tuple[str, str, str]:
+def get_indexed_names(extra: Mapping[str, Any], recorded: int | None = None) -> tuple[str, str, str]:
     """Return the subject, predicate and object under which a fact is indexed.
 
-    An undone fact is indexed under its first names, so that it can be restored.
+    An undone fact is indexed under its original names, so that it can be found and restored.
     """
     state = compute_state(extra, recorded)
     return (extra["subject"], extra["predicate"], extra["object"]) if state is None else state[:3]
@@ -413,32 +414,32 @@ def adds_statement(state: FactState, event: Event) -> bool:
         event: An event that states the fact.
     """
     sure = event.get("sure")
-    if sure is not None and all(each.get("sure", -1) < sure for each in state.statements):
+    if sure is not None and all(known.get("sure", -1) < sure for known in state.statements):
         return True
     return not any(
-        all(each.get(name) == event.get(name) for name in _STATEMENT_FIELDS)
-        and (not event.get("given") or (each.get("given") and each["from"] == event["from"]))
-        for each in state.statements
+        all(known.get(name) == event.get(name) for name in _STATEMENT_FIELDS)
+        and (not event.get("given") or (known.get("given") and known["from"] == event["from"]))
+        for known in state.statements
     )
 
 
 RULE = "fact_rule"
 ALIAS, SINGLE = "alias", "single"
-"""The labels of rules: a merged name, or a declaration of a predicate as single-valued or not."""
+"""The kind of rows that contain rules; and their labels: a merged name, or whether a predicate is single-valued."""
 
 
 class FactRules(NamedTuple):
     """The rules on names: merged names and single-valued predicates.
 
     Attributes:
-        aliases: The merged names, by their keys.
+        aliases: The merged names, each by its `entity_key`.
         single: The keys of the single-valued predicates.
     """
 
     aliases: Mapping[str, Alias]
     single: frozenset[str]
 
-    def canonical(self, name: str) -> str:
+    def resolve(self, name: str) -> str:
         """Return the key of the entity to which a name refers."""
         return self.follow_merges(entity_key(name))
 
@@ -447,27 +448,27 @@ class FactRules(NamedTuple):
 
         Merges can form a cycle after two branches were merged. Then the smallest key of the cycle is returned.
         """
-        seen = {key}
+        visited = {key}
         while (alias := self.aliases.get(key)) is not None:
             key = entity_key(alias.into)
-            if key in seen:
-                return min(seen)
-            seen.add(key)
+            if key in visited:
+                return min(visited)
+            visited.add(key)
         return key
 
-    def keys_of(self, names: Iterable[str]) -> list[str]:
-        """Return the keys of all names of some entities.
+    def expand_entities(self, entities: Iterable[str]) -> list[str]:
+        """Return the keys of some entities, and of all names that are merged into them.
 
         Args:
-            names: The canonical keys of the entities.
+            entities: The keys of the entities, as `resolve` returns them.
         """
-        wanted = set(names)
-        merged = (key for key in self.aliases if self.follow_merges(key) in wanted)
-        return sorted({*wanted, *merged})
+        entity_keys = set(entities)
+        merged = (key for key in self.aliases if self.follow_merges(key) in entity_keys)
+        return sorted({*entity_keys, *merged})
 
     def display_name(self, name: str) -> str:
         """Return the main name of the entity to which a name refers."""
-        target = self.canonical(name)
+        target = self.resolve(name)
         if target == entity_key(name):
             return name
         return next((alias.into for alias in self.aliases.values() if entity_key(alias.into) == target), name)
@@ -477,62 +478,63 @@ def apply_endings(states: Mapping[str, FactState], rules: FactRules) -> dict[str
     """Return the states of facts with the ends that result from other facts.
 
     A fact without a stated end ends when the next `lasting` value begins. If two values began at the same time, the
-    one learned later ends the other. If the start of the later one was stated, they contradict each other instead.
+    one recorded later ends the other. If the start of the later one was stated, they contradict each other instead.
 
     Args:
-        states: The states by fact id, with all facts of the same subjects and predicates.
+        states: The states by fact id. They must include all facts of each subject and predicate.
         rules: The rules on names.
     """
     ended = dict(states)
     single = [(key, state) for key, state in states.items() if predicate_key(state.predicate) in rules.single]
-    single.sort(key=lambda each: (each[1].start, each[1].learned_at, each[1].rank, each[0]))
-    open_facts: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)  # ids and values by slot
+    single.sort(key=lambda pair: (pair[1].start, pair[1].learned_at, pair[1].rank, pair[0]))
+    # The ids and objects of the facts that have not ended yet, by subject and predicate.
+    open_facts: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for key, state in single:
-        slot, value = (rules.canonical(state.subject), predicate_key(state.predicate)), rules.canonical(state.object)
-        earlier_facts, open_facts[slot] = open_facts[slot], []
+        topic, value = (rules.resolve(state.subject), predicate_key(state.predicate)), rules.resolve(state.object)
+        earlier_facts, open_facts[topic] = open_facts[topic], []
         for earlier_key, earlier_value in earlier_facts:
-            follows = state.start > states[earlier_key].start or not state.given
-            if earlier_value != value and state.lasting and follows:
+            is_later = state.start > states[earlier_key].start or not state.given
+            if earlier_value != value and state.lasting and is_later:
                 ended[earlier_key] = states[earlier_key]._replace(end=state.start, ended_by=key)
             else:
-                open_facts[slot].append((earlier_key, earlier_value))
+                open_facts[topic].append((earlier_key, earlier_value))
         if state.end is None:
-            open_facts[slot].append((key, value))
+            open_facts[topic].append((key, value))
     return ended
 
 
-def unite_facts(states: Mapping[str, FactState], first: Collection[str], rules: FactRules) -> dict[str, FactState]:
+def unite_facts(states: Mapping[str, FactState], preferred: Collection[str], rules: FactRules) -> dict[str, FactState]:
     """Unite equal facts with overlapping periods, which two branches stated independently.
 
     Args:
-        states: The states by fact id, with all facts of the same subjects and predicates.
-        first: The preferred ids. A united fact gets one of these if possible; among several, that of the fact that was
-            learned first.
+        states: The states by fact id. They must include all facts of each subject and predicate.
+        preferred: The preferred ids. A united fact gets one of these if possible, else any of its ids. Among several,
+            the id of the fact that was recorded first is used.
         rules: The rules on names.
     """
     ended = apply_endings(states, rules)
     united: dict[str, FactState] = {}
     by_triple: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for key, state in sorted(states.items(), key=lambda each: (each[0] not in first, each[1].learned_at, each[0])):
-        triple = rules.canonical(state.subject), predicate_key(state.predicate), rules.canonical(state.object)
-        candidates = by_triple[triple]
-        same = next((each for each in candidates if overlaps(ended[each], state.start, ended[key].end)), None)
-        if same is None:
-            candidates.append(key)
+    for key, state in sorted(states.items(), key=lambda pair: (pair[0] not in preferred, pair[1].learned_at, pair[0])):
+        triple = rules.resolve(state.subject), predicate_key(state.predicate), rules.resolve(state.object)
+        equal_keys = by_triple[triple]
+        target = next((other for other in equal_keys if overlaps(ended[other], state.start, ended[key].end)), None)
+        if target is None:
+            equal_keys.append(key)
             united[key] = state
         else:
-            united[same] = _combine_states(united[same], state)
-            later = max(ended[same], ended[key], key=lambda each: LATEST if each.end is None else each.end)
-            ended[same] = later._replace(start=min(ended[same].start, state.start))
+            united[target] = _combine_states(united[target], state)
+            later = max(ended[target], ended[key], key=lambda each: LATEST if each.end is None else each.end)
+            ended[target] = later._replace(start=min(ended[target].start, state.start))
     return {key: united[key] for key in states if key in united}
 
 
 def _combine_states(base: FactState, other: FactState) -> FactState:
     """Combine two states of one fact. The names are those of `base`."""
-    first = min(base, other, key=lambda state: (state.start, not state.given))
+    earliest = min(base, other, key=lambda state: (state.start, not state.given))
     return base._replace(
-        start=first.start,
-        given=first.given,
+        start=earliest.start,
+        given=earliest.given,
         end=max((state.end for state in (base, other) if state.end is not None), default=None),
         lasting=base.lasting or other.lasting,
         sure=max((state.sure for state in (base, other) if state.sure is not None), default=None),
@@ -561,13 +563,13 @@ def parse_sources(source: Any, *, nested: bool = False) -> list[tuple[str, str |
         return [(check_id(source[0], "message", MessageError), check_id(source[1], "conversation"))]
     if isinstance(source, list | set | frozenset | tuple) and not nested:
         return [pair for each in source for pair in parse_sources(each, nested=True)]
-    key = source.id if isinstance(source, BaseMessage) else getattr(source, "message_id", source)
-    if not isinstance(key, str):
+    message_id = source.id if isinstance(source, BaseMessage) else getattr(source, "message_id", source)
+    if not isinstance(message_id, str):
         raise InvalidInput(
             "source must be a message with an id, the id of a message, a pair of the ids of a message and its "
             f"conversation, or a list of these, not {safe_repr(source)}."
         )
-    return [(check_id(key, "message", MessageError), None)]
+    return [(check_id(message_id, "message", MessageError), None)]
 
 
 def check_confidence(confidence: Any) -> float | None:
@@ -583,7 +585,7 @@ def check_order(start: int | None, end: int | None) -> None:
 
 
 def parse_entity(value: Any, label: str) -> str:
-    """Return a caller's subject or object without secrets."""
+    """Check a caller's subject or object, and return it without secrets such as passwords."""
     return parse_name(redact(check_text(value, label)), label)
 
 
@@ -601,7 +603,7 @@ _FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "valid_to": _parse_end,
     "confidence": lambda value: {"sure": check_confidence(value)},
 }
-"""The fields that can be changed, each with a function that converts its value to state fields."""
+"""The fields that can be changed, each with a function that converts its value to fields of a `FactState`."""
 
 
 def parse_changes(state: FactState, changes: Mapping[str, Any]) -> dict[str, Any]:

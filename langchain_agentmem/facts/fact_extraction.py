@@ -1,19 +1,19 @@
 """The extraction of facts from pending messages: the prompt, the parsing of the answer, and the storing of facts.
 
-The prompt contains a batch of messages, numbered and fenced as data. The model answers with JSON. Each part that is not
-a fact is reported as a problem, and the rest of the answer is used.
+The prompt contains a batch of messages, numbered and enclosed in delimiters that mark them as data. The model answers
+with JSON. Each part of the answer that is not a fact is reported as a problem, and the rest is used.
 
 One transaction stores the facts of a batch and removes its messages from the queue. A message is therefore pending
-exactly until its facts are stored. Interruptions do no harm. Neither do other processes that process the same messages.
+exactly until its facts are stored, even if the process is interrupted or another process has the same batch.
 
 Failed messages remain pending. After an unusable answer, the model is asked again about the message after one second,
-then after two seconds. After the third attempt (`max_attempts`), the message is *parked*: it is tried after all others,
-with a pause of one day.
+then after two seconds. After the third attempt (`max_attempts`), the message is *parked*: it is retried after all
+others, with a pause of one day.
 
 If a call of the model fails, the model is considered down. The pause before the next call doubles each time, up to ten
-minutes. An outage uses up no attempts and does not change the order. A message may also be the cause of the failed
-calls. After several of them, the model is therefore also asked about another message. If it answers then, the failed
-calls count as one failed attempt of the first message.
+minutes. These calls do not count as attempts, and do not change the order of the messages. However, the message itself
+may cause the failed calls. After several of them, the model is therefore also asked about another message. If the model
+answers, the failed calls count as one failed attempt of the first message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up, safe_repr
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, format_sentence, parse_name
-from langchain_agentmem.facts.fact_store import FactChanges, FactsContext, FactStatement, FactView, source_event
+from langchain_agentmem.facts.fact_store import FactChanges, FactsContext, FactStatement, FactView, make_source_event
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_objects, strip_reasoning
 from langchain_agentmem.language_models.model_calls import SourceNote, ask_model
 from langchain_agentmem.language_models.tool_factory import shorten
@@ -52,11 +52,11 @@ from langchain_agentmem.storage.background import backoff
 from langchain_agentmem.tracing import shorten_text
 
 MAX_BATCH_MESSAGES, MAX_BATCH_CHARS = 8, 12_000
-"""The maximum number of messages in one prompt, and of their characters. A longer message is cut and sent alone."""
+"""The maximum number of messages in a prompt, and of characters in these. A longer message is cut and sent alone."""
 MAX_FAILURES = 100
 """The maximum number of stored failures."""
 MAX_ANSWER_CHARS = 2_000
-"""The maximum number of characters that a failure stores of an answer, and of an error."""
+"""The maximum number of characters of the answer and of the error that are stored with a failure."""
 MAX_PAUSE = 600.0
 """The maximum number of seconds between two calls of a model whose calls fail."""
 PARKED_PAUSE = 86_400.0
@@ -76,10 +76,10 @@ class PendingMessage(NamedTuple):
         sent_at: The time of the message, in microseconds since 1970.
         conversation: The conversation or thread of the message; None if unknown.
         listed: True if lists and searches of facts also return the message.
-        attempts: The number of failures that were attributed to it.
-        failed: True after a failed attempt.
+        attempts: The number of failed attempts that the message caused.
+        failed: True after a failed attempt, whatever its cause.
         retry_at: The earliest time of the next attempt, in microseconds since 1970. `extract_facts` ignores it unless
-            `patient` is set.
+            `respect_pauses` is set.
     """
 
     key: str
@@ -98,18 +98,18 @@ class ExtractionAnswer(NamedTuple):
     Attributes:
         facts: The facts, each with the index of its message in the prompt.
         error: The reason why the answer, or some of its facts, cannot be used; "" if there is none.
-        unplaced: True if some facts do not refer to a message in the prompt.
-        readable: True if the answer has usable facts, or has no problems.
+        unsourced: True if some facts do not refer to a message in the prompt.
+        usable: True if the answer has usable facts, or has no problems.
         text: The text of the answer.
-        silent: True if the call of the model failed.
+        call_failed: True if the call of the model failed, so that there is no answer.
     """
 
     facts: tuple[tuple[int, FactStatement], ...] = ()
     error: str = ""
-    unplaced: bool = False
-    readable: bool = True
+    unsourced: bool = False
+    usable: bool = True
     text: str = ""
-    silent: bool = False
+    call_failed: bool = False
 
 
 # -- the prompt, and its answer --------------------------------------------------------------------------------------
@@ -131,12 +131,12 @@ def build_prompt(messages: Sequence[PendingMessage], settings: FactsConfig, sing
     blocks = [
         fence_text(
             "message",
-            shorten(sanitize_text(due.message.text), limit=MAX_BATCH_CHARS),
+            shorten(sanitize_text(pending.message.text), limit=MAX_BATCH_CHARS),
             number=number,
-            speaker=sanitize_text(due.message.name or due.message.role),
-            time=f"{from_micros(due.sent_at):%A, %Y-%m-%d %H:%M} UTC",
+            speaker=sanitize_text(pending.message.name or pending.message.role),
+            time=f"{from_micros(pending.sent_at):%A, %Y-%m-%d %H:%M} UTC",
         )
-        for number, due in enumerate(messages, 1)
+        for number, pending in enumerate(messages, 1)
     ]
     return [SystemMessage("\n\n".join(instructions)), HumanMessage("\n\n".join(blocks))]
 
@@ -160,20 +160,20 @@ def parse_answer(reply: str, messages: Sequence[PendingMessage]) -> ExtractionAn
     for number, item in enumerate(items, 1):
         try:
             facts.append(_parse_fact(item, messages))
-        except (InvalidInput, ValueError) as fault:
-            problems.append(f"Fact {number}: {fault}")
-    sourced = tuple((place, fact) for place, fact in facts if place >= 0)
-    readable = not problems or bool(sourced)
-    error = " ".join(problems if readable else ["The answer cannot be used:", *problems])
-    return ExtractionAnswer(sourced, error, len(sourced) < len(facts), readable, reply)
+        except (InvalidInput, ValueError) as problem:
+            problems.append(f"Fact {number}: {problem}")
+    sourced = tuple((index, fact) for index, fact in facts if index >= 0)
+    usable = not problems or bool(sourced)
+    error = " ".join(problems if usable else ["The answer cannot be used:", *problems])
+    return ExtractionAnswer(sourced, error, len(sourced) < len(facts), usable, reply)
 
 
 def parse_period(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
     """Return the start and end that a model stated, in microseconds since 1970.
 
     A day, a month or a year is read as its beginning. If one fact ended on the day on which another began, the two
-    therefore do not overlap. If the end would not be after the start, the end of the stated period is used instead. A
-    fact that began and ended in 2024 thus lasted until the end of 2024.
+    therefore do not overlap. If the result would not be after the start, the end of that day, month or year is used
+    instead. A fact that began and ended in 2024 thus lasted until the end of 2024.
 
     Args:
         start: The stated start.
@@ -198,11 +198,11 @@ def parse_fact_time(value: Any, now: int, *, last: bool = False) -> int | None:
         last: True to return the end of a day, a month or a year. Default: False; its beginning is returned.
     """
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    is_day = len(text) <= len("2024-01-01")
+    is_day = len(text) <= len("2024-01-01")  # a date without a time of day
     with contextlib.suppress(InvalidInput, OverflowError):  # otherwise the time is in words
         return to_micros(parse_time(text) + timedelta(days=1 if last and is_day else 0))
-    found = find_times(text, now)
-    return None if not found else found[0].end if last else found[0].start
+    periods = find_times(text, now)
+    return None if not periods else periods[0].end if last else periods[0].start
 
 
 def _parse_items(answer: str) -> list[Any] | None:
@@ -211,7 +211,7 @@ def _parse_items(answer: str) -> list[Any] | None:
     The answer may be an object with the list "facts", a list of facts, or single facts.
     """
     objects = read_objects(answer)
-    items = next((each["facts"] for each in objects if isinstance(each.get("facts"), list)), None)
+    items = next((candidate["facts"] for candidate in objects if isinstance(candidate.get("facts"), list)), None)
     if items is None:
         items = read_json(answer, wanted=list)
     return items if items is not None else objects or None
@@ -221,21 +221,21 @@ def _parse_fact(item: Any, messages: Sequence[PendingMessage]) -> tuple[int, Fac
     """Return a fact and the index of its message in `messages`; -1 if unknown."""
     if not isinstance(item, Mapping):
         raise InvalidInput(f"it is no object with a subject, a predicate and an object: {safe_repr(item)}.")
-    triple = ("subject", "predicate", "object")
-    subject, predicate, obj = (parse_name(_as_text(item.get(part)), f"The {part}") for part in triple)
+    names = ("subject", "predicate", "object")
+    subject, predicate, obj = (parse_name(_add_quotes(item.get(name)), f"The {name}") for name in names)
     number = str(item.get("message", "")).strip()
-    place = int(number) - 1 if number.isdecimal() and 0 < int(number) <= len(messages) else -1
-    place = 0 if len(messages) == 1 else place
-    due = messages[max(place, 0)]
-    start, end = parse_period(item.get("valid_from"), item.get("valid_to"), due.sent_at)
+    index = int(number) - 1 if number.isdecimal() and 0 < int(number) <= len(messages) else -1
+    index = 0 if len(messages) == 1 else index
+    pending = messages[max(index, 0)]
+    start, end = parse_period(item.get("valid_from"), item.get("valid_to"), pending.sent_at)
     if end is not None and end <= (EARLIEST if start is None else start):
         raise InvalidInput("it ends before it begins.")
-    confidence, message = _parse_confidence(item.get("confidence")), due.message
-    source = message.message_id, due.conversation, due.sent_at
-    return place, FactStatement(message.role, subject, predicate, obj, start, end, confidence, *source)
+    confidence, message = _parse_confidence(item.get("confidence")), pending.message
+    source = message.message_id, pending.conversation, pending.sent_at
+    return index, FactStatement(message.role, subject, predicate, obj, start, end, confidence, *source)
 
 
-def _as_text(value: Any) -> Any:
+def _add_quotes(value: Any) -> Any:
     """Return a number or a boolean as text, because some models omit the quotes."""
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
@@ -260,28 +260,28 @@ def load_pending(facts: FactView, keys: Sequence[str] | None = None) -> list[Pen
         facts: The view to read.
         keys: Only messages with these keys. Default: all.
     """
-    pending: Iterable[memory_rows.MemoryVersion]
-    pending = facts.rows_of_kind(FACT_DUE) if keys is None else facts.rows_by_key(FACT_DUE, keys).values()
-    rows = {row.key: row for row in pending}
-    # A failed attempt writes a new version of the pending row, but not of the text row. Sort by the text row's number.
-    texts = sorted(facts.rows_by_key(FACT_TEXT, rows).values(), key=lambda text: text.number)
+    rows: Iterable[memory_rows.MemoryVersion]
+    rows = facts.rows_of_kind(FACT_DUE) if keys is None else facts.rows_by_key(FACT_DUE, keys).values()
+    queue = {row.key: row for row in rows}
+    # A failed attempt writes a new version of the queue's row, but not of the message's row. Its number is the order.
+    texts = sorted(facts.rows_by_key(FACT_TEXT, queue).values(), key=lambda text: text.number)
     return [
         PendingMessage(
             key=text.key,
-            message=fact_store.message_of(text),
+            message=fact_store.decode_message(text),
             sent_at=text.created_at,
-            conversation=fact_store.conversation_of(text),
+            conversation=fact_store.get_conversation(text),
             listed=text.label is None,
-            attempts=rows[text.key].extra["attempts"],
-            failed=rows[text.key].label == FAILED,
-            retry_at=rows[text.key].extra.get("until") or 0,
+            attempts=queue[text.key].extra["attempts"],
+            failed=queue[text.key].label == FAILED,
+            retry_at=queue[text.key].extra.get("until") or 0,
         )
         for text in texts
     ]
 
 
 def load_due(
-    facts: FactView, max_attempts: int, now: int, wanted: Callable[[PendingMessage], bool] = lambda _: True
+    facts: FactView, max_attempts: int, now: int, should_extract: Callable[[PendingMessage], bool] = lambda _: True
 ) -> tuple[list[PendingMessage], int | None]:
     """Return the messages that are due for extraction.
 
@@ -292,35 +292,36 @@ def load_due(
         facts: The view to read.
         max_attempts: The number of attempts after which a message is parked.
         now: The current time, in microseconds since 1970.
-        wanted: A function that returns whether to consider a pending message. Default: all messages.
+        should_extract: A function that returns whether to consider a pending message. Default: all messages.
 
     Returns:
         The messages, and the earliest later time at which a message is due; None if no message must wait.
     """
-    pending = [due for due in load_pending(facts) if wanted(due)]
-    last = memory_rows.load_newest(facts.tx, facts.view, FACT_FAILURE, limit=1)
+    messages = [pending for pending in load_pending(facts) if should_extract(pending)]
+    failures = memory_rows.load_newest(facts.tx, facts.view, FACT_FAILURE, limit=1)
     # During an outage, no message is due, unless none of the considered messages has a failed attempt.
-    if last and (last[0].extra.get("until") or 0) > now and any(due.failed for due in pending):
-        return [], last[0].extra["until"]
-    ready = list(takewhile(lambda due: due.retry_at <= now, (due for due in pending if due.attempts < max_attempts)))
-    ready += [due for due in pending if due.attempts >= max_attempts and due.retry_at <= now]
-    return ready, min((due.retry_at for due in pending if due.retry_at > now), default=None)
+    if failures and (failures[0].extra.get("until") or 0) > now and any(pending.failed for pending in messages):
+        return [], failures[0].extra["until"]
+    unparked = (each for each in messages if each.attempts < max_attempts)
+    due = list(takewhile(lambda each: each.retry_at <= now, unparked))
+    due += [each for each in messages if each.attempts >= max_attempts and each.retry_at <= now]
+    return due, min((pending.retry_at for pending in messages if pending.retry_at > now), default=None)
 
 
-def _first_batch(ready: Sequence[PendingMessage]) -> list[PendingMessage]:
-    """Return the messages of the next prompt.
+def _choose_batch(due: Sequence[PendingMessage]) -> list[PendingMessage]:
+    """Return the messages of the next prompt: the first due messages that fit into it.
 
-    A message after a failed attempt is sent alone, so that it cannot spoil the answer about others.
+    A message with a failed attempt is sent alone, so that it cannot spoil the answer about others.
     """
     batch: list[PendingMessage] = []
     size = 0
-    for due in ready[:MAX_BATCH_MESSAGES]:
-        length = min(len(due.message.text), MAX_BATCH_CHARS)
-        if due.failed:
-            return batch or [due]
+    for pending in due[:MAX_BATCH_MESSAGES]:
+        length = min(len(pending.message.text), MAX_BATCH_CHARS)
+        if pending.failed:
+            return batch or [pending]
         if batch and size + length > MAX_BATCH_CHARS:
             break
-        batch.append(due)
+        batch.append(pending)
         size += length
     return batch
 
@@ -338,29 +339,29 @@ def load_failures(facts: FactView, limit: int | None) -> list[ExtractionFailure]
     ]
 
 
-def _postpone(facts: FactChanges, due: PendingMessage, max_attempts: int, *, blamed: bool = True) -> None:
+def _postpone(facts: FactChanges, pending: PendingMessage, max_attempts: int, *, count: bool = True) -> None:
     """Postpone a message after a failed attempt.
 
-    The message is sent alone next time. With `blamed`, the failure is attributed to it, which delays the next attempt.
+    The message is sent alone next time. With `count`, the attempt is counted, which delays the next attempt.
     """
-    attempts, pause = due.attempts, 0.0
-    if blamed:
-        attempts, pause = due.attempts + 1, backoff(due.attempts) if due.attempts + 1 < max_attempts else PARKED_PAUSE
+    attempts, pause = pending.attempts, 0.0
+    if count:
+        attempts, pause = attempts + 1, backoff(attempts) if attempts + 1 < max_attempts else PARKED_PAUSE
     now = facts.change.now
-    extra = {"told": _source_events([due], now), "attempts": attempts, "until": now + int(pause * 1_000_000)}
-    facts.change.drafts.append(VersionDraft(FACT_DUE, due.key, b"", now, label=FAILED, extra=extra))
+    extra = {"told": _source_events([pending], now), "attempts": attempts, "until": now + int(pause * 1_000_000)}
+    facts.change.drafts.append(VersionDraft(FACT_DUE, pending.key, b"", now, label=FAILED, extra=extra))
 
 
-def _record_failure(facts: FactChanges, messages: Sequence[PendingMessage], error: str, text: str, silent: int) -> None:
-    """Record a failure, and a pause if the last `silent` calls of the model failed."""
+def _record_failure(facts: FactChanges, batch: Sequence[PendingMessage], error: str, text: str, calls: int) -> None:
+    """Record a failure, and a pause that grows with the number of failed `calls` in a row."""
     now = facts.change.now
     extra = {
-        "told": _source_events(messages, now),
+        "told": _source_events(batch, now),
         "rests_on_all": True,  # the answer may quote any of the messages
         "error": error[:MAX_ANSWER_CHARS],
         "answer": text[:MAX_ANSWER_CHARS],
-        "silent": silent,
-        "until": now + int(backoff(silent - 1, MAX_PAUSE) * 1_000_000) if silent else 0,
+        "silent": calls,
+        "until": now + int(backoff(calls - 1, MAX_PAUSE) * 1_000_000) if calls else 0,
     }
     facts.change.drafts.append(VersionDraft(FACT_FAILURE, facts.new_id(), b"", now, extra=extra))
     old = facts.rows_of_kind(FACT_FAILURE)
@@ -368,27 +369,26 @@ def _record_failure(facts: FactChanges, messages: Sequence[PendingMessage], erro
         facts.change.remove(FACT_FAILURE, version.key)
 
 
-def _count_silence(facts: FactChanges, *, answered: bool) -> int:
+def _count_failed_calls(facts: FactChanges, *, answered: bool) -> int:
     """Return the number of consecutive failed calls of the model, including the current call.
 
     An answer resets the number to 0. A failed call during a pause does not increase it.
     """
     newest = memory_rows.load_newest(facts.tx, facts.view, FACT_FAILURE, limit=1)
-    silent = (newest[0].extra.get("silent") or 0) if newest else 0
-    if answered and silent:
+    failed_calls = (newest[0].extra.get("silent") or 0) if newest else 0
+    if answered and failed_calls:
         extra = {**newest[0].extra, "silent": 0, "until": 0}
         facts.change.drafts.append(VersionDraft(FACT_FAILURE, newest[0].key, b"", newest[0].created_at, extra=extra))
-    is_early = silent > 0 and newest[0].extra["until"] > facts.change.now
-    return 0 if answered else silent + (not is_early)
+    is_paused = failed_calls > 0 and newest[0].extra["until"] > facts.change.now
+    return 0 if answered else failed_calls + (not is_paused)
 
 
 def _source_events(messages: Sequence[PendingMessage], now: int) -> list[dict[str, Any]]:
-    """Return the events that make a row depend on messages."""
-    return [source_event(n, now, due.message.message_id, due.conversation) for n, due in enumerate(messages, 1)]
+    """Return the events that make a row depend on messages, and be deleted with them."""
+    return [make_source_event(n, now, each.message.message_id, each.conversation) for n, each in enumerate(messages, 1)]
 
 
-# -- extraction
-# ----------------------------------------------------------------------------------------------------------
+# -- extraction --------------------------------------------------------------------------------------------------------
 
 
 class BatchOutcome(NamedTuple):
@@ -399,7 +399,7 @@ class BatchOutcome(NamedTuple):
         fact_ids: The ids of the facts that were added or changed.
         fact_texts: The facts in the answer, as sentences.
         failure: The reason why the answer is missing or was not used; None if there is none.
-        silent: The number of consecutive failed calls of the model.
+        failed_calls: The number of consecutive failed calls of the model, including earlier batches.
         lost_lease: True if another process now has the lease.
     """
 
@@ -407,16 +407,16 @@ class BatchOutcome(NamedTuple):
     fact_ids: Sequence[str] = ()
     fact_texts: Sequence[str] = ()
     failure: str | None = None
-    silent: int = 0
+    failed_calls: int = 0
     lost_lease: bool = False
 
 
 def summarize(outcomes: Sequence[BatchOutcome]) -> dict[str, Any]:
     """Return the outputs of a traced extraction."""
     return {
-        "read": sum(each.message_count for each in outcomes),
-        "failed": any(each.failure is not None for each in outcomes),
-        "fact_ids": list(dict.fromkeys(fact_id for each in outcomes for fact_id in each.fact_ids)),
+        "read": sum(outcome.message_count for outcome in outcomes),
+        "failed": any(outcome.failure is not None for outcome in outcomes),
+        "fact_ids": list(dict.fromkeys(fact_id for outcome in outcomes for fact_id in outcome.fact_ids)),
     }
 
 
@@ -424,21 +424,21 @@ def extract_facts(
     context: FactsContext,
     model: Any,
     *,
-    is_held: Callable[[Transaction], bool] = lambda _: True,
-    wanted: Callable[[PendingMessage], bool] = lambda _: True,
-    patient: bool = False,
+    has_lease: Callable[[Transaction], bool] = lambda _: True,
+    should_extract: Callable[[PendingMessage], bool] = lambda _: True,
+    respect_pauses: bool = False,
 ) -> list[BatchOutcome]:
     """Extract facts from pending messages.
 
     Args:
         context: The memory.
         model: The model, as `usable_model` returns it, but not None.
-        is_held: A function that returns whether the lease is still held. It is called in the transaction that stores
-            the facts. Default: always True.
-        wanted: A function that returns whether to process a pending message. Default: all messages.
-        patient: True to process only messages that are due now, and stop at a failure. Default: False; pauses are
-            ignored. After an unusable answer, the message is retried immediately until it is parked. The call ends if
-            calls of the model fail.
+        has_lease: A function that returns whether this process still has the lease. It is called in the transaction
+            that stores the facts. Default: always True.
+        should_extract: A function that returns whether to process a pending message. Default: all messages.
+        respect_pauses: True to process only messages that are due now, and stop at the first failure. Default: False;
+            pauses are ignored. After an unusable answer, the message is retried immediately until it is parked. If
+            calls of the model fail, this function retries once and then returns.
 
     Returns:
         The outcome of each batch, in order.
@@ -446,79 +446,81 @@ def extract_facts(
     outcomes: list[BatchOutcome] = []
     max_attempts = context.settings.max_attempts
     parked: set[str] = set()
-    ready: list[PendingMessage] = []
+    due: list[PendingMessage] = []
 
-    def load_ready(facts: FactView) -> list[PendingMessage]:
-        now = context.now() if patient else FOREVER
-        return load_due(facts, max_attempts, now, lambda due: wanted(due) and due.key not in parked)[0]
+    def load(facts: FactView) -> list[PendingMessage]:
+        now = context.now() if respect_pauses else FOREVER
+        return load_due(facts, max_attempts, now, lambda each: should_extract(each) and each.key not in parked)[0]
 
     while True:
-        ready = ready or context.read_facts(None, load_ready)
-        if not ready:
+        due = due or context.read_facts(None, load)
+        if not due:
             return outcomes
-        batch = _first_batch(ready)
-        outcome = _extract_batch(context, model, batch, is_held)
+        batch = _choose_batch(due)
+        outcome = _extract_batch(context, model, batch, has_lease)
         outcomes.append(outcome)
-        is_last = batch[0].failed
-        others = ready[len(batch) :]
-        ready = others if outcome.message_count else []  # after a failure, read the pending messages again
-        is_suspect = outcome.silent >= max_attempts or batch[0].attempts or (is_last and not patient)
-        if outcome.silent and others and is_suspect:
-            is_last, suspects = True, batch
-            batch = [others[outcome.silent % len(others)]]
-            outcome = _extract_batch(context, model, batch, is_held, suspects)
+        is_retry = batch[0].failed
+        others = due[len(batch) :]
+        due = others if outcome.message_count else []  # after a failure, read the pending messages again
+        is_suspect = outcome.failed_calls >= max_attempts or batch[0].attempts or (is_retry and not respect_pauses)
+        if outcome.failed_calls and others and is_suspect:
+            # The batch may cause the failed calls: ask about another message, a different one each time.
+            is_retry, suspects = True, batch
+            batch = [others[outcome.failed_calls % len(others)]]
+            outcome = _extract_batch(context, model, batch, has_lease, suspects)
             outcomes.append(outcome)
-        if outcome.lost_lease or (outcome.failure is not None and (patient or (outcome.silent and is_last))):
+        must_stop = respect_pauses or (outcome.failed_calls and is_retry)
+        if outcome.lost_lease or (outcome.failure is not None and must_stop):
             return outcomes
-        if outcome.failure is not None and not outcome.silent:
-            parked |= {due.key for due in batch if due.attempts + 1 >= max_attempts}
+        if outcome.failure is not None and not outcome.failed_calls:
+            parked |= {pending.key for pending in batch if pending.attempts + 1 >= max_attempts}
 
 
 def _extract_batch(
     context: FactsContext,
     model: Any,
     messages: Sequence[PendingMessage],
-    is_held: Callable[[Transaction], bool],
+    has_lease: Callable[[Transaction], bool],
     suspects: Sequence[PendingMessage] = (),
 ) -> BatchOutcome:
     """Extract facts from a batch of messages.
 
-    If the model answers, its previous failed calls are attributed to `suspects`.
+    If the model answers, its previous failed calls count as a failed attempt of each of the `suspects`.
     """
     answer = _ask_model(context, model, messages)
 
     def store_answer(facts: FactChanges) -> BatchOutcome:
-        if not is_held(facts.tx):
+        if not has_lease(facts.tx):
             return BatchOutcome(lost_lease=True)
         # A message that was changed during the call of the model remains pending.
-        asked = {due.key: (due.message, due.sent_at) for due in messages}
-        unchanged = [due for due in load_pending(facts, list(asked)) if (due.message, due.sent_at) == asked[due.key]]
+        sent = {pending.key: (pending.message, pending.sent_at) for pending in messages}
+        unchanged = [each for each in load_pending(facts, list(sent)) if (each.message, each.sent_at) == sent[each.key]]
         facts.change.writer = SourceNote("model")
         max_attempts = context.settings.max_attempts
         error, text = answer.error, answer.text
         if len(unchanged) < len(messages):  # the answer may quote a removed message, so it is not stored
             error, text = "Some messages were changed or removed meanwhile, so the answer is not stored.", ""
-        silent = _count_silence(facts, answered=not answer.silent)
-        for due in load_pending(facts, [] if silent else [due.key for due in suspects]):
-            _postpone(facts, due, max_attempts)
+        failed_calls = _count_failed_calls(facts, answered=not answer.call_failed)
+        for pending in load_pending(facts, [] if failed_calls else [suspect.key for suspect in suspects]):
+            _postpone(facts, pending, max_attempts)
         if unchanged and answer.error:
-            _record_failure(facts, unchanged, error, text, silent)
-        if not answer.readable or answer.unplaced:
-            # A fact without a message has no source. Sent alone, each message is the source of the facts in its answer.
-            for due in unchanged:
-                _postpone(facts, due, max_attempts, blamed=not silent and not answer.readable)
-            return BatchOutcome(failure=None if answer.readable else error, silent=silent)
-        keys = {due.key for due in unchanged}
-        learned = []
-        for fact in [fact for place, fact in answer.facts if messages[place].key in keys]:
+            _record_failure(facts, unchanged, error, text, failed_calls)
+        if not answer.usable or answer.unsourced:
+            # Next time each message is sent alone, so that it is the source of all facts in the answer.
+            for pending in unchanged:
+                _postpone(facts, pending, max_attempts, count=not failed_calls and not answer.usable)
+            return BatchOutcome(failure=None if answer.usable else error, failed_calls=failed_calls)
+        keys = {pending.key for pending in unchanged}
+        fact_texts = []
+        for fact in [fact for index, fact in answer.facts if messages[index].key in keys]:
             redacted = fact._replace(subject=redact(fact.subject), object=redact(fact.object))
             facts.record_statement(redacted)
-            learned.append(format_sentence(redacted.subject, redacted.predicate, redacted.object))
-        for due in unchanged:
-            facts.change.remove(FACT_DUE, due.key)
-        return BatchOutcome(len(unchanged), list(facts.written), learned)
+            fact_texts.append(format_sentence(redacted.subject, redacted.predicate, redacted.object))
+        for pending in unchanged:
+            facts.change.remove(FACT_DUE, pending.key)
+        return BatchOutcome(len(unchanged), list(facts.written), fact_texts)
 
-    return context.write_facts("facts.learn", store_answer, message_ids=[due.message.message_id for due in messages])
+    return context.write_facts("facts.learn", store_answer, message_ids=[each.message.message_id for each in messages])
 
 
 class _FailureLog(FirstFailures):
@@ -526,12 +528,12 @@ class _FailureLog(FirstFailures):
 
 
 def _ask_model(context: FactsContext, model: Any, messages: Sequence[PendingMessage]) -> ExtractionAnswer:
-    """Ask a model about a batch of messages. Its exceptions result in a silent answer."""
+    """Ask a model about a batch of messages. If it raises, set `call_failed` of the answer."""
     predicates = context.read_facts(None, lambda facts: sorted(facts.rules.single))
     raised: Exception | None = None
     try:
         prompt = build_prompt(messages, context.settings, predicates)
-        inputs = partial(context.trace_inputs, said=[due.message for due in messages])
+        inputs = partial(context.trace_inputs, said=[pending.message for pending in messages])
         reply = ask_model(context.database, model, prompt, "facts.extract", context.settings.timeout, inputs=inputs)
         answer = parse_answer(reply, messages)
     except Exception as error:  # after any exception of the model, the messages remain pending
@@ -539,10 +541,10 @@ def _ask_model(context: FactsContext, model: Any, messages: Sequence[PendingMess
             raise
         raised = error
         problem = f"The model gave no answer: {type(error).__name__}: {error}"
-        answer = ExtractionAnswer(error=problem, readable=False, silent=True)
-    if not answer.readable:
-        reports = context.database.get_attachment(_FailureLog, partial(_FailureLog, logger))
+        answer = ExtractionAnswer(error=problem, usable=False, call_failed=True)
+    if not answer.usable:
+        failure_log = context.database.get_attachment(_FailureLog, partial(_FailureLog, logger))
         message = "No facts were extracted from %d messages. They remain pending; see failures(). %s"
-        source = "an answer" if raised is None else type(raised).__name__
-        reports.report(source, message, len(messages), shorten_text(answer.error), error=raised)
+        kind = "an answer" if raised is None else type(raised).__name__
+        failure_log.report(kind, message, len(messages), shorten_text(answer.error), error=raised)
     return answer

@@ -1,7 +1,7 @@
-"""The functions with which search, verification, and exported files use facts.
+"""The functions for searching, verifying, exporting and importing facts.
 
-A record describes one stored row: a fact with all of its events, a message, or a rule such as an alias. Records from a
-file are checked before anything is written.
+A record is the JSON form of one stored row: a fact with all of its events, a message, or a rule such as an alias. All
+records of a file are checked before any of them is written.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.memory_rows import FACT, FACT_TEXT, STATEMENT, VersionDraft
 from langchain_agentmem.rewinding.message_sources import SET
-from langchain_agentmem.rewinding.search_view import SearchView, recollections_of, row_texts, visible_rows
+from langchain_agentmem.rewinding.search_view import SearchView, make_recollections, row_texts, visible_rows
 from langchain_agentmem.search.memory_search import Recollection, SearchHit
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part, SearchableKind
 from langchain_agentmem.storage.transaction import Row
 
 SEARCH_KIND = "fact"
-"""The public name of the search kind. It covers both facts and messages."""
+"""The name by which searches select facts and their messages."""
 
 
 def to_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """Return the visible hits as `Recollection` objects, by the numbers of their documents.
+    """Convert hits to `Recollection` objects by the numbers of their documents.
+
+    Hits that are not visible are left out.
 
     Args:
         tx: The transaction.
@@ -52,24 +54,25 @@ def to_recollections(
         if view is not None:
             values |= _load_facts(FactView(tx, view), new)
             continue
-        for branch in sorted({row["branch_id"] for row in new.values()}):  # each branch is read at its end
-            end = branches.view_of(tx, branch, memory_rows.FOREVER - 1, now)
+        for branch in sorted({row["branch_id"] for row in new.values()}):  # without a view, read the end of the branch
+            end = branches.load_view(tx, branch, memory_rows.FOREVER - 1, now)
             values |= _load_facts(FactView(tx, end), {n: row for n, row in new.items() if row["branch_id"] == branch})
-    converted = recollections_of(hits, rows, {n: (value.text, value) for n, value in values.items()}, SEARCH_KIND)
-    ended = {n: each.value.ended_by for n, each in converted.items() if each.value.ended_by is not None}
-    return converted | {n: replace(converted[n], replaced_by=(SEARCH_KIND, by)) for n, by in ended.items()}
+    results = make_recollections(hits, rows, {n: (value.text, value) for n, value in values.items()}, SEARCH_KIND)
+    ended = {n: result.value.ended_by for n, result in results.items() if result.value.ended_by is not None}
+    return results | {n: replace(results[n], replaced_by=(SEARCH_KIND, ended_by)) for n, ended_by in ended.items()}
 
 
 def _load_facts(facts: FactView, rows: Mapping[int, Row]) -> dict[int, Fact]:
     """Return the visible facts among some rows, by the numbers of the rows."""
-    versions = {number: memory_rows.version_of(row) for number, row in rows.items()}
-    values = facts.to_facts(versions.values())
-    return {number: values[each.key] for number, each in versions.items() if each.key in values}
+    versions = {number: memory_rows.read_version(row) for number, row in rows.items()}
+    facts_by_id = facts.to_facts(versions.values())
+    return {number: facts_by_id[version.key] for number, version in versions.items() if version.key in facts_by_id}
 
 
 RECORD_KINDS = (RULE, FACT_TEXT, memory_rows.FACT_DUE, memory_rows.FACT_FAILURE, FACT, memory_rows.FORMER_FACT)
 """The kinds of rows that files contain and that `fact_problems` checks."""
-_RECORD_FORMS = load_data_table("facts/fact_records.yaml")
+_RECORD_SCHEMAS = load_data_table("facts/fact_records.yaml")
+"""The names and types of the fields of each kind of record."""
 
 
 def parse_record(record: Any) -> VersionDraft:
@@ -95,26 +98,26 @@ def dump_records(facts: FactView) -> list[dict[str, Any]]:
 
 
 def restore_records(facts: FactChanges, drafts: Sequence[VersionDraft]) -> None:
-    """Replace all facts, messages and rules of a memory with the drafts of dumped records."""
+    """Replace all facts, messages and rules of a memory with drafts from `parse_record`."""
     facts.clear(rules=True)
     facts.change.drafts += drafts
 
 
 def _parse_record(record: Any) -> VersionDraft:
-    _check_form(record, _RECORD_FORMS["record"])
+    _check_fields(record, _RECORD_SCHEMAS["record"])
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
-    _check_form(extra, _RECORD_FORMS[label if kind == RULE else kind])
+    _check_fields(extra, _RECORD_SCHEMAS[label if kind == RULE else kind])
     if kind not in (RULE, memory_rows.FORMER_FACT):
         for event in extra["told"]:
-            _check_form(event, _RECORD_FORMS["event"])
+            _check_fields(event, _RECORD_SCHEMAS["event"])
             if kind == FACT:
-                _check_form(event, _RECORD_FORMS[event["do"]])
+                _check_fields(event, _RECORD_SCHEMAS[event["do"]])
             if event["do"] == SET:
-                _check_form(event["fields"], {name: _RECORD_FORMS["fields"][name] for name in event["fields"]})
+                _check_fields(event["fields"], {name: _RECORD_SCHEMAS["fields"][name] for name in event["fields"]})
         if kind != FACT:  # the statement of a fact may be on another branch
-            next(event for event in extra["told"] if event["do"] == STATEMENT)
+            next(event for event in extra["told"] if event["do"] == STATEMENT)  # raises StopIteration without one
     if kind == FACT:
-        return fact_store.fact_draft(key, extra, record["created_at"])
+        return fact_store.draft_fact(key, extra, record["created_at"])
     body = memory_rows.encode_text(record["body"])
     draft = VersionDraft(kind, key, body, record["created_at"], label=label, extra=extra)
     if kind == FACT_TEXT:
@@ -123,14 +126,14 @@ def _parse_record(record: Any) -> VersionDraft:
     return draft
 
 
-def _check_form(record: Any, form: Mapping[str, str]) -> None:
-    """Check the fields of a record.
+def _check_fields(record: Any, schema: Mapping[str, str]) -> None:
+    """Check the fields of a record against the names and types in `schema`.
 
     Raises:
         KeyError: A field is missing.
         ValueError: A field has another type.
     """
-    for name, type_name in form.items():
+    for name, type_name in schema.items():
         optional = type_name.startswith("maybe ")
         value = record.get(name) if optional else record[name]
         if not (optional and value is None):
@@ -161,12 +164,12 @@ def fact_problems(tx: Transaction) -> list[str]:
         One description for each problem; empty if there are none.
     """
     problems: list[str] = []
-    after = 0
-    while page := query.facts_after(tx, after=after, kinds=as_json(RECORD_KINDS), limit=PAGE_SIZE):
-        after = page[-1]["id"]
+    last_id = 0
+    while page := query.facts_after(tx, after=last_id, kinds=as_json(RECORD_KINDS), limit=PAGE_SIZE):
+        last_id = page[-1]["id"]
         for row in page:
             try:
-                problem = _problem_of(row)
+                problem = _check_row(row)
             except (InvalidInput, TypeError, ValueError, RecursionError):
                 problem = "cannot be read"
             if problem is not None:
@@ -174,8 +177,8 @@ def fact_problems(tx: Transaction) -> list[str]:
     return problems
 
 
-def _problem_of(row: Any) -> str | None:
-    """Return the problem of a row; None if there is none."""
+def _check_row(row: Any) -> str | None:
+    """Return a description of the damage of a row; None if the row is correct."""
     kind, body, extra = row["kind"], bytes(row["body"]), json.loads(row["extra"] or "{}") or {}
     record = {name: row[name] for name in ("kind", "label", "created_at")}
     draft = parse_record({**record, "id": row["key"], "body": memory_rows.decode_text(body), "extra": extra})
@@ -183,9 +186,9 @@ def _problem_of(row: Any) -> str | None:
         return None  # an undone fact is never searched, so its columns do not matter
     if kind == FACT:
         if (row["label"], row["subject"], row["object"]) != (draft.label, draft.subject, draft.object):
-            return "has other names than its columns"
+            return "has columns that differ from its events"
         if body != draft.body:
-            return "has another text than its events"
+            return "has a text that differs from its events"
     is_indexed = row["copy_of"] is not None or row["document_id"] is not None
     return "is not in the index" if draft.findable and not is_indexed else None
 

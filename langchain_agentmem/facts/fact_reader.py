@@ -1,7 +1,7 @@
 """`FactReader`: the queries for facts, by time, text, source, contradiction and connected entities.
 
-`KGMemory` is a `FactReader` that also writes and extracts facts. `find_facts` is the search of `FactReader.search` and
-`FactReader.format_for_prompt`.
+`KGMemory` is a `FactReader` that also writes and extracts facts. In parameters, `valid` is the time at which a fact
+held, and `recorded` the time up to which recorded statements and corrections are used.
 """
 
 from __future__ import annotations
@@ -98,10 +98,10 @@ class FactReader:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        known_at = fact_values.parse_optional_time(recorded, "recorded")
+        recorded_at = fact_values.parse_optional_time(recorded, "recorded")
         at = self._context.now() if valid is None else check_time(valid, "valid")
         names = _check_names(subject=subject, predicate=predicate, obj=obj)
-        find = partial(match_facts, **names, recorded=known_at, at=at, limit=parse_limit(limit))
+        find = partial(match_facts, **names, recorded=recorded_at, at=at, limit=parse_limit(limit))
         return self._context.read_facts("facts.as_of", find, **names, valid=valid, recorded=recorded)
 
     aas_of = awaited(as_of)
@@ -116,7 +116,7 @@ class FactReader:
         valid: datetime | None = None,
         recorded: datetime | None = None,
     ) -> list[Fact]:
-        """Return a page of the facts that were learned last.
+        """Return a page of the facts that were recorded last.
 
         Args:
             limit: The maximum number of facts. Default: 10.
@@ -133,25 +133,25 @@ class FactReader:
             InvalidInput: An argument is wrong, or the fact `before` does not exist.
         """
         max_facts = DEFAULT_LIMIT if limit is None else parse_limit(limit)
-        known_at = fact_values.parse_optional_time(recorded, "recorded")
+        recorded_at = fact_values.parse_optional_time(recorded, "recorded")
         at = fact_values.parse_optional_time(valid, "valid")
         inputs = _check_names(before=before, entity=entity, predicate=predicate)
 
         def find(facts: FactView) -> list[Fact]:
-            page_start = fact_store.PAGE_START if known_at is None else (known_at + 1, 0)
+            page_start = fact_store.PAGE_START if recorded_at is None else (recorded_at + 1, 0)
             if before is not None:
                 row = facts.rows_by_key(FACT, [before]).get(before)
                 if row is None:
                     raise InvalidInput(f"There is no fact {safe_repr(before)} here. Begin with the first page again.")
                 page_start = min(page_start, (row.created_at, row.number))
-            names = None if entity is None else facts.rules.keys_of([facts.rules.canonical(entity)])
-            labels = None if predicate is None else [predicate_key(predicate)]
-            found: list[Fact] = []
-            for rows in facts.pages(FACT, max_facts, page_start, names=names, predicates=labels):
-                found += facts.resolve_facts(rows, known_at, at=at)  # may return fewer facts than rows
-                if len(found) >= max_facts:
+            names = None if entity is None else facts.rules.expand_entities([facts.rules.resolve(entity)])
+            predicates = None if predicate is None else [predicate_key(predicate)]
+            page: list[Fact] = []
+            for rows in facts.pages(FACT, max_facts, page_start, names=names, predicates=predicates):
+                page += facts.resolve_facts(rows, recorded_at, at=at)  # may return fewer facts than rows
+                if len(page) >= max_facts:
                     break
-            return found[:max_facts]
+            return page[:max_facts]
 
         return self._context.read_facts("facts.latest", find, limit=max_facts, **inputs, valid=valid, recorded=recorded)
 
@@ -194,21 +194,21 @@ class FactReader:
 
         def find(facts: FactView) -> list[Contradiction]:
             rules = facts.rules
-            keys = None if subjects is None else rules.keys_of(map(rules.canonical, subjects))
+            keys = None if subjects is None else rules.expand_entities(map(rules.resolve, subjects))
             predicates = rules.single if predicate is None else rules.single & {predicate_key(predicate)}
             candidates = facts.resolve_facts(facts.rows_about(subjects=keys, predicates=predicates), is_complete=True)
-            found: list[Contradiction] = []
-            lasting: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+            contradictions: list[Contradiction] = []
+            open_facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)  # by subject and predicate
             for fact in sorted(candidates, key=lambda fact: (fact.valid_from, fact.recorded_at)):
-                slot = rules.canonical(fact.subject), predicate_key(fact.predicate)
-                lasting[slot] = [each for each in lasting[slot] if each.holds_at(fact.valid_from)]
-                for other in lasting[slot]:
-                    ends = [end for end in (fact.valid_to, other.valid_to) if end is not None]
-                    if fact.holds_at(fact.valid_from) and rules.canonical(fact.object) != rules.canonical(other.object):
-                        stop = min(ends, default=None)
-                        found.append(Contradiction(facts=(other, fact), valid_from=fact.valid_from, valid_to=stop))
-                lasting[slot].append(fact)
-            return found
+                topic, start = (rules.resolve(fact.subject), predicate_key(fact.predicate)), fact.valid_from
+                open_facts[topic] = [other for other in open_facts[topic] if other.holds_at(start)]
+                for other in open_facts[topic]:
+                    # A fact that ended when it began never held, so it contradicts nothing.
+                    if fact.holds_at(start) and rules.resolve(fact.object) != rules.resolve(other.object):
+                        end = min((each for each in (fact.valid_to, other.valid_to) if each is not None), default=None)
+                        contradictions.append(Contradiction(facts=(other, fact), valid_from=start, valid_to=end))
+                open_facts[topic].append(fact)
+            return contradictions
 
         return self._context.read_facts("facts.contradictions", find, subject=subject, predicate=predicate)
 
@@ -230,19 +230,19 @@ class FactReader:
 
         def find(facts: FactView) -> list[Evidence]:
             fact = facts.fact(fact_id)
-            sources = () if fact is None else fact.mentions
-            keys = [(each.message_id, each.conversation_id) for each in sources if each.message_id is not None]
+            mentions = () if fact is None else fact.mentions
+            keys = [(each.message_id, each.conversation_id) for each in mentions if each.message_id is not None]
             messages = facts.message_rows(keys)
-            found: list[Evidence] = []
-            for each in sources:
-                key, conversation, text = each.message_id, each.conversation_id, None
+            evidence: list[Evidence] = []
+            for mention in mentions:
+                key, conversation, text = mention.message_id, mention.conversation_id, None
                 if key is not None and (version := messages.get((key, conversation))) is not None:
-                    text = fact_store.message_of(version).text
-                elif key is not None and conversation is not None:
+                    text = fact_store.decode_message(version).text
+                elif key is not None and conversation is not None:  # the message is stored only in its conversation
                     entry = message_log.get(facts.tx, ThreadKey(self._context.point.path, conversation), key)
                     text = None if entry is None else body_text(entry.body)
-                found.append(Evidence(**asdict(each), text=text))
-            return found
+                evidence.append(Evidence(**asdict(mention), text=text))
+            return evidence
 
         return self._context.read_facts("facts.evidence", find, fact_id=fact_id)
 
@@ -266,7 +266,7 @@ class FactReader:
         Args:
             query: Any text. "*" matches everything; the newest results are first.
             limit: The maximum number of results. Default: 10.
-            valid: Only facts that held at this time, and messages. Default: all, including ended facts.
+            valid: Return only facts that held at this time, and any messages. Default: all, including ended facts.
 
         Returns:
             The facts and messages, the best first. `why` explains the score of a result. It is not set for "*".
@@ -285,7 +285,7 @@ class FactReader:
         """Return at most 50 facts as a section of a prompt, fenced as data, one per line.
 
         Args:
-            query: The topic of the prompt. Default: the facts learned last are used.
+            query: The topic of the prompt. Default: the facts recorded last are used.
             budget: The maximum number of characters, or a `Budget`, for example in tokens. Facts are added in the order
                 of their relevance. A fact that would exceed the budget is omitted. Default: no limit.
             valid: Only facts that held at this time. Default: all; ended facts are marked.
@@ -305,9 +305,9 @@ class FactReader:
         inputs: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
         with self._context.step("facts.format_for_prompt", **inputs) as step:
             for fact in find_facts(self._context, question or MATCH_ALL, 50, valid=at, raw=False):
-                extended = fence_text("facts", "\n".join([*lines, _fact_line(fact, now)]))
+                extended = fence_text("facts", "\n".join([*lines, _format_line(fact, now)]))
                 if limits.total is None or measure.size(extended) <= limits.total:
-                    lines.append(_fact_line(fact, now))
+                    lines.append(_format_line(fact, now))
                     text = extended
             step.finish(lambda: {"text": text})
         return text
@@ -329,24 +329,24 @@ class FactReader:
             limit: The maximum number of entities. Default: no limit.
         """
         prefix_key = entity_key(prefix) if check_text(prefix, "A prefix").strip() else ""
-        most = parse_limit(limit)
+        max_entities = parse_limit(limit)
 
         def find(facts: FactView) -> list[Entity]:
             rules = facts.rules
             counts: dict[str, int] = defaultdict(int)
-            samples: dict[str, str] = {}
-            for name, count, sample in _entity_names(facts, prefix_key):
-                key = rules.follow_merges(name)
+            example_ids: dict[str, str] = {}  # the id of one fact of each entity, which has the spelling of the name
+            for name_key, count, fact_id in _count_facts_by_name(facts, prefix_key):
+                key = rules.follow_merges(name_key)
                 counts[key] += count
-                if key not in samples or name == key:
-                    samples[key] = sample
-            keys = sorted(counts)[:most]
-            rows = facts.rows_by_key(FACT, {samples[key] for key in keys})
+                if key not in example_ids or name_key == key:
+                    example_ids[key] = fact_id
+            keys = sorted(counts)[:max_entities]
+            rows = facts.rows_by_key(FACT, {example_ids[key] for key in keys})
             entities: list[Entity] = []
             for key in keys:
-                subject, _, obj = fact_values.names_of(rows[samples[key]].extra)
-                name = next((each for each in (subject, obj) if rules.canonical(each) == key), key)
-                others = {alias.name for alias in rules.aliases.values() if rules.canonical(alias.name) == key}
+                subject, _, obj = fact_values.get_indexed_names(rows[example_ids[key]].extra)
+                name = next((each for each in (subject, obj) if rules.resolve(each) == key), key)
+                others = {alias.name for alias in rules.aliases.values() if rules.resolve(alias.name) == key}
                 entities.append(Entity(name=rules.display_name(name), aliases=tuple(sorted(others)), facts=counts[key]))
             return entities
 
@@ -367,7 +367,7 @@ class FactReader:
 
         Args:
             entity: The name of the entity.
-            depth: The maximum number of facts on the path between the two. Values above 1,000 mean 1,000. Default: 1.
+            depth: The maximum number of facts on the path between the two. Above 1,000, 1,000 is used. Default: 1.
             predicates: Only facts with these predicates. Default: any.
             valid: The time at which the facts held. Default: now.
             recorded: The time at which the facts were known. Default: now.
@@ -378,15 +378,15 @@ class FactReader:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        wanted = None if predicates is None else parse_texts(predicates, "Predicates")
-        labels = None if wanted is None else [predicate_key(each) for each in wanted]
-        known_at = fact_values.parse_optional_time(recorded, "recorded")
+        names = None if predicates is None else parse_texts(predicates, "Predicates")
+        predicate_keys = None if names is None else [predicate_key(name) for name in names]
+        recorded_at = fact_values.parse_optional_time(recorded, "recorded")
         at = self._context.now() if valid is None else check_time(valid, "valid")
         check_integer("depth", depth, 1)
         check_text(entity, "An entity")
 
         def find(facts: FactView) -> list[Neighbour]:
-            return follow_facts(facts, entity, depth, predicates=labels, recorded=known_at, at=at)[1]
+            return follow_facts(facts, entity, depth, predicates=predicate_keys, recorded=recorded_at, at=at)[1]
 
         return self._context.read_facts("facts.neighbours", find, entity=entity, depth=depth)
 
@@ -406,7 +406,7 @@ class FactReader:
 
         Args:
             entity: Only facts that connect other entities with this one. Default: all facts.
-            depth: The maximum number of facts on the path from `entity`. Values above 1,000 mean 1,000. Default: 2.
+            depth: The maximum number of facts on the path from `entity`. Above 1,000, 1,000 is used. Default: 2.
             valid: The time at which the facts held. Default: now.
             recorded: The time at which the facts were known. Default: now.
 
@@ -414,14 +414,14 @@ class FactReader:
             InvalidInput: An argument is wrong.
             MissingExtra: networkx is not installed.
         """
-        known_at, inputs = fact_values.parse_optional_time(recorded, "recorded"), _check_names(entity=entity)
+        recorded_at, inputs = fact_values.parse_optional_time(recorded, "recorded"), _check_names(entity=entity)
         at = self._context.now() if valid is None else check_time(valid, "valid")
         check_integer("depth", depth, 1)
 
         def find(facts: FactView) -> list[Fact]:
             if entity is None:
-                return match_facts(facts, recorded=known_at, at=at)
-            return follow_facts(facts, entity, depth, recorded=known_at, at=at)[0]
+                return match_facts(facts, recorded=recorded_at, at=at)
+            return follow_facts(facts, entity, depth, recorded=recorded_at, at=at)[0]
 
         facts = self._context.read_facts("facts.draw", find, **inputs, depth=depth, valid=valid, recorded=recorded)
         try:
@@ -449,11 +449,11 @@ def list_facts(
     facts: FactView,
     *,
     limit: int | None = None,
-    wanted: Callable[[Fact], bool] = lambda _: True,
+    is_match: Callable[[Fact], bool] = lambda _: True,
     kinds: Sequence[str] = (FACT, FACT_TEXT),
 ) -> list[Fact]:
-    """Return all or the newest facts and messages, in the order in which they were added."""
-    entries: list[tuple[int, int, Fact]] = []
+    """Return all or the newest matching facts and messages, in the order of their addition."""
+    entries: list[tuple[int, int, Fact]] = []  # each with the time and the row number by which entries are sorted
     for kind in kinds:
         count = 0
         pages = [{row.key: row for row in facts.rows_of_kind(kind)}] if limit is None else facts.pages(kind, limit)
@@ -461,13 +461,13 @@ def list_facts(
             if kind == FACT:
                 page = facts.resolve_facts(rows, is_complete=limit is None)
             else:
-                page = [fact_store.raw_fact(version) for version in rows.values() if version.label is None]
-            page = [fact for fact in page if wanted(fact)]
+                page = [fact_store.message_to_fact(version) for version in rows.values() if version.label is None]
+            page = [fact for fact in page if is_match(fact)]
             entries += [(rows[fact.id].created_at, rows[fact.id].number, fact) for fact in page]
             count += len(page)
             if limit is not None and count >= limit:
                 break
-    entries.sort(key=lambda each: each[:2])
+    entries.sort(key=lambda entry: entry[:2])
     return [fact for *_, fact in (entries if limit is None else entries[max(0, len(entries) - limit) :])]
 
 
@@ -484,16 +484,17 @@ def match_facts(
     """Return the facts with the passed names that held at a time, sorted by their start."""
     rules = facts.rules
     predicates = None if predicate is None else [predicate_key(predicate)]
-    subjects, objects = (None if name is None else rules.keys_of([rules.canonical(name)]) for name in (subject, obj))
+    subjects = None if subject is None else rules.expand_entities([rules.resolve(subject)])
+    objects = None if obj is None else rules.expand_entities([rules.resolve(obj)])
     rows = facts.rows_about(subjects=subjects, predicates=predicates, objects=objects, recorded=recorded)
-    found = facts.resolve_facts(rows, recorded, is_complete=obj is None, at=at)
-    return sorted(found, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:limit]
+    matches = facts.resolve_facts(rows, recorded, is_complete=obj is None, at=at)
+    return sorted(matches, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:limit]
 
 
 def find_facts(
     context: FactsContext, text: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
 ) -> list[Fact]:
-    """Search for facts, and with `raw` also for messages; see `FactReader.search`."""
+    """Search for facts, and with `raw` also for messages, as `FactReader.search` does."""
     match_all = check_text(text, "A query").strip() == MATCH_ALL
     max_facts = DEFAULT_LIMIT if limit is None else parse_limit(limit)
     at = None if valid is None else from_micros(check_time(valid, "valid"))
@@ -504,27 +505,28 @@ def find_facts(
 
     with context.step("facts.search", "retriever", query=text, limit=max_facts, valid=at) as step:
         if match_all:
-            facts = context.read_facts(None, partial(list_facts, limit=max_facts, wanted=is_match, kinds=kinds))[::-1]
+            find = partial(list_facts, limit=max_facts, is_match=is_match, kinds=kinds)
+            facts = context.read_facts(None, find)[::-1]
         else:
             # Some of the best matches may not have held at this time, so load more of them.
-            words = context.read_facts(None, lambda facts: _add_aliases(text, facts.rules))
-            hits = search_view.find_versions(context, kinds, words, max_facts if at is None else 4 * max_facts)
+            extended = context.read_facts(None, lambda facts: _add_aliases(text, facts.rules))
+            hits = search_view.find_versions(context, kinds, extended, max_facts if at is None else 4 * max_facts)
             by_key = context.read_facts(None, lambda facts: facts.to_facts(row for row, _ in hits))
-            found = [replace(by_key[row.key], score=hit.score, why=hit.why) for row, hit in hits if row.key in by_key]
-            facts = [fact for fact in found if is_match(fact)][:max_facts]
+            results = [replace(by_key[row.key], score=hit.score, why=hit.why) for row, hit in hits if row.key in by_key]
+            facts = [fact for fact in results if is_match(fact)][:max_facts]
         step.finish(lambda: document_outputs(facts, "fact"))
     return facts
 
 
 def _add_aliases(text: str, rules: fact_values.FactRules) -> str:
     """Return a query, extended with the aliases of the names that it contains."""
-    words = f" {text.casefold()} "
+    lowered = f" {text.casefold()} "
     aliases = rules.aliases.values()
     pairs = [pair for alias in aliases for pair in ((alias.name, alias.into), (alias.into, alias.name))]
-    return " ".join([text, *dict.fromkeys(other for one, other in pairs if one.casefold() in words)])
+    return " ".join([text, *dict.fromkeys(other for name, other in pairs if name.casefold() in lowered)])
 
 
-def _fact_line(fact: Fact, now: datetime) -> str:
+def _format_line(fact: Fact, now: datetime) -> str:
     """Format a fact on one line, with its period."""
     past = ", past" if fact.valid_to is not None and fact.valid_to <= now else ""
     confidence = "" if fact.confidence is None else f", confidence {fact.confidence:.2g}"
@@ -548,37 +550,37 @@ def follow_facts(
     rules = facts.rules
     visited: dict[str, Fact] = {}
     neighbours: list[Neighbour] = []
-    frontier = {rules.canonical(entity)}
+    frontier = {rules.resolve(entity)}  # the entities at the current distance
     reached = set(frontier)
     for distance in range(1, min(depth, MAX_DEPTH) + 1):
-        keys = rules.keys_of(frontier)
+        keys = rules.expand_entities(frontier)
         rows = facts.rows_about(subjects=keys, predicates=predicates, recorded=recorded)
         rows |= facts.rows_about(objects=keys, predicates=predicates, recorded=recorded)
-        near: dict[str, Neighbour] = {}
+        nearest: dict[str, Neighbour] = {}
         for fact in facts.resolve_facts(rows, recorded, at=at):
             visited[fact.id] = fact
             for name, other in ((fact.object, fact.subject), (fact.subject, fact.object)):
-                key = rules.canonical(name)
-                if rules.canonical(other) in frontier and key not in reached:
-                    near.setdefault(key, Neighbour(name=rules.display_name(name), distance=distance, fact=fact))
-        neighbours += sorted(near.values(), key=lambda each: each.name)
-        frontier = set(near)
+                key = rules.resolve(name)
+                if rules.resolve(other) in frontier and key not in reached:
+                    nearest.setdefault(key, Neighbour(name=rules.display_name(name), distance=distance, fact=fact))
+        neighbours += sorted(nearest.values(), key=lambda neighbour: neighbour.name)
+        frontier = set(nearest)
         reached |= frontier
         if not frontier:
             break
     return sorted(visited.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id)), neighbours
 
 
-def _entity_names(facts: FactView, prefix: str) -> list[tuple[str, int, str]]:
-    """Return each entity key with a prefix, the number of its facts, and the id of one fact."""
+def _count_facts_by_name(facts: FactView, prefix: str) -> list[tuple[str, int, str]]:
+    """Return each entity key with a prefix, its number of facts, and the id of one of them."""
     if facts.view.scope is None:
-        span = {"low": prefix, "high": prefix + "\U0010ffff"}
-        rows = query.entities_in_range(facts.tx, **facts.view.parameters(), kind=FACT, **span)
+        bounds = {"low": prefix, "high": prefix + "\U0010ffff"}  # the highest character, after all continuations
+        rows = query.entities_in_range(facts.tx, **facts.view.parameters(), kind=FACT, **bounds)
         return [(row["name"], row["facts"], row["sample"]) for row in rows]
     ids: dict[str, list[str]] = defaultdict(list)
     for version in facts.fact_rows.values():
-        subject, _, obj = fact_values.names_of(version.extra)
+        subject, _, obj = fact_values.get_indexed_names(version.extra)
         for name in {entity_key(subject), entity_key(obj)}:
             if name.startswith(prefix):
                 ids[name].append(version.key)
-    return [(name, len(keys), min(keys)) for name, keys in sorted(ids.items())]
+    return [(name, len(fact_ids), min(fact_ids)) for name, fact_ids in sorted(ids.items())]

@@ -1,13 +1,14 @@
 """The reading and writing of the rows of facts and messages.
 
-`FactsContext` is the access to one memory of facts. In a transaction, a `FactView` reads facts in three forms:
+A `FactsContext` opens the transactions on one memory of facts. In a transaction, a `FactView` reads facts in three
+forms:
 
-- a `MemoryVersion`: the row of a fact
+- a `MemoryVersion`: the stored row of a fact
 - a `FactState`: the result of the row's events
 - a `Fact`: the state, with its end if another fact ended it
 
-`FactChanges` is a view that also collects changes. A fact that is stated twice while it holds is one fact with two
-sources.
+`FactChanges` is a `FactView` that also collects changes. A fact that is stated twice while it holds is one fact with
+two sources.
 
 A message is stored unchanged, and queued for extraction in the same transaction.
 """
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from langchain_agentmem.base.clock import LATEST, NewId, from_micros
 from langchain_agentmem.base.concurrency import pause_gc
 from langchain_agentmem.base.encoding import as_json
-from langchain_agentmem.conversations.log_entries import change_message, entry_of
+from langchain_agentmem.conversations.log_entries import change_message, make_entry
 from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts.fact import Fact, FactMention, FactRules, FactState, entity_key, predicate_key
@@ -36,13 +37,13 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import drop_none
 
 DESCRIPTION = "description"
-"""The key of the description of a memory."""
+"""The key and the label of the row with the description of a memory."""
 
 T = TypeVar("T")
 
 
 PAGE_START = (LATEST, 2**63 - 1)
-"""The start of the first page of facts: the latest time at which a fact was learned, and the highest row number."""
+"""The start of the first page of facts: a time and a row number that follow those of all rows."""
 MAX_PAGE_ROWS = 1_000
 """The maximum number of rows of a page."""
 
@@ -62,14 +63,14 @@ class FactView:
     def rules(self) -> FactRules:
         """The merged names and the single-valued predicates."""
         aliases: dict[str, fact_values.Alias] = {}
-        is_single = {predicate_key(name): True for name in fact_values.SINGLE_VALUED}
+        single_valued = {predicate_key(name): True for name in fact_values.SINGLE_VALUED}
         for version in self.rows_of_kind(fact_values.RULE):
             _, _, key = version.key.partition(":")
             if version.label == fact_values.ALIAS:
                 aliases[key] = fact_values.Alias(name=version.extra["name"], into=version.extra["into"])
             elif version.label == fact_values.SINGLE:
-                is_single[key] = version.extra["single"]
-        return FactRules(aliases, frozenset(key for key, single in is_single.items() if single))
+                single_valued[key] = version.extra["single"]
+        return FactRules(aliases, frozenset(key for key, is_single in single_valued.items() if is_single))
 
     @cached_property
     def fact_rows(self) -> dict[str, MemoryVersion]:
@@ -87,8 +88,8 @@ class FactView:
 
     def rows_by_key(self, kind: str, keys: Iterable[str]) -> dict[str, MemoryVersion]:
         """Return the rows of a kind with these keys, by key."""
-        wanted = sorted(keys)
-        return memory_rows.load_named(self.tx, self.view, kind, wanted) if wanted else {}
+        sorted_keys = sorted(keys)
+        return memory_rows.load_named(self.tx, self.view, kind, sorted_keys) if sorted_keys else {}
 
     def row(self, fact_id: str) -> MemoryVersion:
         """Return the row of a fact.
@@ -96,21 +97,21 @@ class FactView:
         Raises:
             MessageError: The fact does not exist.
         """
-        if fact_id not in (found := self.rows_by_key(FACT, [fact_id])):
+        if fact_id not in (rows := self.rows_by_key(FACT, [fact_id])):
             raise MessageError(f"There is no fact or message {safe_repr(fact_id)} here. Pass the id of a visible one.")
-        return found[fact_id]
+        return rows[fact_id]
 
     def fact(self, fact_id: str) -> Fact | None:
         """Return a fact or a message by its id; None if it does not exist."""
         if facts := self.resolve_facts(self.rows_by_key(FACT, [fact_id])):
             return facts[0]
-        return next(map(raw_fact, self.rows_by_key(FACT_TEXT, [fact_id]).values()), None)
+        return next(map(message_to_fact, self.rows_by_key(FACT_TEXT, [fact_id]).values()), None)
 
     def to_facts(self, rows: Iterable[MemoryVersion]) -> dict[str, Fact]:
-        """Return rows of facts and messages as facts by their ids, without undone facts."""
+        """Convert rows of facts and messages to facts by their ids, without undone facts."""
         by_key = {row.key: row for row in rows}
         facts = self.resolve_facts({key: row for key, row in by_key.items() if row.kind == FACT})
-        messages = {key: raw_fact(row) for key, row in by_key.items() if row.kind == FACT_TEXT}
+        messages = {key: message_to_fact(row) for key, row in by_key.items() if row.kind == FACT_TEXT}
         return {fact.id: fact for fact in facts} | messages
 
     def facts_of_message(self, message_id: str, path: str) -> list[Fact]:
@@ -124,16 +125,17 @@ class FactView:
         return [fact for fact in facts if message_id in fact.sources]
 
     def rows_of_message(self, message_id: str, path: str) -> dict[str, MemoryVersion]:
-        """Return the rows of facts with a message as a source in any version."""
-        sources = as_json([memory_rows.message_source(message_id)])
-        found = query.memory_with_sources(self.tx, keys=sources, low=path, high=path + "\x01")
-        return self.rows_by_key(FACT, {row["key"] for row in found if row["kind"] == FACT})
+        """Return the rows of facts of which any stored version has this message as a source."""
+        sources = as_json([memory_rows.format_message_source(message_id)])
+        rows = query.memory_with_sources(self.tx, keys=sources, low=path, high=path + "\x01")  # only this namespace
+        return self.rows_by_key(FACT, {row["key"] for row in rows if row["kind"] == FACT})
 
     def message_rows(self, messages: Sequence[tuple[str, str | None]]) -> dict[tuple[str, str | None], MemoryVersion]:
         """Return the rows of messages by message id and conversation (None if unknown)."""
-        by_key = self.rows_by_key(FACT_TEXT, {key for each in messages for key in (each[0], _unlisted_key(*each))})
-        found = {each: by_key.get(_unlisted_key(*each)) or by_key.get(each[0]) for each in messages}
-        return {each: row for each, row in found.items() if row is not None}
+        keys = {key for message in messages for key in (message[0], _make_unlisted_key(*message))}
+        rows = self.rows_by_key(FACT_TEXT, keys)
+        by_message = {message: rows.get(_make_unlisted_key(*message)) or rows.get(message[0]) for message in messages}
+        return {message: row for message, row in by_message.items() if row is not None}
 
     def rows_about(
         self,
@@ -153,48 +155,48 @@ class FactView:
             objects: The keys of objects. Default: any.
             recorded: Compare the names that the facts had at this time. Default: their present names.
         """
-        wanted = [None if keys is None else set(keys) for keys in (subjects, predicates, objects)]
-        if set() in wanted:
+        key_sets = [None if keys is None else set(keys) for keys in (subjects, predicates, objects)]
+        if set() in key_sets:
             return {}
         if subjects is None and objects is None:
-            found = self.fact_rows
+            rows = self.fact_rows
         else:
-            found = self._look_up(*wanted)
+            rows = self._look_up(*key_sets)
             if recorded is not None:
                 renamed = {row.key for row in self.rows_of_kind(memory_rows.FORMER_FACT)}
-                found |= self.rows_by_key(FACT, renamed - found.keys())
+                rows |= self.rows_by_key(FACT, renamed - rows.keys())
             elif self.view.scope is None and (predicates is not None or None in (subjects, objects)):
-                return found  # the query has compared all names
+                return rows  # the query has compared all names
 
-        def is_about(version: MemoryVersion) -> bool:
-            names = fact_values.names_of(version.extra, recorded)
+        def is_match(version: MemoryVersion) -> bool:
+            names = fact_values.get_indexed_names(version.extra, recorded)
             keys = entity_key(names[0]), predicate_key(names[1]), entity_key(names[2])
-            return all(each is None or key in each for each, key in zip(wanted, keys, strict=True))
+            return all(key_set is None or key in key_set for key_set, key in zip(key_sets, keys, strict=True))
 
-        if wanted == [None, None, None]:
-            return found
-        return {key: version for key, version in found.items() if is_about(version)}
+        if key_sets == [None, None, None]:
+            return rows
+        return {key: version for key, version in rows.items() if is_match(version)}
 
     def _look_up(
-        self, subjects: set[str] | None, labels: set[str] | None, objects: set[str] | None
+        self, subjects: set[str] | None, predicates: set[str] | None, objects: set[str] | None
     ) -> dict[str, MemoryVersion]:
         """Find facts by their names on this branch and, in a scope, on other branches."""
-        params = {**self.view.parameters(), "scope": None, "before": None}  # `fact_keys` covers other branches
+        params = {**self.view.parameters(), "scope": None, "before": None}  # `fact_keys` reads the other branches
         keys: Iterable[Any] | None
         if subjects is None:
-            statement, keys = query.facts_of_objects, objects
-            params["labels"] = _keys_json(labels)
-        elif labels is None:
-            statement, keys = query.facts_of_subjects, subjects
+            select, keys = query.facts_of_objects, objects
+            params["labels"] = _keys_json(predicates)
+        elif predicates is None:
+            select, keys = query.facts_of_subjects, subjects
         elif objects is None:
-            statement, keys = query.facts_of_predicates, product(subjects, labels)
+            select, keys = query.facts_of_predicates, product(subjects, predicates)
         else:
-            statement, keys = query.facts_of_triples, product(subjects, labels, objects)
-        rows = statement(self.tx, **params, keys=_keys_json(keys), kind=FACT)
+            select, keys = query.facts_of_triples, product(subjects, predicates, objects)
+        rows = select(self.tx, **params, keys=_keys_json(keys), kind=FACT)
         if self.view.scope is None:
-            return {row["key"]: memory_rows.version_of(row) for row in rows}
+            return {row["key"]: memory_rows.read_version(row) for row in rows}
         scope = {"scope": self.view.scope, "author": self.view.author, "before": self.view.max_stamp}
-        names = {"subjects": _keys_json(subjects), "labels": _keys_json(labels), "objects": _keys_json(objects)}
+        names = {"subjects": _keys_json(subjects), "labels": _keys_json(predicates), "objects": _keys_json(objects)}
         others = query.fact_keys(self.tx, **scope, kind=FACT, **names)
         return self.rows_by_key(FACT, {row["key"] for row in (*rows, *others)})
 
@@ -207,12 +209,12 @@ class FactView:
         names: Iterable[str] | None = None,
         predicates: Iterable[str] | None = None,
     ) -> Iterator[dict[str, MemoryVersion]]:
-        """Yield pages of rows by key, the rows learned last first. The page size grows.
+        """Yield pages of rows by key, the newest rows first. The page size grows.
 
         Args:
             kind: `FACT` or `FACT_TEXT`.
             size: The maximum number of rows of the first page.
-            before: Only rows learned before this time, or at this time with a smaller row number.
+            before: Only rows recorded before this time, or at this time with a smaller row number.
             names: Only rows whose subject or object has one of these keys. Default: any.
             predicates: Only rows whose predicate has one of these keys. Default: any.
         """
@@ -230,7 +232,7 @@ class FactView:
                 visible = self.rows_by_key(kind, [row["key"] for row in rows])
                 yield {row["key"]: visible[row["key"]] for row in rows if row["key"] in visible}
             else:
-                yield {row["key"]: memory_rows.version_of(row) for row in rows}
+                yield {row["key"]: memory_rows.read_version(row) for row in rows}
 
     def resolve_facts(
         self,
@@ -244,22 +246,22 @@ class FactView:
 
         Args:
             rows: The rows, by the ids of the facts.
-            recorded: Ignore events learned later than this. Default: use all events.
-            is_complete: True if `rows` contains all facts of the same subjects and predicates.
+            recorded: Ignore events recorded after this time. Default: use all events.
+            is_complete: True if `rows` contains all facts of each of their subjects and predicates.
             at: Only facts that held at this time. Default: all.
         """
         if not rows:
             return []
         rules = self.rules
-        states = all_states = states_of(rows, recorded)
+        states = all_states = compute_states(rows, recorded)
         # Other facts do not end a fact with a stated end.
         lasting = [state for state in states.values() if state.end is None]
         predicates = rules.single & {predicate_key(state.predicate) for state in lasting}
         if predicates and not is_complete:
             single = [state for state in lasting if predicate_key(state.predicate) in predicates]
-            subjects = rules.keys_of(rules.canonical(state.subject) for state in single)
+            subjects = rules.expand_entities(rules.resolve(state.subject) for state in single)
             others = self.rows_about(subjects=subjects, predicates=predicates, recorded=recorded)
-            all_states = {**states_of(others, recorded), **states}
+            all_states = {**compute_states(others, recorded), **states}
         if self.view.scope is not None:  # merge equal facts of several branches
             all_states = fact_values.unite_facts(all_states, states, rules)
             states = {key: all_states[key] for key in states if key in all_states}
@@ -299,15 +301,15 @@ def _to_mention(event: fact_values.Event) -> FactMention:
     )
 
 
-def states_of(rows: Mapping[str, MemoryVersion], recorded: int | None = None) -> dict[str, FactState]:
-    """Return the states of facts by id, without undone facts or those after `recorded`."""
+def compute_states(rows: Mapping[str, MemoryVersion], recorded: int | None = None) -> dict[str, FactState]:
+    """Compute the states of facts by id, without undone facts and those after `recorded`."""
     states = {key: fact_values.compute_state(row.extra, recorded) for key, row in rows.items()}
     return {key: state for key, state in states.items() if state is not None}
 
 
-def raw_fact(version: MemoryVersion) -> Fact:
-    """Return a message as a `Fact` whose `raw` is True."""
-    message, recorded_at = message_of(version), from_micros(version.written_at)
+def message_to_fact(version: MemoryVersion) -> Fact:
+    """Convert the row of a message to a `Fact` whose `raw` is True."""
+    message, recorded_at = decode_message(version), from_micros(version.written_at)
     return Fact(
         id=version.key,
         role=message.role,
@@ -321,36 +323,36 @@ def raw_fact(version: MemoryVersion) -> Fact:
     )
 
 
-def message_of(version: MemoryVersion) -> Message:
+def decode_message(version: MemoryVersion) -> Message:
     """Return the message in a row."""
     return decode_body(version.body, version.extra["told"][0]["id"])
 
 
-def conversation_of(version: MemoryVersion) -> Any:
+def get_conversation(version: MemoryVersion) -> Any:
     """Return the conversation or thread of a message; None if unknown."""
     return version.extra["told"][0].get("in")
 
 
-def _unlisted_key(message_id: str, conversation: str | None) -> str:
-    """Return the key of a message that another part of memory owns and lists.
+def _make_unlisted_key(message_id: str, conversation: str | None) -> str:
+    """Return the key of a message that is only a source, and is not listed with the facts.
 
-    A message that this memory owns has its id as the key.
+    A listed message has its id as the key.
     """
     return f"{message_id}\x1f{conversation or ''}"
 
 
-def source_event(number: int, now: int, message_id: str, conversation: str | None) -> dict[str, Any]:
+def make_source_event(number: int, now: int, message_id: str, conversation: str | None) -> dict[str, Any]:
     """Return the event that records a message as a source of a row."""
     return drop_none({"n": number, "at": now, "do": STATEMENT, "id": message_id, "in": conversation})
 
 
-def fact_draft(key: str, extra: Mapping[str, Any], created_at: int) -> VersionDraft:
-    """Return the draft of a fact, which is found by its subject, predicate and object.
+def draft_fact(key: str, extra: Mapping[str, Any], created_at: int) -> VersionDraft:
+    """Return the draft of a fact's row, which is indexed by its subject, predicate and object.
 
     Args:
         key: The id of the fact.
         extra: Its original names, its role and its events.
-        created_at: The time it was first known, in microseconds since 1970.
+        created_at: The time it was first recorded, in microseconds since 1970.
     """
     state = fact_values.compute_state(extra)
     subject, predicate, obj, *_ = state or (extra["subject"], extra["predicate"], extra["object"])
@@ -395,7 +397,7 @@ class FactChanges(FactView):
         change: The pending write that collects the changes.
         path: The path of the namespace.
         new_id: The function that generates ids.
-        written: The changed rows that are not stored yet, by the ids of the facts.
+        written: The rows changed by this object, by the ids of the facts. They are stored later, from `change`.
     """
 
     def __init__(self, tx: Transaction, change: PendingWrite, path: str, new_id: NewId) -> None:
@@ -414,29 +416,29 @@ class FactChanges(FactView):
             The id of the fact, and True if it is new.
         """
         rules, now = self.rules, self.change.now
-        subject, predicate = rules.canonical(statement.subject), predicate_key(statement.predicate)
-        value = rules.canonical(statement.object)
+        subject, predicate = rules.resolve(statement.subject), predicate_key(statement.predicate)
+        value = rules.resolve(statement.object)
         # Other values affect this one only if the predicate is single-valued.
-        found = self._find_rows(subject, predicate, None if predicate in rules.single else value)
-        states = states_of(found)
+        rows = self._find_rows(subject, predicate, None if predicate in rules.single else value)
+        states = compute_states(rows)
         ended = fact_values.apply_endings(states, rules)
         start = statement.start
         if start is None:
             start = now if statement.stated_at is None else statement.stated_at
             start = start if statement.end is None else min(start, statement.end - 1)
-        number = self._next_number(found.values())
+        number = self._next_number(rows.values())
         event = {"n": number, "at": now, "do": STATEMENT, "role": statement.role, "from": start, "to": statement.end}
-        is_start_stated = statement.start is not None or None
-        optional: dict[str, Any] = {"id": statement.message, "in": statement.conversation, "given": is_start_stated}
-        optional["sure"] = statement.confidence
+        optional: dict[str, Any] = {"id": statement.message, "in": statement.conversation}
+        optional |= {"given": None if statement.start is None else True, "sure": statement.confidence}
         if statement.message is None:  # with "in", an erasure of the thread also removes the statement
             optional |= {"in": statement.conversation or self.change.thread, **self.change.writer._asdict()}
         event |= drop_none(optional)
         is_undated = statement.message is not None and statement.start is None
+        # A fact matches if it holds in the stated period, or if the same undated message states it again.
         matching = [
             key
             for key, state in states.items()
-            if rules.canonical(state.object) == value
+            if rules.resolve(state.object) == value
             if fact_values.overlaps(ended[key], start, statement.end)
             or (is_undated and not fact_values.adds_statement(state, event))
         ]
@@ -447,10 +449,10 @@ class FactChanges(FactView):
             self.write_events(unwritten, {**names, "role": statement.role, "told": [event]})
             return key, True
         key = fact or min(matching, key=lambda key: (states[key].start, key))
-        version, own_state = found[key], states[key]
+        version, state = rows[key], states[key]
         if (own := version.extra.get("own")) is not None:  # compare only statements of this branch
-            own_state = own_state._replace(statements=tuple(each for each in own_state.statements if each["n"] in own))
-        if fact_values.adds_statement(own_state, event):
+            state = state._replace(statements=tuple(known for known in state.statements if known["n"] in own))
+        if fact_values.adds_statement(state, event):
             self._add_event(version, event)
         return key, False
 
@@ -487,12 +489,12 @@ class FactChanges(FactView):
 
     def retract_message(self, message: MemoryVersion) -> None:
         """Remove the statements of a message that is deleted or changed."""
-        name, conversation = message_of(message).message_id, conversation_of(message)
+        message_id, conversation = decode_message(message).message_id, get_conversation(message)
 
         def is_retracted(event: Mapping[str, Any]) -> bool:
-            return bool(event.get("id") == name and event.get("in", conversation) == conversation)
+            return bool(event.get("id") == message_id and event.get("in", conversation) == conversation)
 
-        for version in self.rows_of_message(name, self.path).values():
+        for version in self.rows_of_message(message_id, self.path).values():
             extra = remove_statements(version.extra, is_retracted)
             if extra is None:
                 self.change.remove(FACT, version.key)
@@ -503,16 +505,18 @@ class FactChanges(FactView):
         """Write the next version of a fact from its events.
 
         Args:
-            version: The present row of the fact. Its `extra` is empty for a new fact.
+            version: The present row of the fact. Its `extra` is empty for a new fact. In a scope, `extra["own"]` has
+                the numbers of the events of this branch, and `extra["told"]` the events of all branches.
             extra: Its new `extra`.
         """
+        # "foreign" lists the events that a copied thread has from its original.
         stored = {name: value for name, value in extra.items() if name != "own" and (name != "foreign" or value)}
         if "own" in version.extra:  # do not store statements of other branches
             other_events = {event["n"] for event in version.extra["told"]} - set(version.extra["own"])
             stored["told"] = [event for event in extra["told"] if event["n"] not in other_events]
             extra = {**extra, "own": [event["n"] for event in stored["told"]]}
-        draft = fact_draft(version.key, extra, version.created_at)
-        if version.extra and fact_values.names_of(version.extra) != fact_values.names_of(extra):
+        draft = draft_fact(version.key, extra, version.created_at)
+        if version.extra and fact_values.get_indexed_names(version.extra) != fact_values.get_indexed_names(extra):
             self.change.drafts.append(VersionDraft(memory_rows.FORMER_FACT, version.key, b"", self.change.now))
         self.written[version.key] = version._replace(body=draft.body or b"", extra=extra)
         self.change.drafts.append(draft._replace(extra=stored))
@@ -522,9 +526,9 @@ class FactChanges(FactView):
         events = version.extra["told"]
         event = {"n": self._next_number([version]), "at": self.change.now, **event}
         own = version.extra.get("own")
-        if event["do"] == SET and own is not None:  # an erasure must find the sources of its text
-            others = [each for each in events if each["n"] not in own and each["do"] == STATEMENT]
-            if sources := [[each.get("id"), each.get("in")] for each in others]:
+        if event["do"] == SET and own is not None:  # erasing a source on another branch must also erase the correction
+            others = [other for other in events if other["n"] not in own and other["do"] == STATEMENT]
+            if sources := [[other.get("id"), other.get("in")] for other in others]:
                 event[memory_rows.OTHER_SOURCES] = sources
         self.write_events(version, {**version.extra, "told": [*events, event]})
 
@@ -533,26 +537,26 @@ class FactChanges(FactView):
 
         In a scope, other branches number events too, so the number is taken from the clock.
         """
-        following = 1 + max([event["n"] for version in rows for event in version.extra["told"]], default=0)
-        return following if self.change.view.scope is None else max(following, self.change.now)
+        number = 1 + max([event["n"] for version in rows for event in version.extra["told"]], default=0)
+        return number if self.change.view.scope is None else max(number, self.change.now)
 
     def _find_rows(self, subject: str, predicate: str, value: str | None = None) -> dict[str, MemoryVersion]:
-        """Return the facts of a subject and a predicate, including those changed here.
+        """Return the rows of the facts of a subject and a predicate, including those in `written`.
 
         Args:
             subject: The key of the subject.
             predicate: The key of the predicate.
-            value: The key of the object. Changed facts are returned with any object. Default: any.
+            value: The key of the object. Facts in `written` are returned with any object. Default: any.
         """
         rules = self.rules
-        objects = None if value is None else rules.keys_of([value])
-        found = self.rows_about(subjects=rules.keys_of([subject]), predicates=[predicate], objects=objects)
+        objects = None if value is None else rules.expand_entities([value])
+        rows = self.rows_about(subjects=rules.expand_entities([subject]), predicates=[predicate], objects=objects)
         for key, version in self.written.items():
-            found.pop(key, None)
+            rows.pop(key, None)
             state = fact_values.compute_state(version.extra)
-            if state and rules.canonical(state.subject) == subject and predicate_key(state.predicate) == predicate:
-                found[key] = version
-        return found
+            if state and rules.resolve(state.subject) == subject and predicate_key(state.predicate) == predicate:
+                rows[key] = version
+        return rows
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -562,7 +566,7 @@ class FactChanges(FactView):
         *,
         description: str | None = None,
         conversation: str | None = None,
-        own: bool = True,
+        listed: bool = True,
     ) -> list[str]:
         """Store messages unchanged, and queue them for extraction.
 
@@ -572,31 +576,31 @@ class FactChanges(FactView):
             messages: The messages.
             description: The description of the memory. Default: unchanged.
             conversation: The conversation or thread of the messages; None if unknown.
-            own: True if this memory owns the messages, and lists and finds them. If False, another part of memory owns
-                them. Then a message replaces an earlier one with the same id and conversation. Default: True.
+            listed: True to list and find the messages together with the facts. If False, the messages belong to a
+                thread, and a message replaces an earlier one with the same id and conversation. Default: True.
 
         Returns:
             The ids of the messages that are new or changed.
 
         Raises:
-            MessageError: With `own`, another message has the same id.
+            MessageError: With `listed`, another message has the same id.
         """
         self.set_description(description)
-        new: list[str] = []
-        keys = [each.message_id if own else _unlisted_key(each.message_id, conversation) for each in messages]
-        existing = self.rows_by_key(FACT_TEXT, keys)
+        new_ids: list[str] = []
+        keys = [each.message_id if listed else _make_unlisted_key(each.message_id, conversation) for each in messages]
+        rows = self.rows_by_key(FACT_TEXT, keys)
         for key, message in zip(keys, messages, strict=True):
-            entry = entry_of(message, self.change.now)
-            known = existing.get(key)
-            if known is not None and is_same_body(known.body, entry.body):
+            entry = make_entry(message, self.change.now)
+            existing = rows.get(key)
+            if existing is not None and is_same_body(existing.body, entry.body):
                 continue
-            if known is not None and own:
+            if existing is not None and listed:
                 raise MessageError(f"Another message has the id {safe_repr(entry.key)}. Call update() to change it.")
-            if known is not None:
-                self.retract_message(known)
-            self._put_message(key, message, entry.created_at, conversation=conversation, listed=own)
-            new.append(entry.key)
-        return new
+            if existing is not None:
+                self.retract_message(existing)
+            self._put_message(key, message, entry.created_at, conversation=conversation, listed=listed)
+            new_ids.append(entry.key)
+        return new_ids
 
     def _put_message(self, key: str, message: Message, sent_at: int, *, conversation: str | None, listed: bool) -> None:
         """Store a message, or the next version of it, and queue it for extraction.
@@ -606,10 +610,10 @@ class FactChanges(FactView):
             message: The message.
             sent_at: The time of the message, in microseconds since 1970.
             conversation: The conversation or thread of the message; None if unknown.
-            listed: True if it is listed and found together with the facts.
+            listed: True to list and find it together with the facts.
         """
-        entry, now = entry_of(message, sent_at), self.change.now
-        events = [source_event(1, now, entry.key, conversation)]
+        entry, now = make_entry(message, sent_at), self.change.now
+        events = [make_source_event(1, now, entry.key, conversation)]
         extra = {"told": events, "words": message.text, "role": entry.role, "speaker": entry.sender}
         role = escape_name(message.role) or ""
         draft = VersionDraft(FACT_TEXT, key, entry.body, entry.created_at, extra=extra, subject=role, findable=listed)
@@ -618,14 +622,14 @@ class FactChanges(FactView):
             self.change.drafts.append(VersionDraft(FACT_DUE, key, b"", now, extra={"told": events, "attempts": 0}))
 
     def update(self, key: str, changes: Mapping[str, Any]) -> bool:
-        """Change a fact or a message. Return True if a message was changed.
+        """Change a message or a fact. Return True for a message, False for a fact.
 
         Raises:
-            MessageError: Neither exists, or a change is not possible.
+            MessageError: No message or fact has this key, or a change is not possible.
         """
         row = self.rows_by_key(FACT_TEXT, [key]).get(key)
         if row is not None:
-            message, conversation = change_message(message_of(row), changes), conversation_of(row)
+            message, conversation = change_message(decode_message(row), changes), get_conversation(row)
             self.retract_message(row)
             self._put_message(key, message, row.created_at, conversation=conversation, listed=row.label is None)
             return True
@@ -681,7 +685,7 @@ class FactChanges(FactView):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsContext(MemorySession):
-    """The access to the facts of one memory.
+    """A database, a position and settings: the access to the facts of one memory.
 
     Attributes:
         settings: The settings of the memory.
@@ -691,14 +695,14 @@ class FactsContext(MemorySession):
     settings: fact_values.FactsConfig = field(default_factory=fact_values.FactsConfig)
     description: str | None = None
 
-    def read_facts(self, name: str | None, find: Callable[[FactView], T], **inputs: Any) -> T:
-        """Call a function with a `FactView` in a read transaction, and return its result."""
-        return self.read(name, lambda tx, view: find(FactView(tx, view)), **inputs)
+    def read_facts(self, name: str | None, read: Callable[[FactView], T], **inputs: Any) -> T:
+        """Call `read` with a `FactView` in a read transaction, and return its result."""
+        return self.read(name, lambda tx, view: read(FactView(tx, view)), **inputs)
 
-    def write_facts(self, name: str | None, make: Callable[[FactChanges], T], **inputs: Any) -> T:
-        """Call a function with `FactChanges` in a write transaction, and return its result."""
-        return self.write(name, lambda tx, change: make(self.changes(tx, change)), **inputs)
+    def write_facts(self, name: str | None, write: Callable[[FactChanges], T], **inputs: Any) -> T:
+        """Call `write` with a `FactChanges` in a write transaction, and return its result."""
+        return self.write(name, lambda tx, change: write(self.changes(tx, change)), **inputs)
 
     def changes(self, tx: Transaction, change: PendingWrite) -> FactChanges:
-        """Return the changes of the facts for a pending write."""
+        """Return a `FactChanges` that adds its changes to a pending write."""
         return FactChanges(tx, change, self.point.path, self.database.new_id)

@@ -5,10 +5,10 @@
     builder.add_node("facts", memory.remember_facts(model))
     builder.add_edge("answer", "facts")
 
-The tools return short text or JSON, like `layer_tools`.
+The tools return short text or JSON, like the tools for core, archival and recall memory.
 
-The node processes each new message of its state once. It records the processed messages with the facts, and both are
-rewound with the thread. If the node is executed again, it therefore stores no fact twice.
+The node processes each new message of its state once. It stores the messages with the facts, and both are rewound with
+the thread. If the node is executed again, it therefore stores no fact twice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
 from langchain_agentmem.messages.prompt_forms import MemoryRunnable, convert_messages
 from langchain_agentmem.rewinding.branches import BranchPosition, MemoryPosition
-from langchain_agentmem.rewinding.graph_runs import nested_graphs
+from langchain_agentmem.rewinding.graph_runs import list_nested_graphs
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thread_position
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
@@ -58,29 +58,29 @@ MAX_QUOTE_CHARS = 200
 class FactAdd(Arguments):
     """The arguments of `fact_add`."""
 
-    subject: Text = Field(description="Whom or what it is about, by the full name; never a pronoun.")
-    predicate: Text = Field(description='What it says, in a few words, such as "lives in" or "likes".')
-    object: Text = Field(description="Of what, or whom.")
+    subject: Text = Field(description="The person or thing that the fact is about, by full name; never a pronoun.")
+    predicate: Text = Field(description='The relation, in a few words, such as "lives in" or "likes".')
+    object: Text = Field(description="The value, or the related person or thing.")
     valid_from: Text | None = Field(
-        default=None, description="Since when it holds: a date such as 2024-03-01. Leave out for now."
+        default=None, description="The date since when the fact holds, such as 2024-03-01. Omit for now."
     )
     valid_to: Text | None = Field(
-        default=None, description="When it ceased to hold, if it has. Leave out for what still holds."
+        default=None, description="The date when the fact ceased to hold. Omit if it still holds."
     )
 
 
 class FactSearch(Arguments):
     """The arguments of `fact_search`."""
 
-    query: Text = Field(description='What to look for, in a few words or as a question; "*" for the newest.')
-    limit: int = Field(default=10, description="How many results at most.")
+    query: Text = Field(description='The search text: a few words or a question; "*" for the newest.')
+    limit: int = Field(default=10, description="The maximum number of results.")
 
 
 class FactHistory(Arguments):
     """The arguments of `fact_history`."""
 
-    subject: Text = Field(description="Whom or what it is about, by name.")
-    predicate: Text | None = Field(default=None, description='Only this, such as "lives in". Leave out for everything.')
+    subject: Text = Field(description="The name of the person or thing that the facts are about.")
+    predicate: Text | None = Field(default=None, description='Only this relation, such as "lives in". Omit for all.')
 
 
 def fact_tools(
@@ -113,45 +113,45 @@ def _add_fact(facts: KGMemory, arguments: FactAdd) -> str:
     start, end = (None if at is None else from_micros(at) for at in _parse_times(arguments, facts.now))
     triple = arguments.subject, arguments.predicate, arguments.object
     fact_id = facts.add_fact("assistant", *triple, valid_from=start, valid_to=end)
-    known = facts.history(arguments.subject, arguments.predicate)
-    clashes = facts.contradictions(arguments.subject, arguments.predicate)
-    pairs = [clash.facts for clash in clashes if fact_id in {fact.id for fact in clash.facts}]
+    history = facts.history(arguments.subject, arguments.predicate)
+    contradictions = facts.contradictions(arguments.subject, arguments.predicate)
+    pairs = [each.facts for each in contradictions if fact_id in {fact.id for fact in each.facts}]
     parts = [
         f"The fact is kept, with the id {fact_id}",
-        _describe_facts("it is now known", [fact for fact in known if fact.id == fact_id]),
-        _describe_facts("it ended", [fact for fact in known if fact.ended_by == fact_id]),
+        _describe_facts("it is now known", [fact for fact in history if fact.id == fact_id]),
+        _describe_facts("it ended", [fact for fact in history if fact.ended_by == fact_id]),
         _describe_facts("it contradicts", [fact for pair in pairs for fact in pair if fact.id != fact_id]),
     ]
     return "; ".join(part for part in parts if part) + "."
 
 
 def _search_facts(facts: KGMemory, arguments: FactSearch) -> Any:
-    found = facts.search(arguments.query, limit=clamp_limit(arguments.limit))
-    return fit_results("found", [_message_dict(fact) if fact.raw else _fact_dict(fact) for fact in found])
+    results = facts.search(arguments.query, limit=clamp_limit(arguments.limit))
+    return fit_results("found", [_message_dict(fact) if fact.raw else _fact_dict(fact) for fact in results])
 
 
-def _fact_history(facts: KGMemory, arguments: FactHistory) -> Any:
-    known = facts.history(arguments.subject, arguments.predicate)
-    if not known:
+def _read_history(facts: KGMemory, arguments: FactHistory) -> Any:
+    all_facts = facts.history(arguments.subject, arguments.predicate)
+    if not all_facts:
         names = filter(None, (arguments.subject, arguments.predicate))
         names_text = " and ".join(safe_repr(shorten(name, limit=MAX_QUOTE_CHARS)) for name in names)
         return f"Nothing is known of {names_text}; fact_search finds by words."
-    newest = []
-    for fact in reversed(known[-tool_factory.MAX_RESULTS :]):
+    newest_first = []
+    for fact in reversed(all_facts[-tool_factory.MAX_RESULTS :]):
         evidence = facts.evidence(fact.id)
-        newest.append(_fact_dict(fact) | {"sources": list(map(_source_dict, evidence[:MAX_SOURCES]))})
+        newest_first.append(_fact_dict(fact) | {"sources": list(map(_source_dict, evidence[:MAX_SOURCES]))})
         if evidence[MAX_SOURCES:]:
-            newest[-1]["more_sources"] = len(evidence) - MAX_SOURCES
-    history = fit_results("history", newest)["history"][::-1]
-    left_out = {"left_out": len(known) - len(history)} if len(known) > len(history) else {}
-    return {"history": history, **left_out}
+            newest_first[-1]["more_sources"] = len(evidence) - MAX_SOURCES
+    history = fit_results("history", newest_first)["history"][::-1]  # omits the oldest facts if there is no room
+    omitted = {"left_out": len(all_facts) - len(history)} if len(all_facts) > len(history) else {}
+    return {"history": history, **omitted}
 
 
 _OPERATION_TEXTS = load_data_table("facts/fact_operations.yaml")
 OPERATIONS = (
     ToolOperation(name="fact_add", arguments=FactAdd, run=_add_fact, **_OPERATION_TEXTS["fact_add"]),
     ToolOperation(name="fact_search", arguments=FactSearch, run=_search_facts, **_OPERATION_TEXTS["fact_search"]),
-    ToolOperation(name="fact_history", arguments=FactHistory, run=_fact_history, **_OPERATION_TEXTS["fact_history"]),
+    ToolOperation(name="fact_history", arguments=FactHistory, run=_read_history, **_OPERATION_TEXTS["fact_history"]),
 )
 """The operations on facts that a model can call."""
 
@@ -163,8 +163,8 @@ def _parse_times(arguments: Any, now: datetime) -> tuple[int | None, int | None]
     times = parse_period(start, end, to_micros(now))
     for name, stated, parsed in zip(("valid_from", "valid_to"), (start, end), times, strict=True):
         if stated is not None and parsed is None:
-            got = safe_repr(shorten(stated, limit=MAX_QUOTE_CHARS))
-            raise InvalidInput(f"{name} is a date or a time, such as 2024-03-01, not {got}.")
+            value = safe_repr(shorten(stated, limit=MAX_QUOTE_CHARS))
+            raise InvalidInput(f"{name} must be a date or a time, such as 2024-03-01, not {value}.")
     return times
 
 
@@ -251,7 +251,7 @@ class RememberFacts(MemoryRunnable):
 
     _writes = True
 
-    def _run(self, given: Any, config: RunnableConfig) -> dict[str, Any]:
+    def _run(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
         """Extract facts from the new messages of a state, in one traced step."""
         config = ensure_config(config)
         if self._branch is None:
@@ -261,25 +261,25 @@ class RememberFacts(MemoryRunnable):
             point = BranchPosition(path_of(scopes.resolve(self._namespace, config)), self._branch, scopes)
         context = FactsContext(database=self._database, point=point, settings=self._settings)
         conversation = conversation_of_run(self._database, config, shared=self._share_conversation)
-        messages = [_ensure_id(each) for each in self._messages_in(given) if not is_filler(each)]
-        if conversation is None and nested_graphs(configurable_of(config)):
+        messages = [_ensure_id(each) for each in self._list_messages(state) if not is_filler(each)]
+        if conversation is None and list_nested_graphs(configurable_of(config)):
             messages = []  # the caller of a nested graph without checkpoints processes its messages
         selected = [message for message in messages if message.role in self._roles]
         own_ids = {message.message_id for message in selected}
 
-        def should_extract(due: PendingMessage) -> bool:
+        def should_extract(pending: PendingMessage) -> bool:
             # Each of several parallel nodes processes only its own new messages, since each may be executed again.
-            is_own = due.conversation == conversation and due.message.message_id in own_ids
-            return is_own or due.listed or due.failed
+            is_own = pending.conversation == conversation and pending.message.message_id in own_ids
+            return is_own or pending.listed or pending.failed
 
         with context.step("facts.remember", message_ids=[message.message_id for message in selected]) as step:
-            add = partial(FactChanges.add_messages, messages=selected, conversation=conversation, own=False)
-            new = context.write_facts(None, add) if selected else []
-            outcomes = extract_facts(context, self._model, wanted=should_extract, patient=True)
-            step.finish(lambda: {"new_ids": new, **summarize(outcomes)})
+            add = partial(FactChanges.add_messages, messages=selected, conversation=conversation, listed=False)
+            new_ids = context.write_facts(None, add) if selected else []
+            outcomes = extract_facts(context, self._model, should_extract=should_extract, respect_pauses=True)
+            step.finish(lambda: {"new_ids": new_ids, **summarize(outcomes)})
         return {}
 
-    def _messages_in(self, state: Any) -> list[BaseMessage]:
+    def _list_messages(self, state: Any) -> list[BaseMessage]:
         messages: Any = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", state)
         messages = [messages] if isinstance(messages, BaseMessage) else messages
         if isinstance(messages, str) or not isinstance(messages, Sequence):

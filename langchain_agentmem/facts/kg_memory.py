@@ -1,4 +1,4 @@
-"""`KGMemory`: the facts of a branch or a thread, each with the period in which it held and its sources.
+"""`KGMemory`: the facts of a branch or a thread, each with the period in which it holds and its sources.
 
     facts = memory.facts("user-42", model=model)
     facts.add(role="user", content="I moved to Lisbon in March.")     # stored now; its facts are extracted later
@@ -9,9 +9,9 @@
 
 No model is needed. With a model, facts are extracted from added messages in the background.
 
-Each fact has the period in which it held, the time at which it was learned, and its source messages. A new value of a
+Each fact has the period in which it holds, the time at which it was recorded, and its source messages. A new value of a
 single-valued predicate, such as "lives in", ends the previous value. Nothing is overwritten, and `undo` reverts the
-change.
+last change of a fact.
 
     from datetime import UTC, datetime
 
@@ -33,8 +33,9 @@ change.
 
 In a graph, the node `memory.remember_facts(model)` processes each new message of the state once, and the facts are
 rewound with the thread. Removing or erasing a message removes the facts that no other source states.
-`as_of(recorded=…)` returns the facts that were known at some time, and `contradictions()` returns conflicting facts.
-`merge(name, into)` merges two names until `unmerge`. `to_networkx` returns the graph.
+`as_of(recorded=…)` returns the facts as they were recorded at some time, and `contradictions()` the conflicting facts.
+`merge(name, into)` merges two names of one entity, and `unmerge(name)` reverts the merge. `to_networkx` returns the
+facts as a graph.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class KGMemory(FactReader, EventSource):
 
     Every method that reads or writes has an async twin, prefixed with `a`. Times without a time zone are read as UTC.
 
-    A fact holds from `valid_from` until just before `valid_to`. It also has the time at which it was learned. A new
+    A fact holds from `valid_from` until just before `valid_to`. It also has the time at which it was recorded. A new
     value of a single-valued predicate (see `declare`) ends the previous value, which remains in the history. A fact
     that is stated twice while it holds is one fact with two sources. A fact is removed when all its source messages are
     removed or erased.
@@ -100,12 +101,12 @@ class KGMemory(FactReader, EventSource):
     The facts of a thread are rewound with it. Only the nodes of its graph can change them. Extraction therefore does
     not run in the background: call `drain` in a node, or use the node `memory.remember_facts(model)`.
 
-    Pending messages are never dropped. While the model does not answer, the pauses between calls grow up to ten
-    minutes. After `max_attempts` failed attempts, a message is parked: it is tried once a day, and by `drain`.
-    `failures` returns the reasons, and `memory.admin.stats()` the number of pending messages.
+    Pending messages, which are queued for extraction, are never dropped. While the model does not answer, the pauses
+    between calls grow up to ten minutes. After `max_attempts` failed attempts, a message is parked: it is retried once
+    a day, and by `drain`. `failures` returns the reasons, and `memory.admin.stats()` the number of pending messages.
 
     Attributes:
-        memory_type: The name of this kind for `AgentMemory.create` and in files: "kg".
+        memory_type: The name of this class for `AgentMemory.create` and in files: "kg".
         settings: The settings of the memory.
 
     Args:
@@ -141,7 +142,7 @@ class KGMemory(FactReader, EventSource):
             check_text(description, "A description")
         self._database = database = database_of(memory)
         self._model = usable_model(model)
-        self._active_extractions: list[None] = []  # one entry for each caller that is extracting from a text now
+        self._active_extractions: list[None] = []  # one entry for each running `extract_and_update_from_text`
         point = resolve_branch(branch, namespace, database.scopes)
         self.settings = argument_checks.check_instance(FactsConfig, settings, "settings") or FactsConfig()
         self._context = FactsContext(database=database, point=point, settings=self.settings, description=description)
@@ -174,7 +175,7 @@ class KGMemory(FactReader, EventSource):
             predicate: The relation, such as "lives in".
             obj: The value, or the related entity.
             valid_from: The time it began to hold. Default: the time of its source message if that is stored here, else
-                now. A default that is not before `valid_to` becomes one microsecond before it.
+                now; but always before `valid_to`.
             valid_to: The time it ended. Default: no end, until another value ends it.
             source: The message that states it: the message, its id, or a pair of its id and the id of its conversation;
                 or a list of these, if several messages state it. Default: no message.
@@ -201,13 +202,13 @@ class KGMemory(FactReader, EventSource):
         sources = fact_values.parse_sources(source)
 
         def add(facts: FactChanges) -> str:
-            existing = facts.message_rows(sources)
+            rows = facts.message_rows(sources)
             fact_id = None
             for message, conversation in sources:
-                row = existing.get((message, conversation))
-                at = None if row is None else row.created_at
-                sourced = statement._replace(message=message, conversation=conversation, stated_at=at)
-                fact_id, _ = facts.record_statement(sourced, fact_id)
+                row = rows.get((message, conversation))
+                sent_at = None if row is None else row.created_at
+                message_statement = statement._replace(message=message, conversation=conversation, stated_at=sent_at)
+                fact_id, _ = facts.record_statement(message_statement, fact_id)
             return facts.record_statement(statement)[0] if fact_id is None else fact_id
 
         names = {"subject": statement.subject, "predicate": statement.predicate, "object": statement.object}
@@ -217,10 +218,10 @@ class KGMemory(FactReader, EventSource):
     aadd_fact = awaited(add_fact, writes=True)
 
     def undo(self, fact_id: str) -> None:
-        """Undo the last statement or correction of a fact; a second call restores it.
+        """Undo the last statement or correction of a fact. A second call restores it.
 
-        After its only statement is undone, the fact no longer exists. If it had ended another fact, that fact
-        continues. To continue a fact that another value ended, undo the fact with that value.
+        After its only statement is undone, the fact no longer exists. If it had ended another fact, the other fact
+        holds again. To make an ended fact hold again, undo the fact with the value that ended it.
 
         Args:
             fact_id: The id of the fact.
@@ -251,8 +252,8 @@ class KGMemory(FactReader, EventSource):
         names = [fact_values.parse_name(each, "A predicate") for each in predicates]
 
         def set_rules(facts: FactChanges) -> None:
-            for each in names:
-                facts.set_rule(fact_values.SINGLE, each, {"single": single_valued})
+            for name in names:
+                facts.set_rule(fact_values.SINGLE, name, {"single": single_valued})
 
         self._context.write_facts("facts.declare", set_rules, predicates=names, single_valued=single_valued)
 
@@ -271,13 +272,13 @@ class KGMemory(FactReader, EventSource):
         name, into = fact_values.parse_name(name, "A name"), fact_values.parse_name(into, "A name")
 
         def add_alias(facts: FactChanges) -> bool:
-            entity, target = map(facts.rules.canonical, (name, into))
+            entity, target = map(facts.rules.resolve, (name, into))
             if entity == target:
                 key = fact_values.entity_key(name)
                 if key == fact_values.entity_key(into) or entity != key:
                     return False  # the names are merged already
-                old = safe_repr(into)
-                raise InvalidInput(f"{old} is already merged into {safe_repr(name)}. Call unmerge({old}) first.")
+                label = safe_repr(into)
+                raise InvalidInput(f"{label} is already merged into {safe_repr(name)}. Call unmerge({label}) first.")
             facts.set_rule(fact_values.ALIAS, name, {"name": name, "into": into})
             return True
 
@@ -309,7 +310,7 @@ class KGMemory(FactReader, EventSource):
     def remove_by_id(self, message_id: str) -> bool:
         """Delete a fact, or a message with the facts that no other message states.
 
-        A fact that a deleted fact had ended continues.
+        If the deleted fact had ended another fact, the other fact holds again.
 
         Args:
             message_id: The id of the fact or message.
@@ -394,7 +395,7 @@ class KGMemory(FactReader, EventSource):
     adelete_memory = awaited(delete_memory, writes=True)
 
     def reset_memory(self) -> None:
-        """Delete everything except the description and declarations, and emit a reset event."""
+        """Delete all but the description and the declarations, and emit a reset event."""
 
         def reset(facts: FactChanges) -> int:
             removed = facts.clear()
@@ -470,7 +471,7 @@ class KGMemory(FactReader, EventSource):
         if n is not None:
             check_integer("n", n)
         check_name(role, "a role")
-        find = partial(fact_reader.list_facts, limit=n, wanted=lambda fact: fact.role == role)
+        find = partial(fact_reader.list_facts, limit=n, is_match=lambda fact: fact.role == role)
         return self._retrieve("facts.retrieve_by_role", find, include_ids=include_ids, role=role, n=n)
 
     aretrieve_by_role = awaited(retrieve_by_role)
@@ -506,11 +507,11 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory is unchanged.
         """
-        saved = read_document(path, MEMORY_TYPE)
-        drafts = [fact_part.parse_record(record) for record in saved.entries]
+        document = read_document(path, MEMORY_TYPE)
+        drafts = [fact_part.parse_record(record) for record in document.entries]
         self._context.write_facts("facts.load", partial(fact_part.restore_records, drafts=drafts), records=len(drafts))
         self._wake()
-        return saved.additional_state
+        return document.additional_state
 
     aload_from_file = awaited(load_from_file, writes=True)
 
@@ -535,11 +536,11 @@ class KGMemory(FactReader, EventSource):
         content, role = check_text(text, "The text"), check_name(role, "a role")
         message, _ = parse_message(new_id=self._database.new_id, role=role, content=content)
         key, path = message.message_id, self._context.point.path
-        self._active_extractions.append(None)  # the background must not extract from this text too
+        self._active_extractions.append(None)  # so that the background worker does not extract from this text too
         try:
             with self._context.step("facts.remember", messages=[message]) as step:
                 self._add_message(None, message)
-                extract_facts(self._context, self._model, wanted=lambda due: due.key == key, patient=True)
+                extract_facts(self._context, self._model, should_extract=lambda m: m.key == key, respect_pauses=True)
                 facts = self._context.read_facts(None, lambda facts: facts.facts_of_message(key, path))
                 step.finish(lambda: format_result(facts))
             return facts
@@ -550,7 +551,7 @@ class KGMemory(FactReader, EventSource):
     aextract_and_update_from_text = awaited(extract_and_update_from_text, writes=True)
 
     def drain(self) -> int:
-        """Extract facts from all pending messages, and return when that is done.
+        """Extract facts from all pending messages, and wait until they are processed.
 
         After an unusable answer, the model is asked again immediately, up to `max_attempts` of the settings. Then the
         message is parked. If the model does not answer, this call retries once and then returns. Failures are not
@@ -573,12 +574,12 @@ class KGMemory(FactReader, EventSource):
                 lease_lost = True
                 while lease_lost:
                     batch = self._database.background.run_exclusively(
-                        self._key, lambda lease: extract(is_held=lease.renew)
+                        self._key, lambda lease: extract(has_lease=lease.renew)
                     )
                     outcomes += batch
                     lease_lost = bool(batch) and batch[-1].lost_lease
             step.finish(lambda: fact_extraction.summarize(outcomes))
-        return sum(each.message_count for each in outcomes)
+        return sum(outcome.message_count for outcome in outcomes)
 
     adrain = awaited(drain, writes=True)
 
@@ -589,7 +590,7 @@ class KGMemory(FactReader, EventSource):
     apending_count = awaited(pending_count)
 
     def failures(self, limit: int | None = None) -> list[fact_values.ExtractionFailure]:
-        """Return the extraction failures, the newest last. At most 100 are stored.
+        """Return the extraction failures, oldest first. At most the newest 100 are stored.
 
         Args:
             limit: The maximum number of failures, the last ones. Default: all.
@@ -601,7 +602,7 @@ class KGMemory(FactReader, EventSource):
     # -- branches ----------------------------------------------------------------------------------------------------
 
     def at(self, name: str) -> Self:
-        """Return the facts of another branch of this namespace, with this model and settings.
+        """Return the memory of another branch of this namespace, with this model and settings.
 
         Raises:
             InvalidInput: The name is not valid for a branch.
@@ -612,7 +613,7 @@ class KGMemory(FactReader, EventSource):
     def fork(self, name: str) -> KGMemory:
         """Fork a branch that sees these facts as they are now, but not later writes.
 
-        Nothing is copied. The branch exists in `memory.layers` too.
+        Nothing is copied. The new branch is also a branch of `memory.layers`.
 
         Args:
             name: The name of the fork.
@@ -640,11 +641,11 @@ class KGMemory(FactReader, EventSource):
         items = fact_reader.list_facts(facts)
         if description is None:
             return items
-        as_fact = Fact(
+        description_item = Fact(
             id=fact_store.DESCRIPTION, role="system", subject="system", predicate=RAW_PREDICATE, object=description,
             valid_from=now, recorded_at=now, raw=True,
         )  # fmt: skip
-        return [as_fact, *items]
+        return [description_item, *items]
 
     def _id_at(self, idx: int) -> str:
         """Return the id of the item at an index of `retrieve_all`."""
@@ -664,8 +665,8 @@ class KGMemory(FactReader, EventSource):
 
         def load_items(facts: FactView) -> list[tuple[Fact, Message | None]]:
             items = find(facts)
-            raw = facts.rows_by_key(FACT_TEXT, [item.id for item in items if item.raw])
-            return [(item, fact_store.message_of(raw[item.id]) if item.id in raw else None) for item in items]
+            rows = facts.rows_by_key(FACT_TEXT, [item.id for item in items if item.raw])
+            return [(item, fact_store.decode_message(rows[item.id]) if item.id in rows else None) for item in items]
 
         dicts = []
         for fact, message in self._context.read_facts(name, load_items, **inputs):
@@ -683,11 +684,11 @@ class KGMemory(FactReader, EventSource):
             return None
         now = self._context.now()
         facts = FactView(tx, self._context.point.view(tx, now))
-        ready, later = fact_extraction.load_due(facts, self.settings.max_attempts, now)
-        if ready or later is None:
-            return 0.0 if ready else None
+        due, next_due_at = fact_extraction.load_due(facts, self.settings.max_attempts, now)
+        if due or next_due_at is None:
+            return 0.0 if due else None
         # Do not wait a day for a parked message: a later poll of the background worker finds it.
-        pause = (later - now) / 1_000_000
+        pause = (next_due_at - now) / 1_000_000
         return pause if pause <= fact_extraction.MAX_PAUSE else None
 
     def _extract_pending(self, lease: Lease) -> float | None:
@@ -697,7 +698,7 @@ class KGMemory(FactReader, EventSource):
             The seconds until the next attempt if the lease was lost, in case its new holder dies; else None.
         """
         with self._context.step("facts.drain") as step:
-            outcomes = extract_facts(self._context, self._model, is_held=lease.renew, patient=True)
+            outcomes = extract_facts(self._context, self._model, has_lease=lease.renew, respect_pauses=True)
             step.finish(lambda: fact_extraction.summarize(outcomes))
         return backoff(0) if outcomes and outcomes[-1].lost_lease else None
 

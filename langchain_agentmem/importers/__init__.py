@@ -1,13 +1,12 @@
 """Imports of the memory of other programs, read from their files, databases and objects.
 
-A reader yields the content of a source (a conversation, a page of items, the memories of a user) as `ImportBatch`es,
-and skipped entries with reasons (`batches.py`). Each batch is written in one transaction, all of it or nothing, and
-existing objects are not written again, so an import can be interrupted, restarted and repeated. `import_runner.py` maps
-the kinds of sources to readers and runs the import. The other modules are the readers.
+A reader opens a source read-only. It yields an `ImportBatch` for each conversation, thread, page of items or page of
+memories, and a `SkippedEntry` for content that cannot be imported (`batches.py`).
 
-Sources are opened read-only. `storage/foreign_tables.py` reads their tables.
+A batch is written in one transaction. The exception is a LangGraph thread: each checkpoint has its own transaction.
+Existing objects are not written again, so an interrupted import can be repeated.
 
-This package imports the facade, the layers below, and LangGraph.
+`import_runner.py` selects the reader of a source and runs the import. The other modules are the readers.
 """
 
 from typing import Literal, TypeAlias
@@ -24,4 +23,4 @@ SourceKind: TypeAlias = Literal[
     "marsys",
     "opus",
 ]
-"""The kinds of sources."""
+"""The kinds of sources. The kind "opus" is a file agent_memory.json."""

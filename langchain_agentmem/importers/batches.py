@@ -1,6 +1,7 @@
-"""The entries that readers yield for an import: batches of objects, and skipped entries.
+"""The batches and skipped entries that readers yield, and the functions that all readers use.
 
-The module also has the helpers that readers share: for ids, times, files and errors.
+In this package, an object is anything that an import writes: a message, an item, a memory, an audit entry or a
+checkpoint.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from langchain_agentmem.base.namespaces import (
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import escape_unprintable
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.log_entries import entry_of, parse_message
+from langchain_agentmem.conversations.log_entries import make_entry, parse_message
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind
@@ -69,15 +70,15 @@ class ImportTarget(NamedTuple):
 
     Attributes:
         kind: The kind of the source, which is recorded as the origin of memories.
-        namespace: The parent of all imported namespaces. It may contain keys in braces, as in ("users", "{user_id}").
-            Each conversation is then imported into the namespace of its owner.
+        namespace: The namespace to import into. It may contain keys in braces, as in ("users", "{user_id}"). Each
+            conversation is then imported into the namespace of its owner.
         scopes: The rules by which namespaces share their memory.
         now: The time of objects without their own time, in microseconds since 1970.
-        allow: Classes whose objects may be imported.
-        only: The ids to import. All objects are imported if it is empty.
-        found_ids: The ids of `only` found so far.
+        allow: The classes, as "module.Class", whose objects a checkpoint may contain.
+        only: The ids of the conversations, threads, users or agents to import. Empty: everything.
+        found_ids: The ids of `only` that the source contains. Updated while the source is read.
         owners: The owners by the ids of their conversations. Used only if the namespace has a key.
-        limits: The limits on the size of files that are read as a whole.
+        limits: The limits of the memory. They include the maximum size of a file.
     """
 
     kind: SourceKind
@@ -96,20 +97,18 @@ class ImportTarget(NamedTuple):
         return Scopes(template=self.namespace).keys
 
     def wants(self, *ids: Any) -> bool:
-        """Return True if an object with one of these ids must be imported.
-
-        The matching ids are added to `found_ids`.
-        """
+        """Return True if `only` selects one of these ids. Add the selected ids to `found_ids`."""
         matches = self.only.intersection(map(str, ids))
         self.found_ids.update(matches)
         return bool(matches) or not self.only
 
-    def target_for(self, name: Any, metadata: Iterable[Mapping[str, Any]] = ()) -> ImportTarget | None:
+    def target_for(self, conversation_id: Any, metadata: Iterable[Mapping[str, Any]] = ()) -> ImportTarget | None:
         """Return the target of a conversation. If the namespace has keys, fill them for its owner.
 
         Args:
-            name: The id of the conversation. It is also the value of the keys "thread_id" and "session_id".
-            metadata: Metadata of the source with values of the keys. It is read until every key has a value.
+            conversation_id: The id of the conversation. It is also the value of the keys "thread_id" and "session_id".
+            metadata: Dictionaries of the source that may contain values of the keys, such as the metadata of
+                checkpoints. They are read until every key has a value.
 
         Returns:
             The target. None if `only` excludes the conversation.
@@ -118,17 +117,17 @@ class ImportTarget(NamedTuple):
             InvalidInput: The owner of the conversation is unknown, or the owner's namespace is invalid.
         """
         if not self.keys:
-            return self if self.wants(name) else None
-        values = {"thread_id": name, "session_id": name}
-        if str(name) in self.owners:
-            values |= dict.fromkeys(self.keys, self.owners[str(name)])
+            return self if self.wants(conversation_id) else None
+        values = {"thread_id": conversation_id, "session_id": conversation_id}
+        if str(conversation_id) in self.owners:
+            values |= dict.fromkeys(self.keys, self.owners[str(conversation_id)])
         known_keys: set[str] = set()
-        for each in chain([{}], metadata):  # metadata is read only while a key has no value
-            known_keys.update(map(str, each))
-            values = {key: each[key] for key in self.keys if each.get(key) is not None} | values
+        for fields in chain([{}], metadata):  # the empty dictionary: metadata is not read if every key has a value
+            known_keys.update(map(str, fields))
+            values = {key: fields[key] for key in self.keys if fields.get(key) is not None} | values
             if values.keys() >= set(self.keys):
                 break
-        if not self.wants(name, *(values[key] for key in self.keys if key in values)):
+        if not self.wants(conversation_id, *(values[key] for key in self.keys if key in values)):
             return None
         if missing := [key for key in self.keys if key not in values]:
             others = ", ".join(sorted(map(escape_unprintable, known_keys - _LANGGRAPH_KEYS))[:10])
@@ -140,7 +139,7 @@ class ImportTarget(NamedTuple):
         return self._replace(namespace=self.scopes.resolve(filled))
 
     def path(self, *labels: str) -> str:
-        """Return the path of the target's namespace, or with labels of the namespace below it.
+        """Return the path of the namespace, extended by the labels.
 
         Raises:
             InvalidInput: A label is invalid.
@@ -153,7 +152,7 @@ class SkippedEntry:
     """One or more objects that were not imported, with the reason.
 
     Attributes:
-        what: The name of the objects in a report.
+        what: The objects, as a report names them, such as "the conversation 'a'".
         why: The reason.
         count: The number of objects. Default: 1.
         holds: The kind of the objects, such as "messages" or "items". Default: "things", for an unknown kind.
@@ -184,11 +183,12 @@ class ImportBatch:
 
     Attributes:
         holds: The kind of the objects.
-        what: The name of the batch in a report, such as "the conversation 'a'".
+        what: The batch, as a report names it, such as "the conversation 'a'".
         count: The number of objects.
-        store: A function that writes the new objects, or only counts them in a `dry_run`. It returns the numbers of new
-            and of existing objects. It raises `InvalidInput` if an object cannot be stored. A batch of `make_batch` is
-            then not written at all. A batch of checkpoints keeps those that it wrote before.
+        store: A function that takes the memory and `dry_run`. It writes the new objects, or only counts them in a dry
+            run. It returns the numbers of new and of existing objects. It raises `InvalidInput` if an object cannot be
+            stored. A batch of `make_batch` is then not written at all. A batch of checkpoints stays written up to the
+            checkpoint that failed.
         place: The thread or conversation of the objects. Default: None.
     """
 
@@ -200,23 +200,23 @@ class ImportBatch:
 
 
 WriteOperation: TypeAlias = Callable[[Transaction, int], Collection[Any]]
-"""A function that writes objects in a transaction at a time, and returns the new ones."""
+"""A function that takes a transaction and its time, writes objects, and returns the new ones."""
 
 
 def make_batch(
-    holds: ContentKind, label: str, count: int, path: str, write: WriteOperation, name: str | None = None
+    holds: ContentKind, label: str, count: int, path: str, write: WriteOperation, conversation_id: str | None = None
 ) -> ImportBatch:
     """Return a batch that is written in one transaction.
 
     Args:
         holds: The kind of the objects.
-        label: The name of the batch in a report.
+        label: The batch, as a report names it.
         count: The number of objects.
         path: The path of the namespace.
         write: The function that writes the objects.
-        name: The id of the conversation of the objects. Default: None.
+        conversation_id: The id of the conversation of the objects. Default: None.
     """
-    place = None if name is None else ThreadTarget(id=name, namespace=namespace_of(path))
+    place = None if conversation_id is None else ThreadTarget(id=conversation_id, namespace=namespace_of(path))
 
     def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
         database = memory.database
@@ -236,12 +236,12 @@ def make_batch(
 
 SourceEntry: TypeAlias = ImportBatch | SkippedEntry
 Reader: TypeAlias = Callable[[Any, ImportTarget], Generator[SourceEntry]]
-"""A generator function that opens a source, yields its entries, and closes it."""
+"""A generator function that takes a source and the target. It opens the source, yields its entries, and closes it."""
 
 
 def batch_or_skip(
-    to: ImportTarget,
-    name: Any,
+    target: ImportTarget,
+    conversation_id: Any,
     label: str,
     count: int,
     build: Callable[[ImportTarget], ImportBatch],
@@ -254,18 +254,18 @@ def batch_or_skip(
     Nothing is yielded if `ImportTarget.only` excludes the conversation.
 
     Args:
-        to: The target of the import.
-        name: The id of the conversation.
-        label: The name of the conversation in a report.
+        target: The target of the import.
+        conversation_id: The id of the conversation.
+        label: The conversation, as a report names it.
         count: The number of its objects.
-        build: A function that makes the batch for a target.
-        metadata: Metadata of the source that names the owner, see `ImportTarget.target_for`.
+        build: A function that takes the target of the conversation and returns the batch.
+        metadata: The `metadata` of `ImportTarget.target_for`.
         holds: The kind of the objects.
     """
     try:
-        target = to.target_for(name, metadata)
-        if target is not None:
-            yield build(target)
+        owner_target = target.target_for(conversation_id, metadata)
+        if owner_target is not None:
+            yield build(owner_target)
     except MALFORMED_ERRORS as error:
         yield SkippedEntry(label, skip_reason(error), count, holds)
 
@@ -287,17 +287,17 @@ def read_or_raise(name: str, read: Callable[[], T]) -> T:
 
 
 class StableIds:
-    """A generator of ids that returns the same ids each time a source is read."""
+    """A generator of unique ids for objects. It returns the same ids in each import."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def next_id(self, own_id: Any, *content: Any) -> str:
-        """Return the id of the next object. Append a number if the id was returned before.
+        """Return the id of the next object. Append a number to an id that was returned before.
 
         Args:
             own_id: The object's id in the source, or None.
-            content: The object's content. Without `own_id`, the id is a digest of it.
+            *content: The object's content. Without `own_id`, the id is a digest of the content.
         """
         text = json.dumps(content, sort_keys=True, default=str)
         name = own_id if own_id and isinstance(own_id, str) else f"imported-{digest(text.encode()).hex()[:32]}"
@@ -305,20 +305,20 @@ class StableIds:
         return name if self._counts[name] == 1 else f"{name}-{self._counts[name]}"
 
 
-def conversation_batch(to: ImportTarget, name: Any, entries: Sequence[LogEntry]) -> ImportBatch:
+def conversation_batch(target: ImportTarget, conversation_id: Any, entries: Sequence[LogEntry]) -> ImportBatch:
     """Return the batch of a conversation.
 
     Args:
-        to: The target.
-        name: The id of the conversation.
+        target: The target.
+        conversation_id: The id of the conversation.
         entries: The messages, rounds and posts, in their order.
     """
-    at = ThreadKey(to.path(), check_id(name, "conversation"))
+    at = ThreadKey(target.path(), check_id(conversation_id, "conversation"))
 
     def make(tx: Transaction, now: int) -> Collection[Any]:
         return message_log.append(tx, at, entries, now=now).keys
 
-    return make_batch("messages", f"the conversation {safe_repr(name)}", len(entries), at.path, make, name)
+    return make_batch("messages", f"the conversation {safe_repr(at.name)}", len(entries), at.path, make, at.name)
 
 
 def log_entry(message: Mapping[str, Any], created_at: int) -> LogEntry:
@@ -328,7 +328,7 @@ def log_entry(message: Mapping[str, Any], created_at: int) -> LogEntry:
         message: The fields of the message: role, content, id and so on.
         created_at: The time of the message, in microseconds since 1970.
     """
-    return entry_of(parse_message(message, new_id=new_uuid)[0], created_at)
+    return make_entry(parse_message(message, new_id=new_uuid)[0], created_at)
 
 
 def redact_text(value: Any, label: str) -> str:
@@ -336,7 +336,7 @@ def redact_text(value: Any, label: str) -> str:
 
     Args:
         value: The text.
-        label: The name of the text in errors, such as "A record".
+        label: The first words of an error, such as "A record".
 
     Raises:
         InvalidInput: The value is not text.
@@ -344,45 +344,41 @@ def redact_text(value: Any, label: str) -> str:
     return redact(check_text(value, label))
 
 
-def memory_batch(to: ImportTarget, label: str, drafts: Sequence[VersionDraft], *labels: str) -> ImportBatch:
-    """Return the batch of memories on the branch "main" of a namespace.
-
-    The memories are visible in the namespace's threads.
+def memory_batch(target: ImportTarget, label: str, drafts: Sequence[VersionDraft], *labels: str) -> ImportBatch:
+    """Return the batch of memories on the branch "main", which a namespace's threads can read.
 
     Args:
-        to: The target.
-        label: The name of the batch in a report.
+        target: The target.
+        label: The batch, as a report names it.
         drafts: The memories.
-        *labels: The labels below the namespace of the import.
+        *labels: The labels to append to the target's namespace.
     """
-    at = BranchPosition(to.path(*labels), MAIN, to.scopes)
+    at = BranchPosition(target.path(*labels), MAIN, target.scopes)
     add = partial(add_new_drafts, drafts=drafts)
 
     def make(tx: Transaction, now: int) -> Collection[Any]:
-        return apply_change(tx, at, add, now, SourceNote("import", to.kind))
+        return apply_change(tx, at, add, now, SourceNote("import", target.kind))
 
     return make_batch("memories", label, len(drafts), at.path, make)
 
 
 def memory_batches(
-    to: ImportTarget,
+    target: ImportTarget,
     rows: Iterable[T],
     make_draft: Callable[[T], VersionDraft | None],
-    name: Callable[[T], str],
+    describe_row: Callable[[T], str],
     *labels: str,
 ) -> Iterator[SourceEntry]:
-    """Yield the memories of rows, one batch for each page.
-
-    For a malformed row, a skipped entry is yielded.
+    """Yield a batch for each page of rows, and a skipped entry for each malformed row.
 
     Args:
-        to: The target.
+        target: The target.
         rows: The rows.
         make_draft: A function that returns the memory of a row, or None for a row to ignore.
-        name: A function that returns the name of a skipped row in a report.
-        *labels: The labels below the namespace of the import.
+        describe_row: A function that returns the name of a skipped row in a report.
+        *labels: The labels to append to the target's namespace.
     """
-    label = f"memories in {target_label(to, *labels)}"
+    label = f"memories in {target_label(target, *labels)}"
     for page in split_pages(rows):
         drafts: dict[str, VersionDraft] = {}
         for row in page:
@@ -390,29 +386,29 @@ def memory_batches(
                 if (draft := make_draft(row)) is not None:
                     drafts[draft.key] = draft
             except MALFORMED_ERRORS as error:
-                yield SkippedEntry(name(row), skip_reason(error), holds="memories")
+                yield SkippedEntry(describe_row(row), skip_reason(error), holds="memories")
         if drafts:
             try:
-                yield memory_batch(to, label, [*drafts.values()], *labels)
+                yield memory_batch(target, label, [*drafts.values()], *labels)
             except MALFORMED_ERRORS as error:
                 yield SkippedEntry(label, skip_reason(error), len(drafts), "memories")
 
 
 def add_new_drafts(tx: Transaction, change: PendingWrite, drafts: Sequence[VersionDraft]) -> list[VersionDraft]:
-    """Add the drafts whose kind and key are new to a pending write. Return these drafts."""
+    """Add to a pending write the drafts whose kind and key do not exist. Return these drafts."""
     existing = set()
     for kind in {draft.kind for draft in drafts}:
         keys = [draft.key for draft in drafts if draft.kind == kind]
         existing |= {(kind, key) for key in memory_rows.load_named(tx, change.view, kind, keys)}
     by_key = {(draft.kind, draft.key): draft for draft in drafts}
-    new = [draft for name, draft in by_key.items() if name not in existing]
+    new = [draft for kind_and_key, draft in by_key.items() if kind_and_key not in existing]
     change.drafts += new
     return new
 
 
-def target_label(to: ImportTarget, *labels: str) -> str:
-    """Return the name of a namespace for a report."""
-    return format_namespace((*to.namespace, *labels))
+def target_label(target: ImportTarget, *labels: str) -> str:
+    """Return the target's namespace, extended by the labels, as text for a report."""
+    return format_namespace((*target.namespace, *labels))
 
 
 # -- sources -------------------------------------------------------------------------------------------------------
@@ -454,38 +450,35 @@ def is_sqlite(source: Path | str) -> bool:
 
 
 FileReader: TypeAlias = Callable[[Path, str, ImportTarget], Iterator[SourceEntry]]
-"""A function that reads a file.
-
-Its arguments are the path, the name and the target. The name is the path within the folder, without the suffix.
-"""
+"""A function that takes a file's path, its name and the target. The name is the path in the folder, without suffix."""
 
 
-def read_files(path: Path, endings: Sequence[str], read: FileReader, to: ImportTarget) -> Generator[SourceEntry]:
-    """Yield the content of a file, or of all files in a folder and its subfolders.
+def read_files(path: Path, endings: Sequence[str], read: FileReader, target: ImportTarget) -> Generator[SourceEntry]:
+    """Yield the entries of a file, or of all files in a folder and its subfolders.
 
-    For a malformed file in a folder, a skipped entry is yielded.
+    A malformed file in a folder results in a skipped entry.
 
     Args:
         path: The file or folder.
         endings: The suffixes of the files to read in a folder, such as ".json".
         read: A function that reads a file.
-        to: The target.
+        target: The target.
 
     Raises:
         InvalidInput: The file cannot be read, or the folder has no file with one of the suffixes.
     """
     if not path.is_dir():
-        yield from [*read(path, path.stem, to)]
+        yield from [*read(path, path.stem, target)]
         return
     files = sorted(each for each in path.rglob("*") if each.suffix.lower() in endings and each.is_file())
     if not files:
         raise InvalidInput(f"The folder {safe_repr(str(path))} has no file that ends in {' or '.join(endings)}.")
-    for each in files:
-        name = each.relative_to(path).with_suffix("").as_posix()
+    for file in files:
+        name = file.relative_to(path).with_suffix("").as_posix()
         try:
-            yield from [*read(each, name, to)]
+            yield from [*read(file, name, target)]  # the list: a file that fails later yields nothing
         except MALFORMED_ERRORS as error:
-            yield SkippedEntry(f"the file {safe_repr(each.name)}", skip_reason(error))
+            yield SkippedEntry(f"the file {safe_repr(file.name)}", skip_reason(error))
 
 
 def parse_file(path: Path, limits: MemoryLimits, read: Callable[[str], Any] = json.loads) -> Any:
@@ -522,8 +515,8 @@ def time_of(value: Any, default: int) -> int:
     """Convert a time to microseconds since 1970. A time without a time zone is in UTC.
 
     Args:
-        value: A datetime, a string in ISO 8601, or a number of seconds since 1970. A number beyond 2e10 is in
-            milliseconds, as in pydantic.
+        value: A datetime, a string in ISO 8601, or a number of seconds since 1970. As in pydantic, a number greater
+            than 2e10 is in milliseconds.
         default: The result if the value is None or empty.
 
     Raises:
@@ -532,7 +525,7 @@ def time_of(value: Any, default: int) -> int:
     if value is None or value == "":
         return default
     try:
-        given = datetime.fromisoformat(value) if isinstance(value, str) else _TIME_ADAPTER.validate_python(value)
-        return check_time(given, "A time")
+        time = datetime.fromisoformat(value) if isinstance(value, str) else _TIME_ADAPTER.validate_python(value)
+        return check_time(time, "A time")
     except ValueError as error:  # includes pydantic's ValidationError
         raise InvalidInput(f"{safe_repr(value)} is not a time in the years 1 to 9999.") from error

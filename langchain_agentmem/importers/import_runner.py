@@ -1,4 +1,4 @@
-"""The implementation of `AgentMemory.import_from`, which imports a source batch by batch."""
+"""The implementation of `AgentMemory.import_from`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ READERS: Mapping[SourceKind, batches.Reader] = {
 }
 """The reader of each kind of source."""
 OWNED_KINDS = ("langgraph-saver", "chat-history", "letta", "taskweaver", "marsys")
-"""Kinds of sources whose content can be imported into the namespaces of its owners."""
+"""The kinds of sources whose threads, conversations or agents can be imported into the namespaces of their owners."""
 CONTAINERS = {"checkpoints": "threads", "messages": "conversations"}
-"""The containers of checkpoints and messages. Reports count them too."""
+"""The objects that contain checkpoints and messages. A report also counts these threads and conversations."""
 MAX_SKIPPED = 1_000
-"""The maximum number of skipped entries that a report lists. All are counted."""
+"""The maximum number of skipped entries that a report lists."""
 
 
 @dataclass(slots=True)
@@ -52,12 +52,12 @@ class ImportSummary:
         source: The path or URL of the source, without passwords.
         dry_run: True if nothing was written. The counts are then those of the import that was rehearsed.
         added: The number of new objects by kind: "messages", "items", "memories", "entries" or "checkpoints".
-        known: The number of objects that existed before, by kind.
+        known: The number of objects that already existed, by kind.
         added_to: The number of "threads" and "conversations" with new objects.
         left_out: The first 1,000 skipped entries, with their reasons.
         left: The number of all skipped objects.
         left_by: The number of skipped objects by kind, and the number of their "threads" and "conversations".
-        places: The imported threads and conversations, each with its namespace. They may have existed before.
+        places: The imported threads and conversations, each with its namespace. Existing ones are included.
     """
 
     kind: str
@@ -103,8 +103,8 @@ def _store_batch(report: ImportSummary, batch: batches.ImportBatch, memory: Agen
 def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: Any) -> None:
     """Check the options and the source of an import.
 
-    The source is opened, its first entry is read, and it is closed. A caller can thus reject an invalid source before
-    it creates a database.
+    The check opens the source and reads its first entry. The command line uses it to reject an invalid source before it
+    creates the database.
 
     Args:
         memory: Any memory. Nothing is written to it.
@@ -141,26 +141,26 @@ def make_target(
     if not isinstance(kind, str) or kind not in READERS:
         raise InvalidInput(f"Unknown kind {safe_repr(kind)} of sources. Valid kinds: {', '.join(READERS)}.")
     scopes, only_ids = memory.database.scopes, frozenset(parse_texts(only, "only"))
-    home = _target_namespace(kind, namespace, scopes)
+    resolved = _target_namespace(kind, namespace, scopes)
     if only_ids and kind == "memgpt":
         raise InvalidInput("Sources of the kind memgpt do not support only=…, since their branches share memory.")
     owner_map: Mapping[str, str] = check_value(Mapping[str, str] | None, owners, "owners") or {}
-    if owner_map and len(Scopes(template=home).keys) != 1:
+    if owner_map and len(Scopes(template=resolved).keys) != 1:
         raise InvalidInput('owners needs a namespace with exactly one key, such as ("users", "{user_id}").')
     now, limits, classes = memory.database.now(), memory.database.limits, tuple(parse_texts(allow, "allow"))
-    return batches.ImportTarget(kind, home, scopes, now, classes, only_ids, set(), owner_map, limits)
+    return batches.ImportTarget(kind, resolved, scopes, now, classes, only_ids, set(), owner_map, limits)
 
 
 def run_import(
     memory: AgentMemory, kind: SourceKind, source: Any, *, dry_run: bool, progress: Watch | None, **options: Any
 ) -> ImportSummary:
-    """Import a source. The arguments are those of `AgentMemory.import_from`."""
-    to, name = make_target(memory, kind, **options), _source_name(source)
+    """Import a source batch by batch. The arguments are those of `AgentMemory.import_from`."""
+    target, name = make_target(memory, kind, **options), _source_name(source)
     listener = check_callable(progress, "progress")
-    inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
+    inputs = {"kind": kind, "source": name, "namespace": list(target.namespace), "dry_run": dry_run}
     with memory.database.step("care.import_from", lambda: inputs) as step:
         report = ImportSummary(kind, name, dry_run)
-        with closing(READERS[to.kind](source, to)) as entries:
+        with closing(READERS[target.kind](source, target)) as entries:
             while (entry := batches.read_or_raise(name, partial(next, entries, None))) is not None:
                 if isinstance(entry, batches.SkippedEntry):
                     _record_skipped(report, entry)
@@ -169,7 +169,7 @@ def run_import(
                 if listener is not None:
                     done = sum((*report.added.values(), *report.known.values(), report.left))
                     listener(Progress(entry.what, done, None))
-        for each in sorted(to.only - to.found_ids):
+        for each in sorted(target.only - target.found_ids):
             _record_skipped(report, batches.SkippedEntry(safe_repr(each), "the source has no object with this id."))
         step.finish(lambda: {"added": report.added, "known": report.known, "left": report.left})
     return report
@@ -178,16 +178,16 @@ def run_import(
 def _target_namespace(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
     """Return the namespace of an import. Its keys are not filled yet.
 
-    Without a namespace, the kinds in `OWNED_KINDS` use the template of the memory, if it has one with keys.
+    If no namespace is given, the kinds in `OWNED_KINDS` use the memory's template, such as ("users", "{user_id}").
 
     Raises:
-        InvalidInput: The namespace is invalid, or has keys that this kind does not support. Or threads in it would have
-            no owner, although the memory's template requires one.
+        InvalidInput: The namespace is invalid, or has keys that this kind does not support. Or the namespace is a
+            parent of the users' namespaces, where this memory never looks for threads.
     """
     if namespace is None or not path_of(namespace):
-        home = scopes.resolve(namespace, optional=True)
-        per_owner = namespace is None and not home and kind in OWNED_KINDS and scopes.keys
-        return (scopes.template or ()) if per_owner else home
+        resolved = scopes.resolve(namespace, optional=True)
+        per_owner = namespace is None and not resolved and kind in OWNED_KINDS and scopes.keys
+        return (scopes.template or ()) if per_owner else resolved
     if keys := Scopes(template=tuple(namespace)).keys:
         if kind not in OWNED_KINDS:
             raise InvalidInput(
@@ -195,11 +195,11 @@ def _target_namespace(kind: SourceKind, namespace: Any, scopes: Scopes) -> Names
                 f"For {kind}, name the parent of all imported namespaces, such as users."
             )
         return parse_scopes(namespace).template or ()
-    home = scopes.resolve(namespace)
-    if kind in OWNED_KINDS and scopes.keys and home == (scopes.template or ())[: len(home)]:
+    resolved = scopes.resolve(namespace)
+    if kind in OWNED_KINDS and scopes.keys and resolved == (scopes.template or ())[: len(resolved)]:
         raise InvalidInput(
-            f"Threads in {safe_repr(home)} would never be found, since each thread has an owner in this memory. Pass "
-            f"namespace={safe_repr(scopes.template)}, to import each into the namespace of its owner. If the source "
-            "does not name the owners, pass owners={thread: owner}."
+            f"Threads in {safe_repr(resolved)} would never be found, because each thread of this memory has an owner. "
+            f"Pass namespace={safe_repr(scopes.template)}, to import each into the namespace of its owner. "
+            "If the source does not name the owners, pass owners={thread: owner}."
         )
-    return home
+    return resolved

@@ -1,8 +1,10 @@
 """Readers for LangGraph's savers and stores, langmem, and LangChain's chat histories.
 
-The database of a `SqliteStore` or `PostgresStore`, given as a path or URL, is read from its tables. Its items keep
-their expiry times. A store object is searched with its own `search` method, which returns no expiry times. The memories
-of langmem are items of such a store. Their values have the key "content", and usually "kind".
+A stock saver is LangGraph's own `SqliteSaver` or `PostgresSaver`. Any saver object is read with its `list` method.
+
+The tables of a `SqliteStore` or `PostgresStore` are read directly, and the items keep their expiry times. A store
+object is read with its `search` method, which returns no expiry times. The memories of langmem are items of a store.
+Their values have the key "content", and usually "kind".
 
 Chat histories are the tables of `SQLChatMessageHistory` and `PostgresChatMessageHistory`, and the files of
 `FileChatMessageHistory`. A table has one row for each message. Its column "session_id" is the id of the conversation.
@@ -32,13 +34,14 @@ from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_ev
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 
-from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver, refusal_reason
-from langchain_agentmem.conversations.log_entries import entry_of, parse_message
+from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver, find_refusal_reason
+from langchain_agentmem.conversations.log_entries import make_entry, parse_message
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, MessageError, MissingExtra, safe_repr
 from langchain_agentmem.importers import batches
-from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.foreign_tables import ForeignTables, columns_in, foreign_tables, open_read_only
+from langchain_agentmem.importers.batches import ImportBatch, ImportTarget, SkippedEntry, SourceEntry
+from langchain_agentmem.storage import check_database_url, is_postgres
+from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables, list_columns, open_read_only
 from langchain_agentmem.storage.transfer import PAGE_ROWS, split_pages
 from langchain_agentmem.stores import item_rows, item_search
 from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, ItemTimes
@@ -47,18 +50,18 @@ if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
 CHECKPOINT_PAGE = 100
-"""The number of checkpoints in one page of a stock saver."""
+"""The number of checkpoints that are read from a stock saver at a time."""
 
 _Row = Mapping[str, Any]
 _Saver = BaseCheckpointSaver[Any]
 
 
-def read_saver(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
+def read_saver(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     """Yield the threads of another package's saver.
 
     Args:
-        source: The file of a SqliteSaver, the URL of a PostgresSaver, or a saver object.
-        to: The target.
+        source: The file of a `SqliteSaver`, the URL of a `PostgresSaver`, or a saver object.
+        target: The target.
 
     Raises:
         InvalidInput: The source does not exist, or cannot be read.
@@ -68,81 +71,78 @@ def read_saver(source: Any, to: batches.ImportTarget) -> Generator[batches.Sourc
         advice = " Import an async-only saver with memory.checkpointer.aimport_checkpoints."
         with _convert_errors(safe_repr(source), advice):
             counts = Counter(str(each.config["configurable"]["thread_id"]) for each in source.list(None))
-        yield from _read_threads(source, counts, to)
+        yield from _read_threads(source, counts, target)
         return
-    given = batches.path_or_url(source)
-    with foreign_tables(given) as tables:
+    location = batches.path_or_url(source)
+    with foreign_tables(location) as tables:
         if not tables.columns.get("checkpoints", frozenset()) >= {"thread_id", "checkpoint_ns", "checkpoint_id"}:
             raise InvalidInput(f"{tables.name} has no table of checkpoints like that of LangGraph's savers.")
         stored = tables.count_values("checkpoints", "thread_id")
-    with open_source(str(given), allow=to.allow) as saver:
-        yield from _read_threads(saver, stored, to)
+    with open_source(str(location), allow=target.allow) as saver:
+        yield from _read_threads(saver, stored, target)
 
 
-def _read_threads(saver: _Saver, counts: Mapping[Any, int], to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
+def _read_threads(saver: _Saver, counts: Mapping[Any, int], target: ImportTarget) -> Iterator[SourceEntry]:
     for thread, count in counts.items():
         label, build = f"the thread {safe_repr(thread)}", partial(_thread_batch, saver, str(thread), count)
-        metadata = (each.metadata for each in _list_checkpoints(saver, str(thread)))
-        found = [*batches.batch_or_skip(to, thread, label, count, build, metadata=metadata, holds="checkpoints")]
+        metadata = (each.metadata for each in saver.list({"configurable": {"thread_id": str(thread)}}))
+        entries = [*batches.batch_or_skip(target, thread, label, count, build, metadata=metadata, holds="checkpoints")]
         del metadata  # ends the listing before the thread is copied, since an open listing may lock the saver
-        yield from found
+        yield from entries
 
 
-def _thread_batch(saver: _Saver, thread: str, count: int, home: batches.ImportTarget) -> batches.ImportBatch:
-    """Return the batch of a thread. Each of its checkpoints is written separately."""
+def _thread_batch(saver: _Saver, thread: str, count: int, target: ImportTarget) -> ImportBatch:
+    """Return the batch of a thread. Each checkpoint is written in a transaction of its own."""
     label = f"the thread {safe_repr(thread)}"
 
     def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
-        target_saver = (memory.within(home.namespace) if home.namespace else memory).checkpointer
+        target_saver = (memory.within(target.namespace) if target.namespace else memory).checkpointer
         if dry_run:
             return batches.read_or_raise(label, partial(_rehearse_thread, target_saver, saver, thread))
-        done = batches.read_or_raise(label, partial(target_saver.import_checkpoints, saver, thread_ids=[thread]))
-        for reason in done.left_out.values():
+        report = batches.read_or_raise(label, partial(target_saver.import_checkpoints, saver, thread_ids=[thread]))
+        for reason in report.left_out.values():
             raise InvalidInput(reason)
-        return done.checkpoints, done.known
+        return report.checkpoints, report.known
 
-    place = batches.ThreadTarget(id=thread, namespace=home.namespace)
-    return batches.ImportBatch(holds="checkpoints", what=label, count=count, store=store, place=place)
+    place = batches.ThreadTarget(id=thread, namespace=target.namespace)
+    return ImportBatch(holds="checkpoints", what=label, count=count, store=store, place=place)
 
 
 def _rehearse_thread(target_saver: AgentMemorySaver, saver: _Saver, thread: str) -> tuple[int, int]:
-    new, configs = [], []
-    for each in _list_checkpoints(saver, thread):
+    """Return the numbers of new and of existing checkpoints of a thread. Write nothing."""
+    is_new, configs = [], []
+    for each in saver.list({"configurable": {"thread_id": thread}}):
         configs.append(each.config)
-        new.append(target_saver.adopt(each, dry_run=True))
-    if configs and (reason := refusal_reason(target_saver.database, configs)) is not None:
+        is_new.append(target_saver.adopt(each, dry_run=True))
+    if configs and (reason := find_refusal_reason(target_saver.database, configs)) is not None:
         raise InvalidInput(reason)
-    return new.count(True), new.count(False)
+    return is_new.count(True), is_new.count(False)
 
 
-def _list_checkpoints(saver: _Saver, thread: str) -> Iterator[CheckpointTuple]:
-    return saver.list({"configurable": {"thread_id": thread}})
-
-
-def read_store(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
+def read_store(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     """Yield the items of another package's store.
 
-    For the kind langmem, items that lack the keys of langmem are yielded as skipped entries.
+    For the kind "langmem", an item without langmem's keys results in a skipped entry.
 
     Args:
-        source: The file of a SqliteStore, the URL of a PostgresStore, or a store object.
-        to: The target. The namespaces of the items are created below that of the import.
+        source: The file of a `SqliteStore`, the URL of a `PostgresStore`, or a store object.
+        target: The target. The items keep their namespaces, below the target's namespace.
 
     Raises:
         InvalidInput: The source does not exist, cannot be read, or has no table of items.
     """
     if isinstance(source, BaseStore):
-        yield from _read_items(_search_all(source), to)
+        yield from _read_items(_search_all(source), target)
         return
     with foreign_tables(batches.path_or_url(source)) as tables:
         if not tables.columns.get("store", frozenset()) >= {"prefix", "key", "value"}:
             raise InvalidInput(f"{tables.name} has no table of items like that of LangGraph's stores.")
         rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows("store", "prefix", "key"))
-        yield from _read_items(rows, to)
+        yield from _read_items(rows, target)
 
 
 def _search_all(store: BaseStore) -> Iterator[_Row]:
-    """Yield all items of a store as rows. Each page is sorted by namespace."""
+    """Yield all items of a store as rows. Each page is sorted by namespace for `groupby`."""
     offset = 0
     while True:
         with _convert_errors(safe_repr(store)):
@@ -154,44 +154,44 @@ def _search_all(store: BaseStore) -> Iterator[_Row]:
             yield {name: getattr(each, name) for name in ("namespace", "key", "value", "created_at", "updated_at")}
 
 
-def _read_items(rows: Iterator[_Row], to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
+def _read_items(rows: Iterator[_Row], target: ImportTarget) -> Iterator[SourceEntry]:
     for namespace, group in groupby(rows, lambda row: list(row["namespace"])):
-        for page in split_pages(group if to.wants(*namespace) else ()):
+        for page in split_pages(group if target.wants(*namespace) else ()):
             drafts: dict[ItemPlace, ItemDraft] = {}
             for row in page:
                 try:
-                    at, draft = _make_draft(row, namespace, to)
+                    at, draft = _make_draft(row, namespace, target)
                     drafts[at] = draft
                 except batches.MALFORMED_ERRORS as error:
-                    label = f"the item {safe_repr(row['key'])} in {batches.target_label(to, *namespace)}"
-                    yield batches.SkippedEntry(label, batches.skip_reason(error), holds="items")
+                    label = f"the item {safe_repr(row['key'])} in {batches.target_label(target, *namespace)}"
+                    yield SkippedEntry(label, batches.skip_reason(error), holds="items")
             if drafts:
-                label = f"items in {batches.target_label(to, *namespace)}"
-                yield batches.make_batch("items", label, len(drafts), to.path(*namespace), _add_items(drafts))
+                label = f"items in {batches.target_label(target, *namespace)}"
+                yield batches.make_batch("items", label, len(drafts), target.path(*namespace), _add_items(drafts))
 
 
 def _add_items(drafts: Mapping[ItemPlace, ItemDraft]) -> batches.WriteOperation:
     return lambda tx, now: range(item_search.add_new_items(tx, drafts, now=now))
 
 
-def _is_of_langmem(value: Any) -> bool:
+def _has_langmem_keys(value: Any) -> bool:
     return isinstance(value, Mapping) and "content" in value and ("kind" in value or isinstance(value["content"], str))
 
 
-def _make_draft(row: _Row, namespace: Sequence[str], to: batches.ImportTarget) -> tuple[ItemPlace, ItemDraft]:
-    place = ItemPlace(to.path(*namespace), item_rows.check_key(row["key"]))
+def _make_draft(row: _Row, namespace: Sequence[str], target: ImportTarget) -> tuple[ItemPlace, ItemDraft]:
+    place = ItemPlace(target.path(*namespace), item_rows.check_key(row["key"]))
     value = json.loads(row["value"]) if isinstance(row["value"], str | bytes) else row["value"]
     data = item_rows.encode_value(value)
-    created = batches.time_of(row.get("created_at"), to.now)
-    end = None if row.get("expires_at") is None else batches.time_of(row["expires_at"], to.now)
-    times = ItemTimes(created, batches.time_of(row.get("updated_at"), created), end)
-    minutes = row.get("ttl_minutes")
-    draft = ItemDraft(data, item_rows.check_ttl(minutes), item_rows.stored_text(value, data), None, times)
-    if end is not None and end <= to.now:
+    created = batches.time_of(row.get("created_at"), target.now)
+    expires_at = None if row.get("expires_at") is None else batches.time_of(row["expires_at"], target.now)
+    times = ItemTimes(created, batches.time_of(row.get("updated_at"), created), expires_at)
+    ttl = item_rows.check_ttl(row.get("ttl_minutes"))
+    draft = ItemDraft(data, ttl, item_rows.stored_text(value, data), None, times)
+    if expires_at is not None and expires_at <= target.now:
         raise InvalidInput("it has expired.")
-    if to.kind == "langmem" and not _is_of_langmem(value):
+    if target.kind == "langmem" and not _has_langmem_keys(value):
         raise InvalidInput("it lacks langmem's keys kind and content. The kind langgraph-store imports all items.")
-    return place, draft._replace(source="import", actor=to.kind)
+    return place, draft._replace(source="import", actor=target.kind)
 
 
 # -- stock savers --------------------------------------------------------------------------------------------------
@@ -201,20 +201,20 @@ def _make_draft(row: _Row, namespace: Sequence[str], to: batches.ImportTarget) -
 def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[_Saver]:
     """Open a stock saver's database for reading.
 
-    Objects of classes that LangGraph considers safe, or that `allow` names, are imported. LangGraph would read an
-    object of another class as plain data. Here it raises an error.
+    The yielded saver reads objects of classes that LangGraph considers safe or that `allow` lists. LangGraph reads an
+    object of any other class as plain data. The yielded saver raises an error instead.
 
     Args:
-        source: The file of a SqliteSaver, or the URL or connection string of a PostgresSaver.
-        allow: Classes to import, as "module.Class".
+        source: The file of a `SqliteSaver`, or the URL or connection string of a `PostgresSaver`.
+        allow: The classes to allow, as "module.Class".
 
     Raises:
-        InvalidInput: The file, the server or an allowed class does not exist. The saver raises it too, for a checkpoint
-            that cannot be read or contains an object of another class.
+        InvalidInput: The file, the server or an allowed class does not exist. The methods of the yielded saver also
+            raise it, if a checkpoint cannot be read or contains an object of a refused class.
         MissingExtra: The saver's package is not installed.
     """
     serde = JsonPlusSerializer(allowed_msgpack_modules=[_parse_class(name) for name in allow] or None)
-    on_server = is_postgres(name_of(source))
+    on_server = is_postgres(check_database_url(source))
     kind, open_saver = ("PostgresSaver", _open_postgres) if on_server else ("SqliteSaver", _open_sqlite)
     with ExitStack() as stack, _collect_refused() as refused:
         try:
@@ -226,48 +226,49 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[_Saver]:
 
 
 class _StockSaver(BaseCheckpointSaver[Any]):
-    """A wrapper of a stock saver that reads it in pages and raises `InvalidInput` for errors."""
+    """A wrapper that reads a stock saver page by page, and raises only `InvalidInput`."""
 
     def __init__(self, saver: _Saver, name: str, refused: set[str]) -> None:
         super().__init__(serde=saver.serde)
         self._saver, self._name, self._refused_classes = saver, name, refused
 
     def list(self, config: RunnableConfig | None, **others: Any) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints, one page at a time.
+        """Yield checkpoints, newest first, one page at a time.
 
-        Copied threads have checkpoints with the same id. Each page therefore begins again at the last id of the page
-        before it, and checkpoints that were yielded already are omitted.
+        Checkpoints of copied threads have equal ids, and a page may end between them. The next page therefore begins
+        with the last id again, and its checkpoints that were already yielded are omitted.
         """
         del others
         before: RunnableConfig | None = None
-        known: list[RunnableConfig] = []
+        yielded: list[RunnableConfig] = []
         while True:
             with _convert_errors(self._name):
-                listed = self._saver.list(config, before=before, limit=CHECKPOINT_PAGE + len(known))
+                listed = self._saver.list(config, before=before, limit=CHECKPOINT_PAGE + len(yielded))
                 page = [self._check_classes(each) for each in listed]
-            fresh = [each for each in page if each.config not in known]
-            if not fresh:
+            new = [each for each in page if each.config not in yielded]
+            if not new:
                 return
-            yield from fresh
-            last = page[-1].checkpoint["id"]
-            known = [each.config for each in page if each.checkpoint["id"] == last]
-            before = {"configurable": {"checkpoint_id": f"{last}~"}}
+            yield from new
+            last_id = page[-1].checkpoint["id"]
+            yielded = [each.config for each in page if each.checkpoint["id"] == last_id]
+            before = {"configurable": {"checkpoint_id": f"{last_id}~"}}  # sorts after `last_id`, so includes it
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with _convert_errors(self._name):
-            found = self._saver.get_tuple(config)
-            return found and self._check_classes(found)
+            checkpoint = self._saver.get_tuple(config)
+            return checkpoint and self._check_classes(checkpoint)
 
-    def _check_classes(self, found: CheckpointTuple) -> CheckpointTuple:
+    def _check_classes(self, checkpoint: CheckpointTuple) -> CheckpointTuple:
+        """Raise an error if LangGraph refused a class while it read the checkpoint."""
         if self._refused_classes:
-            thread, classes = found.config["configurable"]["thread_id"], sorted(self._refused_classes)
+            thread, classes = checkpoint.config["configurable"]["thread_id"], sorted(self._refused_classes)
             self._refused_classes.clear()
             raise InvalidInput(
                 f"The thread {safe_repr(thread)} contains objects of the class {classes[0]}, which would be read as "
                 f"plain data. If you trust the database, pass allow={classes}, or to the command: "
                 f"--allow {' --allow '.join(classes)}"
             )
-        return found
+        return checkpoint
 
 
 @contextmanager
@@ -283,9 +284,9 @@ def _convert_errors(name: str, advice: str = "") -> Iterator[None]:
 
 @contextmanager
 def _collect_refused() -> Iterator[set[str]]:
-    """Collect the names of the classes that LangGraph's serializer refuses to import.
+    """Yield a set that receives the names of classes that LangGraph's serializer refuses.
 
-    The block receives a set. The serializer's warnings about these classes are not logged.
+    Meanwhile the serializer's warnings about these classes are not logged.
     """
     refused: set[str] = set()
 
@@ -293,29 +294,29 @@ def _collect_refused() -> Iterator[set[str]]:
         if event["kind"].endswith("blocked"):
             refused.add(f"{event['module']}.{event['name']}")
 
-    def is_other(record: logging.LogRecord) -> bool:
+    def is_unrelated(record: logging.LogRecord) -> bool:
         return not str(record.msg).startswith("Blocked deserialization")  # `_StockSaver` raises an error instead
 
     log = logging.getLogger("langgraph.checkpoint.serde.jsonplus")
-    log.addFilter(is_other)
-    stop = register_serde_event_listener(listen)
+    log.addFilter(is_unrelated)
+    unregister = register_serde_event_listener(listen)
     try:
         yield refused
     finally:
-        stop()
-        log.removeFilter(is_other)
+        unregister()
+        log.removeFilter(is_unrelated)
 
 
 def _parse_class(name: str) -> tuple[str, str]:
-    module, _, last = name.rpartition(".")
+    module, _, class_name = name.rpartition(".")
     try:
-        getattr(importlib.import_module(module), last)
+        getattr(importlib.import_module(module), class_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(
             f"Unknown class {safe_repr(name)} in allow. Pass it as module.Class, and make it importable, for example "
             f"with PYTHONPATH ({error})."
         ) from error
-    return module, last
+    return module, class_name
 
 
 def _open_sqlite(path: str, stack: ExitStack) -> tuple[_Saver, str]:
@@ -328,17 +329,16 @@ def _open_sqlite(path: str, stack: ExitStack) -> tuple[_Saver, str]:
         connection = stack.enter_context(closing(open_read_only(Path(path))))
         saver = SqliteSaver(connection)
         saver.is_setup = True  # otherwise the saver creates its tables in the file
-        columns = columns_in(connection)
-        saver._has_task_path = "task_path" in columns.get("writes", ())
+        saver._has_task_path = "task_path" in list_columns(connection).get("writes", ())
     return saver, name
 
 
 def _open_postgres(url: str, stack: ExitStack) -> tuple[_Saver, str]:
     from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 - an extra
 
-    from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
+    from langchain_agentmem.storage.postgres import mask_address  # noqa: PLC0415 - an extra
 
-    name = f"The PostgreSQL database {safe_repr(address_of(url))}"
+    name = f"The PostgreSQL database {safe_repr(mask_address(url))}"
     with _convert_errors(name):
         saver = stack.enter_context(PostgresSaver.from_conn_string(url))
     # Prepared statements fail if a pooler sends the next statement to another connection.
@@ -349,80 +349,81 @@ def _open_postgres(url: str, stack: ExitStack) -> tuple[_Saver, str]:
 # -- chat histories ------------------------------------------------------------------------------------------------
 
 
-def read_histories(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
+def read_histories(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     """Yield the conversations of chat histories.
 
     Args:
-        source: A SQLite file, a PostgreSQL database, a JSON file, or a folder of JSON files.
-        to: The target.
+        source: A SQLite file, the URL of a PostgreSQL database, a JSON file, or a folder of JSON files.
+        target: The target.
 
     Raises:
         InvalidInput: The source is none of these.
     """
-    given = batches.path_or_url(source)
-    if isinstance(given, Path) and not batches.is_sqlite(given):
-        yield from batches.read_files(given, (".json",), _read_file, to)
+    location = batches.path_or_url(source)
+    if isinstance(location, Path) and not batches.is_sqlite(location):
+        yield from batches.read_files(location, (".json",), _read_file, target)
         return
-    with foreign_tables(given) as tables:
-        names = [name for name, columns in sorted(tables.columns.items()) if columns >= {"session_id", "message"}]
-        if not names:
-            raise InvalidInput(f"{tables.name} has no table of a chat history, with session_id and message.")
-        yield from _read_tables(tables, names, to)
+    with foreign_tables(location) as tables:
+        table_names = [name for name, columns in sorted(tables.columns.items()) if columns >= {"session_id", "message"}]
+        if not table_names:
+            raise InvalidInput(f"{tables.name} has no chat history: no table has the columns session_id and message.")
+        yield from _read_tables(tables, table_names, target)
 
 
-def _read_tables(tables: ForeignTables, names: list[str], to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
-    for name in names:
-        # A message without an id gets one from the id of its row, which stays the same when the table grows.
+def _read_tables(tables: ForeignTables, table_names: list[str], target: ImportTarget) -> Iterator[SourceEntry]:
+    for name in table_names:
+        # A message without an id gets the name of its table and the id of its row, which later imports find again.
         for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
-            rows = list(group)
-            keys = [f"{name}-{row.get('id', n)}" for n, row in enumerate(rows)]
-            messages = [(row["message"], row.get("created_at"), key) for row, key in zip(rows, keys, strict=True)]
-            build = partial(_chat_batch, None if session is None else str(session), messages, to.now)
-            yield from batches.batch_or_skip(to, session, f"the conversation {safe_repr(session)}", len(rows), build)
+            messages = [
+                (row["message"], row.get("created_at"), f"{name}-{row.get('id', n)}") for n, row in enumerate(group)
+            ]
+            label = f"the conversation {safe_repr(session)}"
+            build = partial(_chat_batch, None if session is None else str(session), messages, target.now)
+            yield from batches.batch_or_skip(target, session, label, len(messages), build)
 
 
-def _read_file(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
-    messages = batches.parse_file(path, to.limits)
+def _read_file(path: Path, name: str, target: ImportTarget) -> Iterator[SourceEntry]:
+    messages = batches.parse_file(path, target.limits)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} is not a list of messages, as FileChatMessageHistory writes it.")
     build = partial(_chat_batch, name, [(each, None, None) for each in messages], batches.time_of_file(path))
-    yield from batches.batch_or_skip(to, name, f"the file {safe_repr(path.name)}", len(messages), build)
+    yield from batches.batch_or_skip(target, name, f"the file {safe_repr(path.name)}", len(messages), build)
 
 
 def _chat_batch(
-    name: str | None, messages: Sequence[tuple[Any, Any, str | None]], default_time: int, to: batches.ImportTarget
-) -> batches.ImportBatch:
+    name: str | None, messages: Sequence[tuple[Any, Any, str | None]], default_time: int, target: ImportTarget
+) -> ImportBatch:
     """Return the batch of a conversation.
 
     Args:
         name: The id of the conversation.
-        messages: Tuples of a message, its time or None, and the id to use for a message without an id, or None.
+        messages: Tuples of a message, its time or None, and the `own_id` of `_log_entry`.
         default_time: The time of messages without a time.
-        to: The target.
+        target: The target.
     """
-    names, entries = batches.StableIds(), []
+    ids, entries = batches.StableIds(), []
     for value, created_at, own_id in messages:
         message = json.loads(value) if isinstance(value, str | bytes) else value
-        entries.append(_log_entry(message, names, batches.time_of(created_at, default_time), own_id))
-    return batches.conversation_batch(to, name, entries)
+        entries.append(_log_entry(message, ids, batches.time_of(created_at, default_time), own_id))
+    return batches.conversation_batch(target, name, entries)
 
 
-def _log_entry(message: Any, names: batches.StableIds, created_at: int, own_id: str | None) -> LogEntry:
+def _log_entry(message: Any, ids: batches.StableIds, created_at: int, own_id: str | None) -> LogEntry:
     """Return the log entry of a message in LangChain's JSON form.
 
     Args:
         message: A dictionary with the keys "type" and "data".
-        names: The generator of ids.
+        ids: The generator of ids.
         created_at: The time of the message, in microseconds since 1970.
-        own_id: The id to use if the message has none. If it is None, the id is a digest of the content.
+        own_id: The id of a message without an id. None: the id is then a digest of the message.
 
     Raises:
         MessageError: The value is not a message.
     """
     try:
-        [found] = messages_from_dict([message])
+        [parsed_message] = messages_from_dict([message])
     except Exception as error:  # the class of the message may raise any exception
         raise MessageError(f"{safe_repr(message, 200)} is not a message in LangChain's form: {error}") from error
-    key = names.next_id(found.id or own_id, message)
-    parsed, _ = parse_message(found, new_id=lambda: key)
-    return entry_of(dataclasses.replace(parsed, message_id=key), created_at)
+    key = ids.next_id(parsed_message.id or own_id, message)
+    parsed, _ = parse_message(parsed_message, new_id=lambda: key)
+    return make_entry(dataclasses.replace(parsed, message_id=key), created_at)

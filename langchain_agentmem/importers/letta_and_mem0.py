@@ -1,21 +1,22 @@
 """Readers for Letta and mem0.
 
-Letta: the sources are agent files (.af), which its server exports, and the database of the server.
+Letta: the source is an agent file (.af), which a Letta server exports, or the database of the server.
 
-An agent's memory is imported into a namespace named after the agent, or into that of its owner if the import's
-namespace has keys. Blocks become core memory. Passages become records of archival memory. Messages become
-conversations, whose ids are those in Letta. Messages without a conversation id form one named after the agent.
+An agent's memory is imported into a namespace with the name of the agent. If the target's namespace has keys, the
+memory is imported into the namespace of the agent's owner. Blocks become core memory. Passages become records of
+archival memory. Messages become conversations with their ids in Letta. Messages without a conversation id become a
+conversation with the name of the agent.
 
 Current agent files list agents and blocks separately. Older files contain one agent with its "core_memory". Neither
 form contains passages. To import the passages of the agent NAME, save the list that Letta's API returns as NAME.json.
 
-Messages of people and the agent are imported without Letta's JSON envelope, and so are tool calls and their results. A
-lone call of `send_message` becomes a reply of the agent. System prompts, heartbeats and logins are not imported.
+Letta stores texts in a JSON envelope with their time. Only the text in it is imported. A reply that consists of one
+call of `send_message` becomes a message with the sent text. System prompts, heartbeats and logins are not imported.
 
 mem0: the source is the result of its `get_all`, saved as JSON.
 
-A memory becomes a record of archival memory with the same id, in the namespace of its user. Its categories become tags.
-So do its agent, run and app ids, with a prefix such as "agent:". Its other fields become details of the record.
+A memory becomes a record of archival memory with the same id, in the namespace of its user. The categories become tags,
+and the agent, run and app ids become tags such as "agent:planner". All other fields become details of the record.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import batches
+from langchain_agentmem.importers.batches import ImportTarget, SkippedEntry, SourceEntry
 from langchain_agentmem.layers.layer import DEFAULT_IMPORTANCE
-from langchain_agentmem.layers.memory_layers import record_draft
+from langchain_agentmem.layers.memory_layers import draft_record
 from langchain_agentmem.rewinding.memory_rows import CORE, VersionDraft, encode_text
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 
@@ -51,63 +53,63 @@ class _Agent(NamedTuple):
 
     key: str
     name: str
-    target: batches.ImportTarget
+    target: ImportTarget
 
 
-def read_letta(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
-    """Yield the memory of Letta's agents. The module's docstring describes it.
+def read_letta(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
+    """Yield the memory of Letta's agents, as the module's docstring describes.
 
     Args:
-        source: An agent file, a list of passages, a folder of such files, or the server's database. The database is a
-            SQLite file or the URL of a PostgreSQL database.
-        to: The target.
+        source: An agent file, a JSON file with a list of passages, a folder of such files, or the server's database:
+            a SQLite file or the URL of a PostgreSQL database.
+        target: The target.
 
     Raises:
         InvalidInput: The source is none of these.
     """
-    given = batches.path_or_url(source)
-    if isinstance(given, Path) and not batches.is_sqlite(given):
-        yield from batches.read_files(given, (".af", ".json"), _agents_in_file, to)
+    location = batches.path_or_url(source)
+    if isinstance(location, Path) and not batches.is_sqlite(location):
+        yield from batches.read_files(location, (".af", ".json"), _read_agent_file, target)
         return
-    with foreign_tables(given) as tables:
+    with foreign_tables(location) as tables:
         if not all(columns <= tables.columns.get(name, frozenset()) for name, columns in _TABLE_COLUMNS.items()):
             raise InvalidInput(f"{tables.name} has no tables of agents, blocks and messages, as Letta's server has.")
-        yield from _agents_in_tables(tables, to)
+        yield from _read_agent_tables(tables, target)
 
 
-def _make_agent(row: Row, names: batches.StableIds, to: batches.ImportTarget) -> _Agent | None:
+def _make_agent(row: Row, ids: batches.StableIds, target: ImportTarget) -> _Agent | None:
     """Return an agent. Return None if `ImportTarget.only` excludes it."""
-    key, name = str(row.get("id") or row.get("name")), names.next_id(row.get("name") or row.get("id"), row)
-    if to.keys:
-        target = to.target_for(name, [{"agent": name, "agent_id": key}])
+    key, name = str(row.get("id") or row.get("name")), ids.next_id(row.get("name") or row.get("id"), row)
+    if target.keys:
+        agent_target = target.target_for(name, [{"agent": name, "agent_id": key}])
     else:
-        target = to._replace(namespace=(*to.namespace, name)) if to.wants(name, key) else None
-    return None if target is None else _Agent(key, name, target)
+        agent_target = target._replace(namespace=(*target.namespace, name)) if target.wants(name, key) else None
+    return None if agent_target is None else _Agent(key, name, agent_target)
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def _agents_in_file(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
-    given, at = batches.parse_file(path, to.limits), batches.time_of_file(path)
-    if isinstance(given, list) and given and all(isinstance(each, Mapping) and "text" in each for each in given):
-        if (agent := _make_agent({"name": name}, batches.StableIds(), to)) is not None:
-            yield from _passage_batches(agent, given)
+def _read_agent_file(path: Path, name: str, target: ImportTarget) -> Iterator[SourceEntry]:
+    data, at = batches.parse_file(path, target.limits), batches.time_of_file(path)
+    if isinstance(data, list) and data and all(isinstance(each, Mapping) and "text" in each for each in data):
+        if (agent := _make_agent({"name": name}, batches.StableIds(), target)) is not None:
+            yield from _passage_batches(agent, data)
         return
-    if not isinstance(given, Mapping):
+    if not isinstance(data, Mapping):
         raise InvalidInput(f"{safe_repr(str(path))} is neither an agent file of Letta nor a list of passages.")
-    if isinstance(given.get("core_memory"), list):
-        agents, blocks = [{**given, "memory_blocks": given["core_memory"]}], {}
-    elif isinstance(given.get("agents"), list) and isinstance(given.get("blocks"), list):
-        agents, blocks = given["agents"], {each["id"]: each for each in given["blocks"]}
+    if isinstance(data.get("core_memory"), list):
+        agents, blocks = [{**data, "memory_blocks": data["core_memory"]}], {}
+    elif isinstance(data.get("agents"), list) and isinstance(data.get("blocks"), list):
+        agents, blocks = data["agents"], {each["id"]: each for each in data["blocks"]}
     else:
         raise InvalidInput(f"{safe_repr(str(path))} is not an agent file of Letta: no agents or core_memory.")
-    at, names = batches.time_of(given.get("created_at"), at), batches.StableIds()
+    at, ids = batches.time_of(data.get("created_at"), at), batches.StableIds()
     for row in agents:
         try:
-            agent = _make_agent(row, names, to)
+            agent = _make_agent(row, ids, target)
         except batches.MALFORMED_ERRORS as error:
-            yield batches.SkippedEntry(f"the agent {safe_repr(row, 200)}", batches.skip_reason(error))
+            yield SkippedEntry(f"the agent {safe_repr(row, 200)}", batches.skip_reason(error))
             continue
         if agent is not None:
             agent_blocks = [blocks[each] for each in row.get("block_ids") or () if each in blocks]
@@ -118,23 +120,23 @@ def _agents_in_file(path: Path, name: str, to: batches.ImportTarget) -> Iterator
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-def _agents_in_tables(tables: ForeignTables, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
-    found: dict[str, _Agent] = {}
-    names = batches.StableIds()
+def _read_agent_tables(tables: ForeignTables, target: ImportTarget) -> Iterator[SourceEntry]:
+    agents: dict[str, _Agent] = {}
+    ids = batches.StableIds()
     for row in _live_rows(tables, "agents", "created_at", "id"):
         try:
-            if (agent := _make_agent(row, names, to)) is not None:
-                found[agent.key] = agent
+            if (agent := _make_agent(row, ids, target)) is not None:
+                agents[agent.key] = agent
         except batches.MALFORMED_ERRORS as error:
-            yield batches.SkippedEntry(f"the agent {safe_repr(row.get('name'))}", batches.skip_reason(error))
-    own_agents = {key: [agent] for key, agent in found.items()}
+            yield SkippedEntry(f"the agent {safe_repr(row.get('name'))}", batches.skip_reason(error))
+    own_agents = {key: [agent] for key, agent in agents.items()}
     blocks = {each["id"]: each for each in _live_rows(tables, "block")}
     for agent, rows in _rows_by_agent(tables, "blocks_agents", own_agents, "agent_id"):
-        ids = [each["block_id"] for each in rows]
-        yield from _core_batches(agent, [blocks[each] for each in ids if each in blocks], to.now)
+        agent_blocks = [blocks[each["block_id"]] for each in rows if each["block_id"] in blocks]
+        yield from _core_batches(agent, agent_blocks, target.now)
     messages = _live_rows(tables, "messages", "agent_id", "conversation_id", "sequence_id", "created_at", "id")
     for (key, name), group in groupby(messages, lambda row: (row["agent_id"], row.get("conversation_id"))):
-        if (writer := found.get(key)) is not None:
+        if (writer := agents.get(key)) is not None:
             yield from _conversation_batches(writer, name or writer.name, list(group))
     archives: dict[str, list[_Agent]] = defaultdict(list)
     for agent, rows in _rows_by_agent(tables, "archives_agents", own_agents, "agent_id"):
@@ -183,7 +185,7 @@ def _parse_column(name: str, value: Any) -> Any:
 # -- the memory of an agent ----------------------------------------------------------------------------------------
 
 
-def _core_batches(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[batches.SourceEntry]:
+def _core_batches(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[SourceEntry]:
     def make_draft(block: Row) -> VersionDraft | None:
         label, value = check_name(block["label"], "a key"), block["value"]
         if not value:
@@ -196,49 +198,48 @@ def _core_batches(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[bat
     return batches.memory_batches(agent.target, blocks, make_draft, lambda _: name)
 
 
-def _passage_batches(agent: _Agent, rows: Iterable[Row]) -> Iterator[batches.SourceEntry]:
-    names = batches.StableIds()
+def _passage_batches(agent: _Agent, rows: Iterable[Row]) -> Iterator[SourceEntry]:
+    ids = batches.StableIds()
 
     def make_draft(row: Row) -> VersionDraft:
         text = batches.redact_text(row["text"], "A passage")
-        key = check_id(names.next_id(row.get("id"), text), "record")
+        key = check_id(ids.next_id(row.get("id"), text), "record")
         more = redact_value(batches.to_json_types(row.get("metadata_") or row.get("metadata")))
         tags = [redact(str(each)) for each in batches.to_json_types(row.get("tags")) or ()]
         time = batches.time_of(row.get("created_at"), agent.target.now)
-        return record_draft(key, text, tags, time, **({"letta": more} if more else {}))
+        return draft_record(key, text, tags, time, **({"letta": more} if more else {}))
 
     name = f"a passage of the agent {safe_repr(agent.name)}"
     return batches.memory_batches(agent.target, rows, make_draft, lambda _: name)
 
 
-def _conversation_batches(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[batches.SourceEntry]:
+def _conversation_batches(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[SourceEntry]:
     try:
         if entries := _log_entries(rows, agent.target):
             yield batches.conversation_batch(agent.target, name, entries)
     except batches.MALFORMED_ERRORS as error:
-        label = f"the conversation {safe_repr(name)}"
-        yield batches.SkippedEntry(label, batches.skip_reason(error), len(rows), "messages")
+        yield SkippedEntry(f"the conversation {safe_repr(name)}", batches.skip_reason(error), len(rows), "messages")
 
 
-def _log_entries(rows: Sequence[Row], to: batches.ImportTarget) -> list[LogEntry]:
+def _log_entries(rows: Sequence[Row], target: ImportTarget) -> list[LogEntry]:
     """Return the log entries of message rows, oldest first."""
-    found: list[LogEntry] = []
+    entries: list[LogEntry] = []
     spoken_calls: set[str] = set()
-    names = batches.StableIds()
-    for at, _, row in sorted((batches.time_of(each.get("created_at"), to.now), n, each) for n, each in enumerate(rows)):
-        given = row.get("id")
-        key = given if isinstance(given, str) and _MESSAGE_ID.fullmatch(given) else None
+    ids, now = batches.StableIds(), target.now
+    for at, _, row in sorted((batches.time_of(each.get("created_at"), now), n, each) for n, each in enumerate(rows)):
+        row_id = row.get("id")
+        key = row_id if isinstance(row_id, str) and _MESSAGE_ID.fullmatch(row_id) else None
         messages = _parse_messages(row, spoken_calls)
-        found += [batches.log_entry({**each, "message_id": names.next_id(key, at, each)}, at) for each in messages]
-    return found
+        entries += [batches.log_entry({**each, "message_id": ids.next_id(key, at, each)}, at) for each in messages]
+    return entries
 
 
 def _parse_messages(row: Row, spoken_calls: set[str]) -> list[dict[str, Any]]:
-    """Return the messages of a row. An internal message of Letta has none.
+    """Return the messages of a row. Return [] for a message that Letta itself sent.
 
     Args:
         row: The row.
-        spoken_calls: The ids of the `send_message` calls before. Their results are omitted. New calls are added.
+        spoken_calls: The ids of earlier `send_message` calls, whose results are omitted. The row's call is added.
     """
     role, text, parts = row["role"], *_parse_content(row)
     name = {"name": row["name"]} if row.get("name") else {}
@@ -280,15 +281,15 @@ def _parse_content(row: Row) -> tuple[str, list[dict[str, Any]]]:
     """Return the text of a row, and its content blocks in LangChain's form."""
     content = row.get("content") or row.get("text") or []
     parts: list[dict[str, Any] | None] = []
-    given: Any = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    for each in given:
+    blocks: Any = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    for each in blocks:
         kind = each["type"]
         if kind == "text":
             parts.append({"type": "text", "text": check_text(each["text"], "A text")} if each["text"] else None)
         elif kind == "reasoning":
             parts.append({"type": "reasoning", "reasoning": each["reasoning"]})
         elif kind == "summarized_reasoning":
-            parts.append({"type": "reasoning", "reasoning": "\n".join(one["text"] for one in each["summary"])})
+            parts.append({"type": "reasoning", "reasoning": "\n".join(part["text"] for part in each["summary"])})
         elif kind == "image":
             source = each["source"]
             data = {"base64": source.get("data"), "mime_type": source.get("media_type")}
@@ -298,7 +299,7 @@ def _parse_content(row: Row) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _unpack_text(text: str) -> tuple[str, bool]:
-    """Return the text in Letta's JSON envelope, and whether it is an internal message."""
+    """Return the text in Letta's JSON envelope, and True for a message of Letta itself."""
     try:
         envelope = json.loads(text)
     except (ValueError, RecursionError):
@@ -317,14 +318,15 @@ def _unpack_text(text: str) -> tuple[str, bool]:
 
 _TAG_PREFIXES = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
 _KNOWN_FIELDS = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAG_PREFIXES})
+"""The fields of mem0 that a record stores by itself. All others become its details."""
 
 
-def read_mem0(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
-    """Yield the memories of mem0. The module's docstring describes them.
+def read_mem0(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
+    """Yield the memories of mem0, as the module's docstring describes.
 
     Args:
         source: A JSON file with the result of `get_all`.
-        to: The target.
+        target: The target.
 
     Raises:
         InvalidInput: The source is not such a file.
@@ -332,35 +334,40 @@ def read_mem0(source: Any, to: batches.ImportTarget) -> Generator[batches.Source
     path = batches.parse_path(source)
     if batches.is_sqlite(path):  # such as mem0's history.db
         raise InvalidInput(f"{safe_repr(str(path))} is a SQLite file. Save the result of mem0's get_all as JSON.")
-    given = batches.parse_file(path, to.limits)
-    lists = given if isinstance(given, Mapping) else {"results": given}
-    found = lists.get("results", lists.get("memories"))
-    if not isinstance(found, list):
+    data = batches.parse_file(path, target.limits)
+    lists = data if isinstance(data, Mapping) else {"results": data}
+    memories = lists.get("results", lists.get("memories"))
+    if not isinstance(memories, list):
         raise InvalidInput(f"{safe_repr(str(path))} is not a result of mem0's get_all: it has no list of results.")
     by_user: dict[str | None, list[Any]] = {}
-    for each in found:
+    for each in memories:
         user = each.get("user_id") if isinstance(each, Mapping) else None
         if not isinstance(user, str | None):
-            yield batches.SkippedEntry(f"the memory {safe_repr(each, 200)}", "its user is not text.", holds="memories")
-        elif to.wants(user):
+            yield SkippedEntry(_describe_memory(each), "its user is not text.", holds="memories")
+        elif target.wants(user):
             by_user.setdefault(user, []).append(each)
     for user, rows in by_user.items():
         labels = () if user is None else (user,)
-        make = partial(_memory_draft, to)
-        yield from batches.memory_batches(to, rows, make, lambda row: f"the memory {safe_repr(row, 200)}", *labels)
+        make_draft = partial(_memory_draft, target)
+        yield from batches.memory_batches(target, rows, make_draft, _describe_memory, *labels)
     if isinstance(relations := lists.get("relations"), list) and relations:
-        yield batches.SkippedEntry("relations", "only memories are read.", len(relations), "relations")
+        yield SkippedEntry("relations", "only memories are read.", len(relations), "relations")
 
 
-def _memory_draft(to: batches.ImportTarget, given: Mapping[str, Any]) -> VersionDraft:
-    text = batches.redact_text(given["memory"], "A memory")
-    tags = [f"{tag}:{given[name]}" for name, tag in _TAG_PREFIXES.items() if given.get(name)]
-    tags += [str(each) for each in given.get("categories") or ()]
-    details = {key: each for key, each in given.items() if key not in _KNOWN_FIELDS and each not in (None, {}, [])}
-    key = check_id(batches.StableIds().next_id(given.get("id"), text), "record")
-    end = None if given.get("expiration_date") is None else batches.time_of(given["expiration_date"], to.now)
-    if end is not None and end <= to.now:
+def _describe_memory(memory: Row) -> str:
+    return f"the memory {safe_repr(memory, 200)}"
+
+
+def _memory_draft(target: ImportTarget, memory: Mapping[str, Any]) -> VersionDraft:
+    text = batches.redact_text(memory["memory"], "A memory")
+    tags = [f"{tag}:{memory[name]}" for name, tag in _TAG_PREFIXES.items() if memory.get(name)]
+    tags += [str(each) for each in memory.get("categories") or ()]
+    details = {key: each for key, each in memory.items() if key not in _KNOWN_FIELDS and each not in (None, {}, [])}
+    key = check_id(batches.StableIds().next_id(memory.get("id"), text), "record")
+    end = memory.get("expiration_date")
+    expires_at = None if end is None else batches.time_of(end, target.now)
+    if expires_at is not None and expires_at <= target.now:
         raise InvalidInput("it has expired.")
-    created = batches.time_of(given.get("created_at"), to.now)
+    created = batches.time_of(memory.get("created_at"), target.now)
     more = {"mem0": batches.to_json_types(details)} if details else {}
-    return record_draft(key, text, tags, created, **more)._replace(expires_at=end)
+    return draft_record(key, text, tags, created, **more)._replace(expires_at=expires_at)

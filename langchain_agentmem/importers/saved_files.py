@@ -1,13 +1,13 @@
 """Readers for files of TaskWeaver, MARSYS, OPUS (agent_memory.json) and MemGPT.
 
-TaskWeaver writes a session as YAML or JSON. It has rounds, posts and attachments, and their ids contain times. The
-`save_to_file` method of MARSYS writes messages, or facts as sentences. Its messages have no times, so they get the time
-when the file was saved. OPUS stores prompts and replies.
+TaskWeaver writes a session as YAML or JSON. A session has rounds, posts and attachments, whose ids contain times. The
+`save_to_file` method of MARSYS writes messages, or facts as sentences. They have no times, so they get the time when
+the file was saved. OPUS stores prompts and replies.
 
-MemGPT-style SQLite files contain core, recall and archival memory on branches. Two sets of tables are supported. The
-design has `core_memory`, `recall_memory`, `archival_memory` and `branches`. The later code has `core_kv`, `core_meta`,
-`events`, `archival` and `branches`. A branch without a parent becomes "main" if it is the only one. A fork begins with
-the memory that its parent had when the fork was created.
+MemGPT-style SQLite files contain core, recall and archival memory on branches. Their tables are either `core_memory`,
+`recall_memory`, `archival_memory` and `branches`, or `core_kv`, `core_meta`, `events`, `archival` and `branches`. If
+only one branch has no parent, it becomes the branch "main". A fork begins with the memory that its parent had when the
+fork was created.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from typing import Any, NamedTuple
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.junk_rules import junk_reasons
-from langchain_agentmem.audit.legacy_json import drafts_of, read_document
+from langchain_agentmem.audit.legacy_json import make_drafts, read_document
 from langchain_agentmem.base.argument_checks import check_name, check_text
 from langchain_agentmem.base.clock import from_micros, to_micros
 from langchain_agentmem.base.data_tables import parse_yaml
 from langchain_agentmem.base.namespaces import check_id, namespace_of
 from langchain_agentmem.base.redaction import redact, redact_value
-from langchain_agentmem.conversations.log_entries import post_entry, round_entry
+from langchain_agentmem.conversations.log_entries import make_post_entry, make_round_entry
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import batches
+from langchain_agentmem.importers.batches import ImportBatch, ImportTarget, SkippedEntry, SourceEntry
 from langchain_agentmem.language_models.model_calls import SourceNote
 from langchain_agentmem.layers.layer import DEFAULT_IMPORTANCE
-from langchain_agentmem.layers.memory_layers import MAX_IMPORTANCE, record_draft
+from langchain_agentmem.layers.memory_layers import MAX_IMPORTANCE, draft_record
 from langchain_agentmem.messages.role_rounds import Conversation
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import MAIN, NAMED_BRANCH, BranchPosition, PendingWrite, apply_change
@@ -53,61 +54,61 @@ _Row = Mapping[str, Any]
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
 
 
-def read_taskweaver(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
+def read_taskweaver(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     """Yield the sessions of TaskWeaver.
 
     Args:
         source: A YAML or JSON file, or a folder of such files. Its subfolders are read too.
-        to: The target.
+        target: The target.
 
     Raises:
         InvalidInput: The file does not exist, or has no rounds.
     """
-    return batches.read_files(batches.parse_path(source), (".yaml", ".yml", ".json"), _read_session, to)
+    return batches.read_files(batches.parse_path(source), (".yaml", ".yml", ".json"), _read_session, target)
 
 
-def _read_session(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
-    given = batches.parse_file(path, to.limits, json.loads if path.suffix.lower() == ".json" else parse_yaml)
-    if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
+def _read_session(path: Path, name: str, target: ImportTarget) -> Iterator[SourceEntry]:
+    data = batches.parse_file(path, target.limits, json.loads if path.suffix.lower() == ".json" else parse_yaml)
+    if isinstance(data, Mapping) and "rounds" not in data and ("exp_id" in data or "experience_text" in data):
         reason = "experiences are not imported: memory.experiences(folder) reads the files."
-        if to.wants(given.get("exp_id"), name):
-            yield batches.SkippedEntry(f"the experience in {safe_repr(path.name)}", reason, holds="experiences")
+        if target.wants(data.get("exp_id"), name):
+            yield SkippedEntry(f"the experience in {safe_repr(path.name)}", reason, holds="experiences")
         return
-    if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
+    if not isinstance(data, Mapping) or not isinstance(data.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is not a session of TaskWeaver: it has no rounds.")
-    _give_ids(given, batches.StableIds())
-    session = Conversation.from_dict(given)
-    own_id, entries = given.get("id"), _session_entries(session, batches.time_of_file(path))
+    _assign_ids(data, batches.StableIds())
+    session = Conversation.from_dict(data)
+    own_id, entries = data.get("id"), _session_entries(session, batches.time_of_file(path))
     key = own_id if isinstance(own_id, str) and own_id else name
-    label, build = f"the session {safe_repr(key)}", partial(batches.conversation_batch, name=key, entries=entries)
-    yield from batches.batch_or_skip(to, key, label, len(entries), build)
+    build = partial(batches.conversation_batch, conversation_id=key, entries=entries)
+    yield from batches.batch_or_skip(target, key, f"the session {safe_repr(key)}", len(entries), build)
 
 
-def _give_ids(given: Mapping[str, Any], names: batches.StableIds) -> None:
-    """Assign ids to the rounds, posts and attachments that have none. Change repeated ids."""
-    for each in given["rounds"]:
-        each["id"] = names.next_id(each.get("id"), "round", each.get("user_query"))
-        for post in each.get("post_list") or ():
-            post["id"] = names.next_id(post.get("id"), "post", post.get("send_from"), post.get("message"))
-            for attached in post.get("attachment_list") or ():
-                attached["id"] = names.next_id(attached.get("id"), "attachment", attached.get("content"))
+def _assign_ids(data: Mapping[str, Any], ids: batches.StableIds) -> None:
+    """Assign unique ids to rounds, posts and attachments. Keep existing unique ids."""
+    for round_ in data["rounds"]:
+        round_["id"] = ids.next_id(round_.get("id"), "round", round_.get("user_query"))
+        for post in round_.get("post_list") or ():
+            post["id"] = ids.next_id(post.get("id"), "post", post.get("send_from"), post.get("message"))
+            for attachment in post.get("attachment_list") or ():
+                attachment["id"] = ids.next_id(attachment.get("id"), "attachment", attachment.get("content"))
 
 
 def _session_entries(session: Conversation, default: int) -> list[LogEntry]:
     entries: list[LogEntry] = []
     for each in session.rounds:
         started_at = _time_in_id(each.id, default)
-        entries.append(round_entry(each, started_at))
-        entries += [post_entry(post, each.id, _time_in_id(post.id, started_at)) for post in each.post_list]
+        entries.append(make_round_entry(each, started_at))
+        entries += [make_post_entry(post, each.id, _time_in_id(post.id, started_at)) for post in each.post_list]
     return entries
 
 
 def _time_in_id(name: str, default: int) -> int:
     """Return the time in an id of TaskWeaver, or `default` if the id has none."""
-    if (found := _ID_TIME.search(name)) is None:
+    if (match := _ID_TIME.search(name)) is None:
         return default
     try:
-        return to_micros(datetime.strptime(found[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC))
+        return to_micros(datetime.strptime(match[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC))
     except ValueError:
         return default
 
@@ -115,78 +116,74 @@ def _time_in_id(name: str, default: int) -> int:
 # -- MARSYS --------------------------------------------------------------------------------------------------------
 
 
-def read_marsys(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
+def read_marsys(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     """Yield the messages or facts of files that MARSYS' `save_to_file` wrote.
 
     The id of a conversation is the file name without its suffix.
 
     Args:
         source: The file, or a folder of such files.
-        to: The target.
+        target: The target.
 
     Raises:
         InvalidInput: The source is not such a file.
     """
-    return batches.read_files(batches.parse_path(source), (".json",), _read_saved, to)
+    return batches.read_files(batches.parse_path(source), (".json",), _read_marsys_file, target)
 
 
-def _read_saved(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
-    given = batches.parse_file(path, to.limits)
-    if not isinstance(given, Mapping) or not isinstance(given.get("messages"), list):
+def _read_marsys_file(path: Path, name: str, target: ImportTarget) -> Iterator[SourceEntry]:
+    data = batches.parse_file(path, target.limits)
+    if not isinstance(data, Mapping) or not isinstance(data.get("messages"), list):
         raise InvalidInput(f"{safe_repr(str(path))} was not written by MARSYS' save_to_file: it has no messages.")
-    saved_at = batches.time_of(given.get("timestamp"), batches.time_of_file(path))
-    messages = given["messages"]
-    build = _facts_batch if given.get("memory_type") == "kg" else _marsys_batch
-    make_batch = partial(build, name, messages, saved_at)
-    yield from batches.batch_or_skip(to, name, f"the file {safe_repr(path.name)}", len(messages), make_batch)
+    saved_at = batches.time_of(data.get("timestamp"), batches.time_of_file(path))
+    messages = data["messages"]
+    build = partial(_facts_batch if data.get("memory_type") == "kg" else _marsys_batch, name, messages, saved_at)
+    yield from batches.batch_or_skip(target, name, f"the file {safe_repr(path.name)}", len(messages), build)
 
 
-def _marsys_batch(name: str, messages: Sequence[Any], saved_at: int, to: batches.ImportTarget) -> batches.ImportBatch:
-    names, entries = batches.StableIds(), []
+def _marsys_batch(name: str, messages: Sequence[Any], saved_at: int, target: ImportTarget) -> ImportBatch:
+    ids, entries = batches.StableIds(), []
     for each in messages:
-        key = names.next_id(each.get("message_id"), each)
+        key = ids.next_id(each.get("message_id"), each)
         entries.append(batches.log_entry({**each, "message_id": key}, saved_at))
-    return batches.conversation_batch(to, name, entries)
+    return batches.conversation_batch(target, name, entries)
 
 
-def _facts_batch(name: str, messages: Sequence[Any], saved_at: int, to: batches.ImportTarget) -> batches.ImportBatch:
-    """Return the batch of a file's facts, as records of archival memory.
-
-    They cannot be stored as facts, because a sentence does not separate subject and object.
-    """
-    names, drafts = batches.StableIds(), []
+def _facts_batch(name: str, messages: Sequence[Any], saved_at: int, target: ImportTarget) -> ImportBatch:
+    """Return a batch of archival records for facts, because subject and object are unknown."""
+    ids, drafts = batches.StableIds(), []
     for each in messages:
         text = batches.redact_text(each["content"], "A fact")
-        drafts.append(record_draft(names.next_id(None, each), text, ["fact", f"role:{each['role']}"], saved_at))
-    return batches.memory_batch(to, f"the facts of {safe_repr(name)}", drafts)
+        drafts.append(draft_record(ids.next_id(None, each), text, ["fact", f"role:{each['role']}"], saved_at))
+    return batches.memory_batch(target, f"the facts of {safe_repr(name)}", drafts)
 
 
 # -- OPUS ----------------------------------------------------------------------------------------------------------
 
 
-def read_opus(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
+def read_opus(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     """Yield the prompts and replies of an agent_memory.json as entries of the audit trail.
 
-    The readable entries of a damaged file are imported.
+    If the file is damaged, its readable entries are yielded.
 
     Args:
-        source: The file. It is only read, and no backup of a damaged file is made.
-        to: The target.
+        source: The file. Unlike `AuditTrail.import_document`, this reader writes no copy of a damaged file.
+        target: The target.
 
     Raises:
         InvalidInput: The file does not exist.
     """
     path = batches.parse_path(source)
-    to.limits.check_file(path)
+    target.limits.check_file(path)
     document = read_document(path)
-    namespace_path = to.path()
-    wanted = [each for each in document.entries if (each.prompt or each.reply) and to.wants(each.conversation_id)]
-    drafts = drafts_of(wanted, namespace_of(namespace_path), from_micros(to.now), _mark_junk)
+    namespace_path = target.path()
+    wanted = [each for each in document.entries if (each.prompt or each.reply) and target.wants(each.conversation_id)]
+    drafts = make_drafts(wanted, namespace_of(namespace_path), from_micros(target.now), _mark_junk)
     for number, page in enumerate(split_pages(drafts)):
-        label = f"entries from {number * PAGE_ROWS + 1:,} on, in {batches.target_label(to)}"
+        label = f"entries from {number * PAGE_ROWS + 1:,} on, in {batches.target_label(target)}"
         yield batches.make_batch("entries", label, len(page), namespace_path, _add_entries(namespace_path, page))
-    for each in document.lost:
-        yield batches.SkippedEntry("an entry", each, holds="entries")
+    for reason in document.lost:
+        yield SkippedEntry("an entry", reason, holds="entries")
 
 
 def _mark_junk(entry: AuditEntry) -> AuditEntry:
@@ -202,28 +199,28 @@ def _add_entries(path: str, page: Sequence[Any]) -> batches.WriteOperation:
 
 
 _TTL_LIMIT = 1_000_000_000
-"""Seconds. A smaller `ttl` is a duration from the last update. Others are times since 1970."""
+"""Seconds. A smaller `ttl` in a file is a duration after the last update. A larger one is a time since 1970."""
 
 
-class _Form(NamedTuple):
-    """The form of a MemGPT-style file: the names of its tables.
+class _Schema(NamedTuple):
+    """The names of the tables of a MemGPT-style file.
 
     Attributes:
         core: The table of core memory.
         recall: The table of events.
         archival: The table of records.
-        copies: True if the file has a copy of the parent's core memory for each fork.
+        whole_core: True if the file stores the whole core memory of each fork. False if it stores only the changes.
     """
 
     core: str
     recall: str
     archival: str
-    copies: bool
+    whole_core: bool
 
 
-_FORMS = (
-    _Form("core_memory", "recall_memory", "archival_memory", copies=True),
-    _Form("core_kv", "events", "archival", copies=False),
+_SCHEMAS = (
+    _Schema("core_memory", "recall_memory", "archival_memory", whole_core=True),
+    _Schema("core_kv", "events", "archival", whole_core=False),
 )
 _COLUMN_NAMES = {
     "event_type": "kind",
@@ -233,10 +230,11 @@ _COLUMN_NAMES = {
     "node_name": "name",
     "node_uid": "name",
 }
-"""The keys of rows in this module by the names of the file's columns, where they differ."""
+"""The keys that this module uses for the file's columns, by the name of the column. Other columns keep their names."""
 
 
-def _renamed_rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
+def _read_rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table in the order of a column, with the keys of `_COLUMN_NAMES`."""
     for row in tables.rows(table, order):
         yield {_COLUMN_NAMES.get(name, name): value for name, value in row.items()}
 
@@ -246,14 +244,14 @@ class _Branch:
     """A branch of a MemGPT-style file.
 
     Attributes:
-        key: The id in the source.
-        parent: The id of its parent in the source. None for a branch without a parent.
+        key: The id of the branch in the file.
+        parent: The id of the parent branch in the file, or None.
         name: The name of the imported branch.
         created_at: The creation time, in microseconds since 1970.
         rows: The memories that were written on it, with their times, oldest first.
         forks: The branches that were forked from it, oldest first.
-        copied: True if a fork in the source has a copy of its parent's core memory. Inherited keys that the copy
-            lacks are then deleted from the fork.
+        whole_core: The `whole_core` of the file's `_Schema`. If True, inherited core keys that are not in `rows` are
+            deleted from the fork.
     """
 
     key: str
@@ -262,46 +260,46 @@ class _Branch:
     created_at: int
     rows: list[tuple[int, VersionDraft]] = field(default_factory=list)
     forks: list[_Branch] = field(default_factory=list)
-    copied: bool = False
+    whole_core: bool = False
 
 
-def read_memgpt(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
+def read_memgpt(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     """Yield the core, recall and archival memory of a MemGPT-style file.
 
     Args:
         source: The SQLite file.
-        to: The target.
+        target: The target.
 
     Raises:
         InvalidInput: The source is not such a file.
     """
     with foreign_tables(batches.parse_path(source)) as tables:
-        form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
-        if form is None or "branches" not in tables.columns:
+        schema = next((each for each in _SCHEMAS if {each.core, each.recall, each.archival} <= {*tables.columns}), None)
+        if schema is None or "branches" not in tables.columns:
             raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
-        yield from _read_trees(tables, form, to)
+        yield from _read_trees(tables, schema, target)
 
 
-def _read_trees(tables: ForeignTables, form: _Form, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
-    """Yield a batch for each branch without a parent. The batch includes all its forks."""
-    found = _read_branches(tables, to)
-    yield from _read_memories(tables, form, found, to)
+def _read_trees(tables: ForeignTables, schema: _Schema, target: ImportTarget) -> Iterator[SourceEntry]:
+    """Yield a batch for each branch without a parent, with its forks at all depths."""
+    by_key = _read_branches(tables, target)
+    yield from _read_memories(tables, schema, by_key, target)
     roots: list[_Branch] = []
-    for branch in sorted(found.values(), key=lambda each: (each.created_at, each.key)):
+    for branch in sorted(by_key.values(), key=lambda each: (each.created_at, each.key)):
         branch.rows.sort(key=lambda row: row[0])
-        parent = found.get(branch.parent or "")
-        branch.copied = form.copies
+        parent = by_key.get(branch.parent or "")
+        branch.whole_core = schema.whole_core
         (roots if parent is None else parent.forks).append(branch)
     if len(roots) == 1:
         roots[0].name = MAIN
     reached = {each.key for root in roots for each in _with_forks(root)}
-    for key in found.keys() - reached:
-        label, count = f"the branch {safe_repr(key)}", len(found[key].rows) or 1
-        yield batches.SkippedEntry(label, "it descends from itself.", count, "memories")
+    for key in by_key.keys() - reached:
+        label, count = f"the branch {safe_repr(key)}", len(by_key[key].rows) or 1
+        yield SkippedEntry(label, "it is its own ancestor.", count, "memories")
     for root in roots:
-        at = BranchPosition(to.path(), root.name, to.scopes)
+        at = BranchPosition(target.path(), root.name, target.scopes)
         count = sum(len(each.rows) for each in _with_forks(root))
-        make = partial(_write_branch, at=at, branch=root, kind=to.kind)
+        make = partial(_write_branch, at=at, branch=root, kind=target.kind)
         yield batches.make_batch("memories", f"the branch {safe_repr(root.name)} and its forks", count, at.path, make)
 
 
@@ -311,94 +309,92 @@ def _with_forks(branch: _Branch) -> Iterator[_Branch]:
         yield from _with_forks(each)
 
 
-def _read_branches(tables: ForeignTables, to: batches.ImportTarget) -> dict[str, _Branch]:
-    found: dict[str, _Branch] = {}
-    names = batches.StableIds()
-    for row in _renamed_rows(tables, "branches", "created_at"):
+def _read_branches(tables: ForeignTables, target: ImportTarget) -> dict[str, _Branch]:
+    by_key: dict[str, _Branch] = {}
+    ids = batches.StableIds()
+    for row in _read_rows(tables, "branches", "created_at"):
         key, parent = str(row["id"]), None if row["parent_id"] is None else str(row["parent_id"])
-        name = check_id(names.next_id(row.get("name") or key), "branch")
-        found[key] = _Branch(key, parent, name, batches.time_of(row["created_at"], to.now))
-    return found
+        name = check_id(ids.next_id(row.get("name") or key), "branch")
+        by_key[key] = _Branch(key, parent, name, batches.time_of(row["created_at"], target.now))
+    return by_key
 
 
 def _read_memories(
-    tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: batches.ImportTarget
-) -> Iterator[batches.SkippedEntry]:
-    """Add the rows to their branches. Yield a skipped entry for each row that is not valid."""
+    tables: ForeignTables, schema: _Schema, by_key: Mapping[str, _Branch], target: ImportTarget
+) -> Iterator[SkippedEntry]:
+    """Add the rows to their branches. Yield a skipped entry for each malformed or expired row."""
     meta: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
     if "core_meta" in tables.columns:
         meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
-    names: dict[str, batches.StableIds] = defaultdict(batches.StableIds)
-    for table, make_draft in ((form.core, _core_draft), (form.recall, _event_draft), (form.archival, _record_draft)):
-        for row in _renamed_rows(tables, table, "id"):
+    ids_by_branch: dict[str, batches.StableIds] = defaultdict(batches.StableIds)
+    for table, make_draft in zip(schema[:3], (_core_draft, _event_draft, _record_draft), strict=True):
+        for row in _read_rows(tables, table, "id"):
             label = f"{table} {safe_repr(row.get('id', row.get('key')))}"
-            branch = found.get(str(row["branch_id"]))
+            branch = by_key.get(str(row["branch_id"]))
             if branch is None:
-                reason = f"the branch {safe_repr(row['branch_id'])} does not exist."
-                yield batches.SkippedEntry(label, reason, holds="memories")
+                yield SkippedEntry(label, f"the branch {safe_repr(row['branch_id'])} does not exist.", holds="memories")
                 continue
             more = meta.get((row["branch_id"], row.get("key")), {})
             try:
-                branch.rows.append(make_draft({**more, **row}, names[branch.key], to))
+                branch.rows.append(make_draft({**more, **row}, ids_by_branch[branch.key], target))
             except batches.MALFORMED_ERRORS as error:
-                yield batches.SkippedEntry(label, batches.skip_reason(error), holds="memories")
+                yield SkippedEntry(label, batches.skip_reason(error), holds="memories")
 
 
-def _core_draft(row: _Row, names: batches.StableIds, to: batches.ImportTarget) -> tuple[int, VersionDraft]:
-    del names
-    created = batches.time_of(row.get("created_at"), batches.time_of(row.get("updated_at"), to.now))
+def _core_draft(row: _Row, ids: batches.StableIds, target: ImportTarget) -> tuple[int, VersionDraft]:
+    del ids  # the id of a core value is its key
+    created = batches.time_of(row.get("created_at"), batches.time_of(row.get("updated_at"), target.now))
     updated = batches.time_of(row.get("updated_at"), created)
     [(key, value)] = redact_value({check_name(row["key"], "a key"): check_text(row["value"], "A value")}).items()
-    given = DEFAULT_IMPORTANCE if row.get("importance") is None else int(row["importance"])
-    importance = min(max(given, 1), MAX_IMPORTANCE)
-    end = None
+    importance = DEFAULT_IMPORTANCE if row.get("importance") is None else int(row["importance"])
+    importance = min(max(importance, 1), MAX_IMPORTANCE)
+    expires_at = None
     if row.get("ttl") not in (None, ""):
         seconds = float(row["ttl"])
-        end = int(seconds * 1_000_000) + (updated if seconds < _TTL_LIMIT else 0)
-        if end <= to.now:
+        expires_at = int(seconds * 1_000_000) + (updated if seconds < _TTL_LIMIT else 0)
+        if expires_at <= target.now:
             raise InvalidInput("it has expired.")
-    return updated, VersionDraft(CORE, key, encode_text(value), created, importance=importance, expires_at=end)
+    return updated, VersionDraft(CORE, key, encode_text(value), created, importance=importance, expires_at=expires_at)
 
 
-def _event_draft(row: _Row, names: batches.StableIds, to: batches.ImportTarget) -> tuple[int, VersionDraft]:
-    at = batches.time_of(row["created_at"], to.now)
+def _event_draft(row: _Row, ids: batches.StableIds, target: ImportTarget) -> tuple[int, VersionDraft]:
+    at = batches.time_of(row["created_at"], target.now)
     kind, text = check_name(row["kind"], "a kind of event"), check_text(row["text"], "An event")
-    key = names.next_id(None, row["branch_id"], row["created_at"], kind, text)
+    key = ids.next_id(None, row["branch_id"], row["created_at"], kind, text)
     return at, VersionDraft(EVENT, key, encode_text(redact(text)), at, label=redact(kind), findable=True)
 
 
-def _record_draft(row: _Row, names: batches.StableIds, to: batches.ImportTarget) -> tuple[int, VersionDraft]:
-    at = batches.time_of(row["created_at"], to.now)
+def _record_draft(row: _Row, ids: batches.StableIds, target: ImportTarget) -> tuple[int, VersionDraft]:
+    at = batches.time_of(row["created_at"], target.now)
     text = batches.redact_text(row["text"], "A record")
-    own_id = row["id"] if isinstance(row["id"], str) else None
-    key = check_id(names.next_id(own_id, row["branch_id"], row["created_at"], text), "record")
-    return at, record_draft(key, text, _parse_tags(row.get("tags")), at)
+    key = check_id(ids.next_id(row["id"], row["branch_id"], row["created_at"], text), "record")
+    return at, draft_record(key, text, _parse_tags(row.get("tags")), at)
 
 
 def _parse_tags(text: Any) -> Sequence[str]:
     if not text:
         return ()
     try:
-        found = json.loads(text)
+        tags = json.loads(text)
     except ValueError:
-        found = str(text).split(",")
-    return [redact(str(each).strip()) for each in (found if isinstance(found, list) else [found]) if str(each).strip()]
+        tags = str(text).split(",")
+    return [redact(str(each).strip()) for each in (tags if isinstance(tags, list) else [tags]) if str(each).strip()]
 
 
 # -- MemGPT: writing -----------------------------------------------------------------------------------------------
 
 
 def _write_branch(tx: Transaction, now: int, *, at: BranchPosition, branch: _Branch, kind: str) -> list[Any]:
-    """Write a branch and its forks in the order of time.
+    """Write a branch and its forks. Return the new memories.
 
-    A fork is created after the rows that are not newer than it. It therefore inherits these rows.
+    A fork is created after the rows that are not newer than it, so the fork inherits exactly these rows.
     """
     new: list[Any] = []
     remaining = branch.rows
-    for fork in [*branch.forks, None]:
-        before = len(remaining) if fork is None else sum(at <= fork.created_at for at, _ in remaining)
-        add = partial(batches.add_new_drafts, drafts=[draft for _, draft in remaining[:before]])
-        remaining = remaining[before:]
+    for fork in [*branch.forks, None]:  # None: the rows after the last fork
+        count = len(remaining) if fork is None else sum(time <= fork.created_at for time, _ in remaining)
+        add = partial(batches.add_new_drafts, drafts=[draft for _, draft in remaining[:count]])
+        remaining = remaining[count:]
         new += apply_change(tx, at, add, now, SourceNote("import", kind))
         if fork is not None:
             fork_position = at._replace(name=fork.name)
@@ -411,13 +407,13 @@ def _write_branch(tx: Transaction, now: int, *, at: BranchPosition, branch: _Bra
 
 
 def _write_fork_core(tx: Transaction, change: PendingWrite, fork: _Branch) -> list[str]:
-    """Write the core memory of a new fork, also for keys that it inherits from its parent.
+    """Write the core memory of a new fork, and replace inherited values of the same keys.
 
-    If the source has a copy of the core memory for each fork, inherited keys that the copy lacks are deleted.
+    If the file stores the whole core memory of each fork, inherited keys that are not stored are deleted.
     """
     core = {draft.key: draft for _, draft in fork.rows if draft.kind == CORE}
     change.drafts += core.values()
-    if fork.copied:
+    if fork.whole_core:
         for each in memory_rows.load_current(tx, change.view, CORE):
             if each.key not in core:
                 change.remove(CORE, each.key)

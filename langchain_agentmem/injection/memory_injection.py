@@ -36,7 +36,7 @@ from langchain_agentmem.facts import fact_reader
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.facts.fact_store import FactView
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, Budget, BudgetLike, TokenCounter
-from langchain_agentmem.layers.layer import CoreEntry, Event, Record, event_of, record_of
+from langchain_agentmem.layers.layer import CoreEntry, Event, Record, convert_event, convert_record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import (
     HEADINGS,
@@ -63,7 +63,7 @@ from langchain_agentmem.search.memory_search import (
     is_trusted,
     origin_of,
 )
-from langchain_agentmem.search.timeline import Order, order_for
+from langchain_agentmem.search.timeline import Order, choose_order
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.part import all_parts
@@ -71,8 +71,8 @@ from langchain_agentmem.tracing import shorten_text
 
 logger = logging.getLogger(__name__)
 
-_REPLACED_NOTE = "perhaps replaced later"
-_TIME_ORDER = {"order": "time"}  # the values of a note whose hits are in the order of time
+_REPLACED_NOTE = "perhaps replaced later"  # the label of a hit with an outdated value
+_TIME_ORDER = {"order": "time"}  # marks the note of a question whose hits are in the order of time
 
 
 class InjectionOptions(TypedDict, total=False):
@@ -93,7 +93,7 @@ class InjectionRequest(NamedTuple):
     Attributes:
         layers: The layered memory; None if there is none.
         query: The question.
-        messages: The messages, without injected ones.
+        messages: The messages of the prompt, without injected memory.
         config: The config of the run.
     """
 
@@ -109,19 +109,20 @@ class MemoryInjection(MemoryRunnable):
 
     It returns its input with the memory in it:
 
-    - Messages, or a prompt made of messages: core memory comes after the system messages, and hits right before the
-      last user message, never between a call and its result.
+    - Messages, or a prompt made of messages: core memory comes after the system messages. Hits come directly before the
+      last user message, never between a tool call and its result.
     - A text, or a prompt that consists of one: core memory and hits come before it.
     - The state of a graph, or a dictionary with the key "messages": its messages are treated as above. A node of a
       graph does not change the history. It returns the messages under "llm_input_messages", as `CompactionNode` does.
-      If an earlier node, such as a compaction, stored its version of this history there, memory is added to that one.
+      If an earlier node, such as a compaction, stored messages under this key, memory is added to those messages.
     - Any other dictionary: the memory is added as a text under "memory", for a prompt that has this variable.
 
     If the question asks for an order of events, a summary, or contradictions, the hits are in the order of time, each
-    with its day. They then include the values before and after a change. The budget still selects the best hits.
+    with its day. Hits then include the values before and after a change. If not all hits fit the budget, the best stay.
 
-    Memory injected earlier is removed from the messages first. No conversation stores injected memory as a message.
-    Place the injection after a compaction, which would otherwise remove injected memory with the messages around it.
+    The Runnable first removes memory that the messages already contain. No conversation stores injected memory as a
+    message. Place the injection after a compaction, which would otherwise remove injected memory with the messages
+    around it.
 
     The memory is the first of these:
 
@@ -129,10 +130,10 @@ class MemoryInjection(MemoryRunnable):
     - The memory of the thread of the run, if its graph has this memory's checkpointer.
     - The branch "main" of the namespace, if that is not the root.
 
-    If none of these exists, there is no core memory, and everything in the root is searched. In a namespace of its own,
-    a thread or branch also finds other messages and memory stored there. A search in the root covers all namespaces. So
-    a thread in the root finds only its own memory, unless `kinds` are given. A memory whose settings disable it for
-    agents is not injected.
+    If none of these exists, there is no core memory, and the search covers all namespaces. In a namespace other than
+    the root, the search also finds messages and the memory of other threads. In the root, a thread finds only its own
+    memory, unless `kinds` are passed, because a search in the root covers all namespaces. Memory with the setting
+    `enabled=False` is not injected.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -142,8 +143,8 @@ class MemoryInjection(MemoryRunnable):
             messages: its key "input", "question", "query" or "user_query", or its only text.
         kinds: The kinds to search: "record", "event", "message", "item" and so on. Default: see above.
         limit: The maximum number of hits. Default: 8.
-        budget: The room for core memory and the hits of one question, see `Budget.of`. The text around them and changes
-            of core memory are not included. Default: unlimited.
+        budget: The maximum size of core memory and the hits of one question, see `Budget.of`. Delimiters and changes of
+            core memory are not included. Default: unlimited.
         role: The role of the message with core memory: "user" or "system". Hits always have the role "user". Default:
             "user".
         trust: The least trusted source to inject, or a list of exactly the sources to inject. The order of trust is
@@ -176,9 +177,9 @@ class MemoryInjection(MemoryRunnable):
         check_value(Callable[..., Any] | None, self.query, "query")
         check_integer("limit", self.limit)
         self._kinds = None if self.kinds is None else tuple(dict.fromkeys(parse_texts(self.kinds, "kinds")))
-        known = all_parts().kinds
-        if unknown := [each for each in self._kinds or () if each not in known]:
-            raise InvalidInput(f"Unknown kind {safe_repr(unknown[0])}. Pass some of: {', '.join(known)}.")
+        valid_kinds = all_parts().kinds
+        if unknown := [each for each in self._kinds or () if each not in valid_kinds]:
+            raise InvalidInput(f"Unknown kind {safe_repr(unknown[0])}. Pass some of: {', '.join(valid_kinds)}.")
         self._budget = Budget.of(self.budget)
         self._trusted = parse_trust(self.trust)
         self._counter = TokenCounter()
@@ -198,7 +199,7 @@ class MemoryInjection(MemoryRunnable):
 
         Args:
             given: The input, which contains the question.
-            messages: The context of the prompt; memory that it contains already is not injected again.
+            messages: The messages of the prompt. Memory that they contain is not injected again.
             config: The config of the run.
 
         Raises:
@@ -213,15 +214,15 @@ class MemoryInjection(MemoryRunnable):
             return PromptTexts()
         query = question_of(self.query, given, messages)[:4_000]
         originals = [message for message in messages if not is_injected(message)]
-        notes = prompt_notes.load_notes(self._database, run_config, originals, self._notes_key(layers))
+        notes = prompt_notes.load_notes(self._database, run_config, originals, self._make_notes_key(layers))
         request = InjectionRequest(layers, query, originals, config)
-        with self._database.step("injection.inject", lambda: self._trace_inputs(request)) as step:
+        with self._database.step("injection.inject", lambda: self._describe_request(request)) as step:
             texts, section = self._compose(notes, request)
             step.finish(
                 lambda: {
                     "core": [each.key for each in section.core],
                     "event_ids": [each.id for each in section.events],
-                    "records": [_trace_hit(each) for each in section.records],
+                    "records": [_describe_hit(each) for each in section.records],
                 }
             )
         return texts
@@ -251,14 +252,16 @@ class MemoryInjection(MemoryRunnable):
         new = self._find_new_hits(request, material.events, current_hits)
         changed_now = {each.key: each.value for each in material.core if prompt_values.get(each.key) != each.value}
         recalled: dict[str | None, str] = {}
-        for key in [*(each for each in visible_notes if each != notes.question_id), notes.question_id]:
-            parts = visible_notes.get(key or "", {})
+        # The current question is last: after the loop, the variables contain its texts.
+        for question_id in [*(each for each in visible_notes if each != notes.question_id), notes.question_id]:
+            parts = visible_notes.get(question_id or "", {})
             values = parts[CHANGES].values if CHANGES in parts else {}
-            events = [current_hits[each[:2]] for each in _note_items(parts, RECALL) if each[:2] in current_hits]
+            # The first two fields of an item are its kind and id, which are the keys of `current_hits`.
+            events = [current_hits[each[:2]] for each in _get_note_items(parts, RECALL) if each[:2] in current_hits]
             by_time = ARCHIVAL in parts and parts[ARCHIVAL].values == _TIME_ORDER
-            found = [each for each in _note_items(parts, ARCHIVAL) if each[:2] in current_hits]
-            records = [_restore_hit(current_hits[each[:2]], each, by_time=by_time) for each in found]
-            if key == notes.question_id:
+            items = [each for each in _get_note_items(parts, ARCHIVAL) if each[:2] in current_hits]
+            records = [_restore_hit(current_hits[each[:2]], each, by_time=by_time) for each in items]
+            if question_id == notes.question_id:
                 values = {**values, **changed_now}
                 events, records = [*events, *new.events], [*records, *new.records]
                 by_time = by_time or new.chronological
@@ -269,8 +272,8 @@ class MemoryInjection(MemoryRunnable):
             texts = {CHANGES: changes_text, **section.sections}
             core = texts.pop(CORE, "")
             if text := "\n\n".join(filter(None, texts.values())):
-                recalled[key] = text
-        sizes = {part: self._counter.count_text(text) for part, text in texts.items()}  # of the last key
+                recalled[question_id] = text
+        sizes = {part: self._counter.count_text(text) for part, text in texts.items()}
         notes.add_note(CHANGES, [PromptNoteItem(CORE, each) for each in values], sizes[CHANGES], values)
         notes.add_note(RECALL, [PromptNoteItem(EVENT, each.id) for each in section.events], sizes.get(RECALL, 0))
         order = _TIME_ORDER if by_time else None
@@ -302,15 +305,15 @@ class MemoryInjection(MemoryRunnable):
     ) -> PromptMaterial:
         """Return the events and hits to inject that are not in the context yet."""
         known_texts = {text for (_, key), each in current_hits.items() for text in (key, each.content.strip())}
-        order = order_for(analyze_query(request.query))
+        order = choose_order(analyze_query(request.query))
         new: list[Any] = []
         if self.limit and request.query.strip():
             ids = {each.id for each in request.messages}
             known_ids = {event.id for event in events} | ids
             texts = {"", *(str(each.text).strip() for each in request.messages)}  # "": for tool calls
-            context = frozenset(filter(None, ids)) if all(ids) else None
-            found = self._search(request, order, context)
-            groups = group_by_text(found, lambda each: each.content)
+            context = frozenset(filter(None, ids)) if all(ids) else None  # None: some messages have no id
+            hits = self._search(request, order, context)
+            groups = group_by_text(hits, lambda each: each.content)
             new = [each for each, *_ in groups if each.id not in known_ids and each.content.strip() not in texts]
             new = [each for each in new[: self.limit] if known_texts.isdisjoint((each.id, each.content.strip()))]
         return PromptMaterial((), [event for event in events if event.id not in known_texts], new, order == "time")
@@ -319,40 +322,40 @@ class MemoryInjection(MemoryRunnable):
         self, request: InjectionRequest, visible_notes: Mapping[str, Mapping[str, PromptNote]]
     ) -> dict[tuple[str, str], Any]:
         """Return the current versions of the hits in the context, by kind and id."""
-        groups = [_note_items(parts, part) for parts in visible_notes.values() for part in (RECALL, ARCHIVAL)]
+        groups = [_get_note_items(parts, part) for parts in visible_notes.values() for part in (RECALL, ARCHIVAL)]
         items = [each for group in groups for each in group]
         current_hits: dict[tuple[str, str], Any] = {}
-        if request.layers is not None and (own := [each for each in items if each.row is None]):
+        if request.layers is not None and (layer_items := [each for each in items if each.row is None]):
             layer_context = request.layers._facts_context
 
             def read_entries(tx: Transaction, view: MemoryView) -> None:
-                for kind, make in ((EVENT, event_of), (RECORD, record_of)):
-                    keys = [each.id for each in own if each.kind == kind]
+                for kind, convert in ((EVENT, convert_event), (RECORD, convert_record)):
+                    keys = [each.id for each in layer_items if each.kind == kind]
                     by_key = memory_rows.load_named(tx, view, kind, keys) if keys else {}
-                    found = {(kind, key): make(each) for key, each in by_key.items()}
-                    current_hits.update({key: each for key, each in found.items() if is_trusted(each, self._trusted)})
+                    entries = {(kind, key): convert(each) for key, each in by_key.items()}
+                    current_hits.update({key: each for key, each in entries.items() if is_trusted(each, self._trusted)})
                 facts = FactView(tx, view)
-                for each in own:
+                for each in layer_items:
                     fact = facts.fact(each.id) if each.kind == "fact" else None
                     if fact is not None and is_trusted(fact, self._trusted):
-                        current_hits["fact", each.id] = _fact_passage(fact)
+                        current_hits["fact", each.id] = _make_fact_passage(fact)
 
             layer_context.read(None, read_entries)
         if rows := [each.row for each in items if each.row is not None]:
-            scope, search_view = self._search_scope(request)
+            scope, search_view = self._resolve_search(request)
             reload = partial(memory_search.reload_results, rows=rows, now=self._database.now(), search_view=search_view)
             for hit in self._database.read(None, reload):
-                # A new entry may have the row of a deleted one.
+                # The row of a deleted entry may now contain a new entry.
                 if scope.contains(hit) and is_trusted(hit, self._trusted):
-                    current_hits[hit.kind, hit.id] = _hit_passage(hit)
+                    current_hits[hit.kind, hit.id] = _make_hit_passage(hit)
         return current_hits
 
-    def _search_scope(self, request: InjectionRequest) -> tuple[SearchFilter, SearchView]:
+    def _resolve_search(self, request: InjectionRequest) -> tuple[SearchFilter, SearchView]:
         """Return the filter and view of a search. A passed `LayeredMemory` sets the namespace."""
         config = None if isinstance(self.branch_or_config, LayeredMemory) else request.config
         return resolve_search(self._database, self._namespace, config)
 
-    def _trace_inputs(self, request: InjectionRequest) -> dict[str, Any]:
+    def _describe_request(self, request: InjectionRequest) -> dict[str, Any]:
         """Return the inputs of a request that a trace shows."""
         inputs: dict[str, Any] = {
             "query": shorten_text(request.query),
@@ -364,7 +367,7 @@ class MemoryInjection(MemoryRunnable):
         return request.layers._facts_context.trace_inputs(**inputs)
 
     def _load_material(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, PromptMaterial]:
-        """Return the memory, or None if unreadable, with its core entries and newest events."""
+        """Return the memory (None if unreadable), with its core entries and newest events."""
         if layers is None:
             return None, PromptMaterial()
         try:
@@ -400,11 +403,11 @@ class MemoryInjection(MemoryRunnable):
             scopes = self._database.scopes
             if not scopes.is_shared(path_of(scopes.resolve(self.namespace, config))):
                 return None
-        given = config if target is None else target
-        return LayeredMemory(self._database, resolve_position(self._database, given, self.namespace))
+        thread = config if target is None else target
+        return LayeredMemory(self._database, resolve_position(self._database, thread, self.namespace))
 
-    def _notes_key(self, layers: LayeredMemory | None) -> str:
-        """Return the key of the notes: each memory, and each level of trust, has its own."""
+    def _make_notes_key(self, layers: LayeredMemory | None) -> str:
+        """Return the key of the prompt notes, which are separate by memory and trust."""
         memory_key = ""
         if layers is not None and not (self.branch_or_config is None and self.namespace is None):
             memory_key = f"{path_of(layers.namespace)}{layers.name}"
@@ -417,25 +420,25 @@ class MemoryInjection(MemoryRunnable):
         """
         layers, query, _, config = request
         lists: list[list[Any]] = []
-        # Request 30 more hits than needed, since some are in the context already and are left out.
+        # Some hits are in the context already and are omitted, so request 30 more than needed.
         max_hits = (self.limit + 30) * (1 if self._trusted is None else LIMIT_GROWTH)
         if layers is not None and (self._kinds is None or "record" in self._kinds):
             records = [each for each in layers.archival.search(query, max_hits) if is_trusted(each, self._trusted)]
-            lists.append([_record_passage(each) for each in records] if order == "time" else records)
+            lists.append([_make_record_passage(each) for each in records] if order == "time" else records)
         if layers is not None and (self._kinds is None or "fact" in self._kinds):
             facts = fact_reader.find_facts(layers._facts_context, query, max_hits)
-            lists.append([_fact_passage(each) for each in facts if is_trusted(each, self._trusted)])
+            lists.append([_make_fact_passage(each) for each in facts if is_trusted(each, self._trusted)])
         if layers is not None and self._kinds is not None and "event" in self._kinds:
             events = [each for each in layers.recall.search(query, max_hits) if is_trusted(each, self._trusted)]
-            lists.append([_event_passage(each, dated=order == "time") for each in events])
+            lists.append([_make_event_passage(each, dated=order == "time") for each in events])
         namespace = self._database.scopes.resolve(self._namespace, config)
         kinds: Sequence[str] | None = self._kinds  # None: all kinds
-        if layers is not None:  # the entries of its layers were searched above
+        if layers is not None:  # events, facts and records were searched above
             if kinds is None:
                 kinds = all_parts().default_kinds if self._database.scopes.is_shared(path_of(namespace)) else ()
             kinds = [kind for kind in kinds if kind not in ("event", "fact", "record")]
         if kinds is None or kinds:
-            search_filter, search_view = self._search_scope(request)
+            search_filter, search_view = self._resolve_search(request)
             search = memory_search.Search(
                 analyze_query(query, self._database.now()),
                 search_filter._replace(kinds=all_parts().index_names(kinds), trusted=self._trusted),
@@ -446,12 +449,12 @@ class MemoryInjection(MemoryRunnable):
                 order=order,
             )
             hits = search.find(self._database)
-            passages = [_hit_passage(hit)._replace(place=place) for place, hit in enumerate(hits) if _has_content(hit)]
+            passages = [_make_hit_passage(hit)._replace(sequence=n) for n, hit in enumerate(hits) if _has_content(hit)]
             lists.append(sorted(passages, key=lambda each: -(each.score or 0.0)))
-        return [each for rank in range(max_hits) for found in lists for each in found[rank : rank + 1]]
+        return [each for rank in range(max_hits) for hits in lists for each in hits[rank : rank + 1]]
 
 
-def _note_items(parts: Mapping[str, PromptNote], part: str) -> tuple[PromptNoteItem, ...]:
+def _get_note_items(parts: Mapping[str, PromptNote], part: str) -> tuple[PromptNoteItem, ...]:
     return parts[part].items if part in parts else ()
 
 
@@ -467,13 +470,13 @@ def _to_note_item(hit: Record | PromptPassage) -> PromptNoteItem:
 def _restore_hit(hit: Event | Record | PromptPassage, item: PromptNoteItem, *, by_time: bool) -> Record | PromptPassage:
     """Convert a reloaded hit to the form in which it was injected before."""
     if isinstance(hit, Event):
-        return _event_passage(hit, dated=by_time)
+        return _make_event_passage(hit, dated=by_time)
     if isinstance(hit, Record):
-        return _record_passage(hit) if by_time else hit
+        return _make_record_passage(hit) if by_time else hit
     return hit._replace(label=f"{hit.label}, {_REPLACED_NOTE}") if item.reason == _REPLACED_NOTE else hit
 
 
-def _trace_hit(hit: Record | PromptPassage) -> dict[str, Any]:
+def _describe_hit(hit: Record | PromptPassage) -> dict[str, Any]:
     """Return the fields of a hit that a trace shows."""
     return {
         "id": hit.id,
@@ -484,20 +487,20 @@ def _trace_hit(hit: Record | PromptPassage) -> dict[str, Any]:
     }
 
 
-def _event_passage(event: Event, *, dated: bool) -> PromptPassage:
+def _make_event_passage(event: Event, *, dated: bool) -> PromptPassage:
     """Convert an event to a passage labelled with its kind and, if dated, its day."""
     label = f"{event.kind}, {event.created_at:%Y-%m-%d}" if dated else event.kind
     label = _add_origin(label, event)
     return PromptPassage(event.id, event.content, event.created_at, label, (), "event", event.score, event.why)
 
 
-def _fact_passage(fact: Fact, kind: str = "fact") -> PromptPassage:
+def _make_fact_passage(fact: Fact, kind: str = "fact") -> PromptPassage:
     """Convert a fact to a passage labelled with its time."""
     label = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else _add_origin(f"fact, {fact.period}", fact)
     return PromptPassage(fact.id, fact.text, fact.recorded_at, label, (), kind, fact.score, fact.why)
 
 
-def _record_passage(record: Record) -> PromptPassage:
+def _make_record_passage(record: Record) -> PromptPassage:
     """Convert a record to a passage labelled with its day, for a timeline."""
     time = record.created_at
     label = _add_origin(f"{RECORD}, {time:%Y-%m-%d}", record)
@@ -518,11 +521,11 @@ def _has_content(hit: Recollection) -> bool:
     return bool(value.text.strip()) and not (value.role == "tool" and value.name in OWN_TOOLS)
 
 
-def _hit_passage(hit: Recollection) -> PromptPassage:
+def _make_hit_passage(hit: Recollection) -> PromptPassage:
     """Convert a search hit to a passage labelled with its speaker or kind and its day."""
     speaker = hit.kind
     if isinstance(hit.value, Fact):
-        return _fact_passage(hit.value, hit.kind)._replace(score=hit.score, why=hit.why, row=hit.row)
+        return _make_fact_passage(hit.value, hit.kind)._replace(score=hit.score, why=hit.why, row=hit.row)
     if isinstance(hit.value, Message):
         speaker = origin_of(hit) if hit.source == "tool" else str(hit.value.name or hit.value.role)
     label = f"{speaker}, {hit.created_at:%Y-%m-%d}"

@@ -1,4 +1,4 @@
-"""Calls of a model (`ask_model`), and the kinds of a provider's refusals (`refusal_kind`).
+"""Calls of a model (`ask_model`), and the kinds of its errors for refused prompts (`refusal_kind`).
 
     def haiku(database: Database, model: Any) -> str:
         text = ask_model(database, model, [HumanMessage("A haiku about memory.")], "haiku")
@@ -47,7 +47,7 @@ MEMORY_TAG = "agentmem"
 """The tag of a model call that is made by memory, not by the agent."""
 
 STEP_KEY = "agentmem_step"
-"""The metadata key of such a call. Its value is the name of the traced step."""
+"""The metadata key of a model call that is made by memory. Its value is the name of the traced step."""
 
 Reply: TypeAlias = str | BaseMessage
 ModelLike: TypeAlias = (
@@ -76,7 +76,7 @@ class SourceNote(NamedTuple):
 
 
 NO_SOURCE = SourceNote()
-"""The default of `current_source`: the application's own code is the source."""
+"""The value outside of `written_by`: the application's own code is the source."""
 _source_note: contextvars.ContextVar[SourceNote] = contextvars.ContextVar("agentmem_writer")
 
 
@@ -95,33 +95,33 @@ def written_by(source: str, actor: str | None = None) -> Iterator[None]:
         _source_note.reset(token)
 
 
-def usable_model(given: ModelLike | None) -> Any:
+def usable_model(model: ModelLike | None) -> Any:
     """Return a model that `ask_model` can call.
 
     Args:
-        given: A model, the name of a model, or None.
+        model: A model, the name of a model, or None.
 
     Returns:
-        The given model, or the model with the given name. None for None.
+        The model itself, or the model with that name. None for None.
 
     Raises:
         InvalidInput: The argument is not a model, or LangChain cannot create a model with this name.
-        MissingExtra: A name is given, and the package langchain is not installed.
+        MissingExtra: The argument is a name, and the package langchain is not installed.
     """
-    if isinstance(given, str):
+    if isinstance(model, str):
         try:
             from langchain.chat_models import init_chat_model  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise MissingExtra("A model by its name", "agents") from error
         try:
-            return init_chat_model(given)
+            return init_chat_model(model)
         except Exception as error:  # each provider has its own errors, such as for a missing key
-            raise InvalidInput(f"The model {safe_repr(given)} cannot be used: {error}") from error
-    if given is None or hasattr(given, "invoke") or callable(given):
-        return given
+            raise InvalidInput(f"The model {safe_repr(model)} cannot be used: {error}") from error
+    if model is None or hasattr(model, "invoke") or callable(model):
+        return model
     raise InvalidInput(
-        f"{type(given).__name__} cannot be asked. Give a LangChain model, a function from messages to text, or the "
-        "name of a model."
+        f"{type(model).__name__} is not a model. Pass a LangChain chat model, a function from messages to text, or a "
+        "'provider:model' name."
     )
 
 
@@ -169,7 +169,7 @@ def ask_model(
         with tracing.hide_private_runs():
             if is_in_worker():
                 reply = run_on_callers_loop(partial(_await_reply, model, prompt, config, timeout))
-            elif timeout is None and callers_loop() is None:  # a thread runs one event loop at a time
+            elif timeout is None and callers_loop() is None:  # `_call_model` may run a loop; a thread runs only one
                 reply = _call_model(model, prompt, config)
             else:
                 reply = _call_with_timeout(partial(_call_model, model, prompt, config), timeout)
@@ -182,7 +182,7 @@ async def _await_reply(model: Any, prompt: list[BaseMessage], config: Any, secon
     async with asyncio.timeout(seconds):
         if hasattr(model, "ainvoke"):
             return await model.ainvoke(prompt, config=config)
-        # A sync function runs in a thread, since it may block. `run_in_executor` converts a StopIteration. With
+        # A sync function runs in a thread, because it may block. `run_in_executor` converts a StopIteration. With
         # `asyncio.to_thread`, that exception would be lost, and the call would wait forever.
         reply = model(prompt) if inspect.iscoroutinefunction(model) else await run_in_executor(None, model, prompt)
         return await reply if inspect.isawaitable(reply) else reply
@@ -205,7 +205,7 @@ def _call_model(model: Any, prompt: list[BaseMessage], config: Any) -> Any:
 def _call_with_timeout(call: Callable[[], Any], timeout: float | None) -> Any:
     """Call a model in a new thread, and abandon the thread after the timeout.
 
-    Python cannot stop a thread, so a call that hangs goes on there.
+    Python cannot stop a thread, so a call that hangs continues in its thread.
     """
     reply = run_in_new_thread(call)
     if not wait([reply], timeout).done:
@@ -228,15 +228,15 @@ PathAndName: TypeAlias = tuple[str, str]
 """A conversation or a branch: the path of its namespace, and its name."""
 
 
-def compaction_key(at: PathAndName, lane: str) -> TaskKey:
+def compaction_key(conversation: PathAndName, context: str) -> TaskKey:
     """Return the key of the task that compacts a context in one process at a time.
 
     Args:
-        at: The path of the conversation's namespace, and the conversation's name.
-        lane: The owner of the context.
+        conversation: The path of the conversation's namespace, and the conversation's name.
+        context: The name of the context within the conversation, such as that of a role.
     """
-    path, name = at
-    return TaskKey(path, "compaction", f"{name}\x1f{lane}")
+    path, name = conversation
+    return TaskKey(path, "compaction", f"{name}\x1f{context}")
 
 
 # --- The kinds of refusals --------------------------------------------------------------------------------------------
@@ -256,11 +256,11 @@ def refusal_kind(error: BaseException) -> Refusal:
         "rate": The prompt has more tokens than are allowed per minute. "unclear": The request is invalid for an
         unknown reason (status 400, 413 or 422). "other": Any other error.
     """
-    chain = [*map(_describe_error, _error_chain(error))]
-    kinds: Iterator[Refusal] = (row["kind"] for each in chain for row in _refusal_rows() if _matches_row(row, each))
+    errors = [*map(_describe_error, _error_chain(error))]
+    kinds: Iterator[Refusal] = (row["kind"] for each in errors for row in _refusal_rows() if _matches_row(row, each))
     if (kind := next(kinds, None)) is not None:
         return kind
-    status = next((each.status for each in chain if each.status), None)
+    status = next((each.status for each in errors if each.status), None)
     return "unclear" if status in (400, 413, 422) else "other"
 
 
@@ -279,7 +279,7 @@ class _ErrorDescription(NamedTuple):
     classes: frozenset[str]
     status: int | None
     codes: frozenset[str]
-    words: str
+    message: str
 
 
 @cache
@@ -294,7 +294,7 @@ def _matches_row(row: Mapping[str, Any], description: _ErrorDescription) -> bool
         row.get("status", 0) == description.status
         or row.get("code") in description.codes
         or row.get("error") in description.classes
-        or ("words" in row and re.search(row["words"], description.words, re.IGNORECASE | re.DOTALL) is not None)
+        or ("words" in row and re.search(row["words"], description.message, re.IGNORECASE | re.DOTALL) is not None)
     )
 
 
@@ -311,7 +311,8 @@ def _describe_error(error: BaseException) -> _ErrorDescription:
     """Describe an error by its attributes, its response, and the body of the response."""
     response = getattr(error, "response", None)
     body = getattr(error, "body", None)
-    body = body if isinstance(body, Mapping) else response if isinstance(response, Mapping) else {}  # botocore's
+    # The response of botocore, the client of Bedrock, is the body itself.
+    body = body if isinstance(body, Mapping) else response if isinstance(response, Mapping) else {}
     inner = next((body[key] for key in ("error", "Error") if isinstance(body.get(key), Mapping)), body)
     names = ("status_code", "status", "http_status", "code")
     values = [getattr(each, name, None) for each in (error, response) for name in names]

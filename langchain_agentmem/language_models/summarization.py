@@ -1,19 +1,19 @@
 """The summarizer of messages: it continues the previous summary, and skips no message.
 
-The module has the prompt for a summary, and reads the summary from the model's reply. Messages that are too long for
+The module writes the prompt for a summary, and reads the summary from the model's reply. Messages that are too long for
 one call are summarized in pieces. Each call includes the summary of the previous pieces. If a model reports that the
-input is too large, the next call has half of it. If the model fails, its summary so far is kept, and the rest is
-extracted without a model.
+prompt is too large, the next prompt is half as long. If the model fails, its summary so far is kept, and the remaining
+messages are extracted without a model.
 
-An extract has the user's requests, and a line for each other message. It is also made if there is no model. Each part
-of an extract has a share of the tokens. Unused tokens go to the other parts.
+An extract contains the user's requests, and a line for each other message. Without a model, the whole summary is an
+extract. Each part of an extract has a share of the tokens. Unused tokens go to the other parts.
 
 Equal messages and equal replies result in equal summaries.
 
 The model reads each message as a *turn*: the speaker, the text, tool calls and results. Reasoning is left out, since it
 belongs only to the call that produced it. An image becomes the label `[Image ID: img_1a2b3c4d]`, or
-`[Image img_1a2b3c4d: https://…]` if it has an address. So the model can refer to it. Other data is replaced by its kind
-and size. A turn that is too long for one call is split into numbered parts.
+`[Image img_1a2b3c4d: https://…]` if it has an address, so the model can refer to the image. Other data is replaced by
+its kind and size. A turn that is too long for one call is split into numbered parts.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def split_turn(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: b
 
     Args:
         turn: The turn.
-        tokens: The most tokens of a part. A part with a single character or image may exceed it.
+        tokens: The maximum number of tokens of a part. A part with a single character or image may exceed it.
         counter: The token counter.
         with_images: True makes each image a part of its own, and counts its tokens. False leaves the images with the
             first part. Default: False.
@@ -147,6 +147,7 @@ def split_turn(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: b
     if turn_tokens(turn, counter, with_images=with_images) <= tokens:
         return [turn]
     base = turn._replace(images=(), part=None)
+    # The tokens left for text in a part, next to its tags.
     room = max(1, tokens - turn_tokens(base._replace(text="", part=f"{turn.part}, 000 of 000"), counter))
     texts = list(_split_text(turn.text, room, counter))
     images = turn.images if with_images else ()
@@ -155,7 +156,7 @@ def split_turn(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: b
         *(base._replace(text=image_label(image.image_id, image.block), images=(image,)) for image in images),
     ]
     prefix = f"{turn.part}, " if turn.part else ""
-    parts = [part._replace(part=f"{prefix}{at} of {len(parts)}") for at, part in enumerate(parts, 1)]
+    parts = [part._replace(part=f"{prefix}{number} of {len(parts)}") for number, part in enumerate(parts, 1)]
     if not with_images:
         parts[0] = parts[0]._replace(images=turn.images)
     return parts
@@ -167,47 +168,48 @@ def _split_text(text: str, tokens: int, counter: TokenCounter) -> Iterator[str]:
     if size <= tokens or len(text) <= 1:
         yield text
         return
+    # Round up, with 10% more parts than needed, since the tokens are not evenly distributed.
     count = min(len(text), max(2, -(-size * 11 // (tokens * 10))))
     start = 0
-    for at in range(1, count + 1):
-        end = _cut_position(text, len(text) * at // count) if at < count else len(text)
+    for number in range(1, count + 1):
+        end = _cut_position(text, len(text) * number // count) if number < count else len(text)
         if end > start:
             yield from _split_text(text[start:end], tokens, counter)
             start = end
 
 
-def _cut_position(text: str, at: int) -> int:
-    """Return the index after the last line end in the 80 characters before `at`.
+def _cut_position(text: str, limit: int) -> int:
+    """Return the index after the last line end in the 80 characters before `limit`.
 
-    If there is no line end, return the index after the last space. If there is no space either, return `at`.
+    Without a line end, return the index after the last space; without a space, return `limit`.
     """
     for mark in ("\n", " "):
-        near = text.rfind(mark, max(0, at - 80), at)
-        if near > 0:
-            return near + 1
-    return at
+        index = text.rfind(mark, max(0, limit - 80), limit)
+        if index > 0:
+            return index + 1
+    return limit
 
 
-def _block_lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterator[str]:
+def _block_lines(block: Any, images: list[dict[str, Any]], call_ids: set[Any]) -> Iterator[str]:
     """Yield the lines of a block, and append its images to `images`.
 
-    Calls whose id is in `known` are skipped.
+    Calls whose id is in `call_ids` are skipped, because the message lists them separately.
     """
     kind = block_type(block)
     if isinstance(block, list):
         for each in block:
-            yield from _block_lines(each, images, known)
+            yield from _block_lines(each, images, call_ids)
     elif not isinstance(block, dict):
         yield block if isinstance(block, str) else _to_json(block)
     elif kind in IMAGE_TYPES:
         images.append(block)
         yield image_label(image_id(block), block)
     elif kind in _CALL_BLOCKS:
-        if not known & {block.get("id"), block.get("call_id")}:
+        if not call_ids & {block.get("id"), block.get("call_id")}:
             yield _format_call(block)
     elif kind == "tool_result":
         yield f"[Result of call {block.get('tool_use_id')}{': error' if block.get('is_error') else ''}]"
-        yield from _block_lines(block.get("content") or "", images, known)
+        yield from _block_lines(block.get("content") or "", images, call_ids)
     elif kind in REASONING_TYPES:
         return
     elif isinstance(text := block.get("text", block.get("refusal")), str):
@@ -223,7 +225,7 @@ def _format_call(call: Mapping[str, Any]) -> str:
 
 
 def _without_data(value: Any, *, is_media: bool) -> Any:
-    """Replace the data in a block by its size, and omit the block's type."""
+    """Replace binary data in a block by its size, and omit the block's type."""
     if isinstance(value, Mapping):
         return {key: _without_data(each, is_media=is_media) for key, each in value.items() if key != "type"}
     if isinstance(value, list | tuple):
@@ -274,9 +276,9 @@ All of it together has at most %d words."""
 _PLACEHOLDERS = re.compile(r"\{content\}|\{PREVIOUS_SUMMARY\}")
 _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
-_MIN_LETTERS = 3  # a text with fewer letters has no content
+_MIN_LETTERS = 3  # a summary with fewer letters has no content
 _EMPTY_WORDS = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
-# The tasks that a model refuses. Other tasks are not listed: a summary may report that they could not be done.
+# Tasks whose refusal concerns the summary itself. A summary may report that the assistant refused other tasks.
 _TASK = r"(?:help|assist|comply|do (?:that|this|so)|summari[sz]e|(?:\w+ ){1,4}(?:conversation|text|request|summary)\b)"
 _REFUSAL = re.compile(
     r"i(?:['\u2019]m| am) (?:very |so )?(?:sorry|afraid)\b|(?:we(?:['\u2019]re| are) )?sorry\W+(?:but|i|as|there)\b"
@@ -290,7 +292,7 @@ _REFUSAL = re.compile(
 # The words of a question to the reader. A reply that ends with such a question is not a summary. Other questions may be
 # content.
 _READER_WORDS = re.compile(r"\b(?:you|your|i|me|we|us|else)\b", re.IGNORECASE)
-_LONG_FOR_REFUSAL = 400
+_LONG_FOR_REFUSAL = 400  # characters; a longer text is no mere refusal
 
 
 def read_summary(
@@ -300,9 +302,9 @@ def read_summary(
 
     Args:
         reply: The text of the reply.
-        images: All images that the reply may name, oldest first.
+        images: All images that the reply may name, by id, the oldest first.
         kept_images: The images of the previous summary. They stay if the reply does not list images to keep.
-        max_images: The most images to keep. The newest images are kept. None keeps all.
+        max_images: The maximum number of images to keep. The newest images are kept. None keeps all images.
 
     Returns:
         The summary; None if the reply does not have the form of a summary. `is_nonsense` checks its content.
@@ -360,10 +362,10 @@ def _has_content(text: str) -> Any:
 
 
 ELLIPSIS = " …"
-_LINE_LENGTH = 240  # the most characters of a turn's line
+_LINE_LENGTH = 240  # the maximum number of characters of a turn's line
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s")
 _MIN_EXTRACT_TOKENS = 8
-_SHARES = {"user_request": 3, "summary": 4, "salient_facts": 2, "open_threads": 1}
+_SHARES = {"user_request": 3, "summary": 4, "salient_facts": 2, "open_threads": 1}  # tenths of the tokens
 
 
 def extract_summary(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter: TokenCounter) -> Summary:
@@ -372,7 +374,7 @@ def extract_summary(turns: Sequence[Turn], earlier: Summary | None, budget: int,
     Args:
         turns: The turns that leave the context.
         earlier: The previous summary. It becomes the beginning of the result, in at most about half of the budget.
-        budget: The most tokens of the result, as for `clip_summary`.
+        budget: The maximum number of tokens of the result, as for `clip_summary`.
         counter: The token counter.
 
     Returns:
@@ -399,13 +401,13 @@ def extract_summary(turns: Sequence[Turn], earlier: Summary | None, budget: int,
 def clip_summary(summary: Summary, budget: int, counter: TokenCounter) -> Summary:
     """Shorten a summary to a number of tokens.
 
-    Texts are cut at their end, and lists lose their last items first. A summary within the budget stays unchanged, as
-    do its images.
+    Texts are cut at their end, and lists lose their last items first. Images are kept. A summary within the budget
+    stays unchanged.
 
     Args:
         summary: The summary.
-        budget: The most tokens of the result. Headings are counted, images are not. The headings may exceed a tiny
-            budget.
+        budget: The maximum number of tokens of the result. Headings are counted, images are not. The headings may
+            exceed a tiny budget.
         counter: The token counter.
     """
     room, shortened = budget, summary
@@ -416,9 +418,9 @@ def clip_summary(summary: Summary, budget: int, counter: TokenCounter) -> Summar
 
 
 def _cut_summary(summary: Summary, room: int, counter: TokenCounter) -> Summary:
-    """Cut the texts of a summary to their shares of the room.
+    """Cut the texts of a summary to their shares of `room` tokens.
 
-    Room that a short text does not use goes to the other texts.
+    Tokens that a short text does not use go to the other texts, so the shortest texts are processed first.
     """
     values = {name: getattr(summary, name) for name in _SHARES}
     texts = {
@@ -444,9 +446,9 @@ def _cut_text(text: str, room: int, counter: TokenCounter) -> str:
 
 
 def _join_newest(texts: Sequence[str], room: int, noun: str, counter: TokenCounter) -> str:
-    """Join the newest texts that fit, after a line with the number of missing texts.
+    """Join the newest texts that fit into `room` tokens, after a line that counts the others.
 
-    If the newest text is too long, it is cut. The other texts are unchanged.
+    If the newest text is too long, it is cut. `noun` describes the texts, such as "messages".
     """
     newest: list[str] = []
     for text in reversed(texts):
@@ -476,7 +478,8 @@ def _shorten(text: str, limit: int = _LINE_LENGTH) -> str:
 
 
 _EARLIER_RECORD = "earlier record"
-_MIN_TOKENS = 64
+"""The role of a turn that contains the previous summary, because that summary is too long for each prompt."""
+_MIN_TOKENS = 64  # of the messages in a prompt, and of a summary
 _MIN_HALVED_TOKENS = 300  # a shorter prompt is not halved: no usable model refuses it for its length
 _MAX_HALVINGS = 8
 
@@ -517,8 +520,8 @@ def summarize(
         model: The result of `usable_model`. None extracts the summary without a model.
         config: The settings for images, prompt and timeout. `enabled` is not checked here.
         counter: The token counter.
-        output_tokens: The most tokens of the summary, without its images.
-        input_tokens: The most tokens of one prompt.
+        output_tokens: The maximum number of tokens of the summary, without its images.
+        input_tokens: The maximum number of tokens of one prompt.
         database: The database whose traces show the model's calls. Default None: only LangChain's own traces show them.
 
     Returns:
@@ -555,7 +558,17 @@ def summarize(
 
 @dataclass
 class _SummaryProgress:
-    """The progress of a summarization: the summary so far, and the remaining turns."""
+    """The progress of a summarization: the summary so far, and the remaining turns.
+
+    Attributes:
+        rest: The turns that are not summarized yet.
+        limit: The maximum number of tokens of a prompt. It is halved if the model refuses a prompt as too large.
+        output_tokens: The maximum number of tokens of the final summary.
+        earlier: The summary to return if the model fails while `rest` contains parts of that summary.
+        summary: The summary so far; None if there is none.
+        images: The images kept so far.
+        replaced_tokens: The number of tokens of all text that `summary` replaces.
+    """
 
     rest: list[Turn]
     limit: int
@@ -627,7 +640,7 @@ class _SummaryProgress:
         """Return the summary, with an extract of the turns that no model has summarized."""
         if not self.rest and self.summary is not None:
             return clip_summary(self.summary, self.output_tokens, self.counter)
-        # If parts of the earlier record are left, the new summary is incomplete. Then use the earlier record instead.
+        # If `rest` still has parts of the earlier record, the new summary lacks them. So use the earlier record.
         turns = [turn for turn in self.rest if turn.role != _EARLIER_RECORD]
         base = self.summary if len(turns) == len(self.rest) else self.earlier
         source_tokens = self.replaced_tokens + sum(turn_tokens(turn, self.counter) for turn in turns)
@@ -637,13 +650,13 @@ class _SummaryProgress:
 
     @property
     def _summary_limit(self) -> int:
-        """The most tokens of a summary that is part of the next prompt."""
+        """The maximum number of tokens of a summary that is part of the next prompt."""
         return min(self.output_tokens, max(_MIN_TOKENS, self.limit // 3))
 
     def make_prompt(self, turns: Sequence[Turn]) -> list[BaseMessage]:
         """Make the prompt for some turns.
 
-        Without turns, the prompt shows how many tokens its other parts have.
+        A prompt without turns serves to count the tokens of the other parts.
         """
         earlier, prompt = self.summary, self.config.prompt
         conversation = fence_text("conversation", "\n".join(turn.fenced_text for turn in turns))
@@ -694,13 +707,13 @@ class SummarizationConfig(Options):
         grace_recent_messages: The number of protected assistant messages. The first of them and all later messages are
             never summarized. With 0, or without assistant messages, this applies to the last user message and all
             later messages. Default: 1.
-        output_max_tokens: The most tokens of a summary. Default: 6,000.
+        output_max_tokens: The maximum number of tokens of a summary. Default: 6,000.
         include_original_instruction: True keeps the first user message unchanged. Default: True.
         include_image_payload_bytes: True sends the images themselves to the summarizer, not only their labels. Default:
             False.
-        max_retained_images: The most images kept with the summary. Default None: all that the model names. If a
-            provider has refused the context as too large, None means 5.
-        input_max_tokens: The most tokens of the prompt of one model call. Longer input is summarized in pieces.
+        max_retained_images: The maximum number of images kept with the summary. Default None: all that the model names.
+            If a provider has refused the context as too large, None means 5.
+        input_max_tokens: The maximum number of tokens of one prompt. Longer input is summarized in pieces.
             Default None: 80% of the summarizing model's window. If the window is unknown, the default is the threshold
             of the compaction, or 8,000 if that is more.
         timeout: The seconds to wait for each reply of the model. None sets no limit. Default: 120.
@@ -722,5 +735,5 @@ class SummarizationConfig(Options):
     @classmethod
     def _check_prompt(cls, prompt: str | None) -> str | None:
         if prompt is not None and "{content}" not in prompt:
-            raise ValueError("A prompt for summaries needs {content}, where what is to be summarized is put.")
+            raise ValueError("prompt must contain {content}, which is replaced by the messages to summarize.")
         return prompt

@@ -1,10 +1,11 @@
 """Estimates of the number of tokens of a text, without a tokenizer's vocabulary.
 
-The text is split into pieces where a byte-pair tokenizer would split it. The estimate is the sum of the usual costs of
-the pieces. A Latin word costs more if its pairs of adjacent letters are rare. So one table of pairs covers prose,
-identifiers and base64. Words in other scripts have a cost per letter. Digits, whitespace and signs follow rules.
+The text is split into pieces where a byte-pair tokenizer would split it. The cost of a piece is its usual number of
+tokens, and the estimate is the sum of the costs. A Latin word costs more if its pairs of adjacent letters are rare. So
+one table of pairs covers prose, identifiers and base64. Words in other scripts have a cost per letter. Digits,
+whitespace and signs have fixed rules.
 
-The estimate tends to be too high. A context that is too long fails, but one that is too short does not.
+The estimate tends to be too high, because a context that exceeds the model's window fails, but a shorter one does not.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 #   pair, in steps of 5 from -60. The first row and column are for the word's edge (^). The last ones are for accented
 #   letters: ! for ä ö ü ß, " for é ñ ç …, ~ for ł č å ….
 # - "words" has common words. The vocabulary has each of them as one token, so they cost less than their pairs.
-# - "scripts" and "symbols" have the last code point of each range of characters.
+# - "scripts" and "symbols" have the last code point of each range of characters. In "scripts", "run" is the cost of a
+#   word, and "letter" the cost of each of its letters.
 
 _TABLES: dict[str, Any] = json.loads(read_data_text("language_models/token_estimate.json"))
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -73,10 +75,11 @@ _SCRIPT_COSTS: list[tuple[int, int, int]] = [
     (int(each["last"], 16), each["run"], each["letter"]) for each in _TABLES["scripts"]
 ]
 _SYMBOL_COSTS: list[tuple[int, int]] = [(int(each["last"], 16), each["cost"]) for each in _TABLES["symbols"]]
+# The cost of the character before a Latin word that belongs to the same piece.
 _LEAD_COSTS = {"": 40, " ": 27, "_": 28, ".": 33, "(": 57, '"': 117, "'": 105, "-": 77, "/": 83}
 _OTHER_LEAD_COST = 107
 _CONTRACTION_COST = 61
-_LONGEST_WORD = 32
+_LONGEST_WORD = 32  # letters; a longer run has a minimum cost per further letter
 _ACCENTS = (  # a letter costs less if the vocabulary has many words of the languages that use it
     (re.compile("[äöüß]"), "!"),
     (re.compile("[éèêàçôîûâíóáúñã]"), '"'),
@@ -90,12 +93,12 @@ _ARABIC = range(0x0600, 0x07C0)
 _OTHER_ARABIC_COST = (0, 68)  # per word and per letter, for Kurdish and Uyghur
 _NOT_ARABIC = re.compile("[\u0695\u06b5\u06c6-\u06c8\u06cb\u06ce\u06d0\u06d5]")
 
-_MAX_CACHED_PIECE = 24
-_CACHE_SIZE = 50_000
-_CHUNK = 65_536
-_MAX_FULL_LENGTH = 4_000_000
-_WINDOWS = 128
-_WINDOW = 16_384
+_MAX_CACHED_PIECE = 24  # characters; longer pieces rarely repeat
+_CACHE_SIZE = 50_000  # pieces
+_CHUNK_CHARS = 65_536  # the text is split into pieces in chunks, to save memory
+_MAX_FULL_CHARS = 4_000_000  # of a longer text, only windows are read
+_WINDOW_COUNT = 128
+_WINDOW_CHARS = 16_384
 
 
 class _Costs(dict[str, int]):
@@ -139,16 +142,17 @@ def estimate_tokens(text: str) -> int:
     length = len(text)
     if not length:
         return 0
-    if length <= _CHUNK:
-        return max(1, -(-_cost(text) // 100))
-    if length <= _MAX_FULL_LENGTH:
-        return -(-sum(_cost(text[at : at + _CHUNK]) for at in range(0, length, _CHUNK)) // 100)
-    last = length - _WINDOW
-    sampled = sum(_cost(text[at : at + _WINDOW]) for at in (last * i // (_WINDOWS - 1) for i in range(_WINDOWS)))
-    return -(-sampled * length // (_WINDOWS * _WINDOW * 100))
+    if length <= _CHUNK_CHARS:
+        return max(1, -(-_cost(text) // 100))  # rounds up, as do the divisions below
+    if length <= _MAX_FULL_CHARS:
+        return -(-sum(_cost(text[at : at + _CHUNK_CHARS]) for at in range(0, length, _CHUNK_CHARS)) // 100)
+    starts = ((length - _WINDOW_CHARS) * i // (_WINDOW_COUNT - 1) for i in range(_WINDOW_COUNT))
+    sampled = sum(_cost(text[start : start + _WINDOW_CHARS]) for start in starts)
+    return -(-sampled * length // (_WINDOW_COUNT * _WINDOW_CHARS * 100))
 
 
 def _cost(text: str) -> int:
+    """Return the cost of a text, in hundredths of a token."""
     if text.isascii():
         return sum(map(_COSTS.__getitem__, _ASCII_PIECE.findall(text)))
     costs = _COSTS_NOT_RUSSIAN if _NOT_RUSSIAN.search(text) else _COSTS
@@ -187,21 +191,21 @@ def _latin_cost(lead: str, body: str, rest: str) -> int:
             letters = accented.sub(symbol, letters)
     edged = f"^{letters}^"
     cost += sum([_PAIRS[edged[i : i + 2]] for i in range(len(edged) - 1)])
-    # Some pairs have a negative cost, because they indicate a common word. The minimum prevents that a long run of
-    # letters that is not a word costs too little.
+    # Some pairs have a negative cost, because they indicate a common word. The minimum keeps a long run of letters that
+    # is not a word from costing too little.
     return max(100, cost, 30 * (len(body) - _LONGEST_WORD))
 
 
 def _script_cost(body: str, *, russian: bool) -> int:
     code = ord(body[0])
-    if 0x3005 <= code <= 0x3007 or 0x3400 <= code <= 0x9FFF or code >= 0xF900:  # noqa: PLR2004 - Han and the rare rest
+    if 0x3005 <= code <= 0x3007 or 0x3400 <= code <= 0x9FFF or code >= 0xF900:  # noqa: PLR2004 - Han and rare letters
         return max(100, 10 + sum(map(_han_cost, body)))
-    run, letter = next((run, letter) for last, run, letter in _SCRIPT_COSTS if code <= last)
+    word_cost, letter_cost = next((word, letter) for last, word, letter in _SCRIPT_COSTS if code <= last)
     if code in _CYRILLIC and not russian:
-        run, letter = _OTHER_CYRILLIC_COST
+        word_cost, letter_cost = _OTHER_CYRILLIC_COST
     elif code in _ARABIC and _NOT_ARABIC.search(body):
-        run, letter = _OTHER_ARABIC_COST
-    return max(100, run + letter * len(body))
+        word_cost, letter_cost = _OTHER_ARABIC_COST
+    return max(100, word_cost + letter_cost * len(body))
 
 
 @lru_cache(maxsize=10_000)
@@ -214,12 +218,12 @@ def _han_cost(character: str) -> int:
     return 71 if common else 95
 
 
-_USUAL_SIGNS_COST = 300
+_USUAL_SIGNS_COST = 300  # up to this cost, two signs share a token
 
 
 def _sign_cost(signs: str) -> int:
-    # Equal adjacent signs (=====) share tokens. A short run of different signs, as in code, has about one token for two
-    # signs. Almost every sign outside ASCII is a token of its own.
+    # Equal adjacent signs (=====) share tokens. In a short run of different signs, as in code, two signs share a token.
+    # Almost every sign outside ASCII is a token of its own.
     cost = repeats = 0
     previous = ""
     for sign in signs:

@@ -3,9 +3,9 @@
 Exact counting needs a vocabulary file of several megabytes, which tiktoken downloads when it is missing, without a
 timeout. So tiktoken is used only if that file is on this machine already. Otherwise an estimate is used.
 
-The cache key of a count is the content of the message, not the object. So a message changed in place is counted again,
-and if a context grew, only its new messages are counted. A calibration factor, limited to 0.5 to 2.0, adapts the counts
-to those that the provider reports.
+The cache key of a count is the content of the message, not the object. So a message that was changed in place is
+counted again, and if a context grew, only its new messages are counted. A calibration factor from 0.5 to 2.0 adapts the
+counts to those that the provider reports.
 
 `clip_text` cuts a text to a number of tokens. `Budget` and `Measure` limit the size of memory in a prompt.
 """
@@ -86,19 +86,23 @@ _TEXT_KINDS = TEXT_TYPES | {"refusal", "text-plain"}
 _CALL_KINDS = CALL_TYPES | {"server_tool_call", "server_tool_use"}
 
 _LEAST_MEDIA_TOKENS, _MOST_MEDIA_TOKENS, _UNKNOWN_MEDIA_TOKENS = 200, 10_000, 1_000
+"""The range of the tokens of a file, audio or video, and the tokens if its size is unknown."""
 _OPAQUE_DATA = re.compile(r"[!#-\[\]-~]{1024,}")
-"""Text without blanks in a block of an unknown kind, which is treated as data."""
+"""A text without blanks, quotes and backslashes. In a block of an unknown kind, it is treated as data."""
 
 IMAGE = object()
-"""The part of a message that represents an image."""
+"""The marker that represents an image among the parts of a message."""
 
 
 def _token_parts(get: Callable[[str], Any]) -> list[Any]:
     """Return the parts of a message that cost tokens.
 
-    The parts are texts, `IMAGE` for each image, and numbers of tokens whose text need not be counted.
+    The parts are texts, `IMAGE` for each image, and numbers of further tokens.
+
+    Args:
+        get: Returns a field of the message by its name.
     """
-    # LangChain keeps calls a second time, in the provider's form, next to or in the content.
+    # LangChain keeps calls a second time, in the provider's form, next to or in the content. They are counted once.
     calls = [*(get("tool_calls") or ()), *(get("invalid_tool_calls") or ())]
     extra = get("additional_kwargs")
     if call := get("function_call") or (extra.get("function_call") if isinstance(extra, Mapping) else None):
@@ -177,7 +181,7 @@ def _field_getter(message: Any) -> Callable[[str], Any]:
         return {"content": message[1]}.get
     if isinstance(message, Mapping):
         inner = message.get("data")
-        if "content" not in message and isinstance(inner, Mapping):  # the form of messages_to_dict
+        if "content" not in message and isinstance(inner, Mapping):  # the form of LangChain's messages_to_dict
             return inner.get
         if "content" in message or "role" in message:
             return message.get
@@ -218,15 +222,15 @@ def _adapt_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
     from langchain_core.messages import HumanMessage  # noqa: PLC0415 - most counters do not need it
 
     try:
-        [first, *_] = inspect.signature(counter).parameters.values()
-        counted = f"{first.name}: {inspect.formatannotation(first.annotation)}"
+        [parameter, *_] = inspect.signature(counter).parameters.values()
+        declaration = f"{parameter.name}: {inspect.formatannotation(parameter.annotation)}"
     except Exception:  # noqa: BLE001 - inspecting a caller's object may raise anything
-        counted = ""
-    if re.search(r"(?i)\bmessages:|\[.*message", counted):
+        declaration = ""
+    if re.search(r"(?i)\bmessages:|\[.*message", declaration):
         return lambda text: counter([HumanMessage(text)]) - counter([HumanMessage("")])
-    if re.search(r"(?i)message|\bmsg:", counted):
+    if re.search(r"(?i)message|\bmsg:", declaration):
         return lambda text: counter(HumanMessage(text)) - counter(HumanMessage(""))
-    if re.search(r"\bstr\b|\btext:", counted):
+    if re.search(r"\bstr\b|\btext:", declaration):
         return counter
     raise InvalidInput(
         f"Cannot determine what {safe_repr(counter)} counts. Annotate or name its parameter: text: str, message: "
@@ -292,15 +296,15 @@ def _resolve_counter(counter: Any) -> Callable[[str], int]:
 
 # --- The counter -------------------------------------------------------------------------------------------------
 
-_MIN_LEARN_TOKENS = 200
+_MIN_LEARN_TOKENS = 200  # a smaller context does not calibrate the counter
 _MAX_KEY_LENGTH = 4_096  # characters; longer texts are cached by their digest
 
 VOCABULARY = "fb374d419588a4632f3f557e76b4b70aebbca790"
-"""The name of tiktoken's file of o200k_base: the SHA-1 of its address."""
+"""The name of tiktoken's vocabulary file for o200k_base: the SHA-1 of its URL."""
 _VOCABULARY_DIGEST = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-"""The SHA-256 of the bytes of that file."""
+"""The SHA-256 of the undamaged file."""
 _CHUNK_LENGTH = 32_768
-"""Characters per call of tiktoken, which fails with a million blanks."""
+"""The maximum number of characters per call of tiktoken, which fails for a million spaces in a row."""
 
 MESSAGE_OVERHEAD = 3
 """Tokens around each message: role and separators."""
@@ -311,8 +315,8 @@ CACHE_SIZE = 8_192
 class TokenCounter:
     """A token counter for texts, messages and contexts.
 
-    It caches the count of each message, and calibrates itself with the counts that providers report. Threads may share
-    a counter. tiktoken's vocabulary is loaded once in a process, at the first count that needs it.
+    A counter caches the count of each message, and `learn` calibrates it with the counts that providers report. Threads
+    may share a counter. tiktoken's vocabulary is loaded once in a process, at the first count that needs it.
 
     Args:
         counter: The counter of texts.
@@ -408,7 +412,7 @@ class TokenCounter:
             total += self.count_message(system)
         if tools is not None and not isinstance(tools, Iterable):
             raise InvalidInput(f"tools must be a list of tools, got {safe_repr(tools)}.")
-        # 8 tokens around each schema.
+        # Each schema has 8 tokens around it.
         total += sum(8 + self._count_tool(tool) for tool in (() if tools is None else tools))
         return math.ceil(total * self._factor)
 
@@ -424,13 +428,13 @@ class TokenCounter:
         """
         if counted < _MIN_LEARN_TOKENS or not isinstance(reported, int | float) or not 0 < reported < math.inf:
             return
-        mark = object()
+        mark = object()  # the cache returns another mark if the reply was reported before
         if reply_id is not None and self._get_or_make(("reply", reply_id, reported), lambda: mark) is not mark:
             return
         ratio = min(max(reported / counted, 0.5), 2.0)
         with self._lock:
             self._learn_count += 1
-            # The mean of the first reports, then a moving average, which adapts to a provider's changes.
+            # The factor is first the mean of 5 reports, then a moving average, which adapts to a provider's changes.
             self._factor += (ratio - self._factor) * max(0.2, 1 / self._learn_count)
 
     def factor(self) -> float:
@@ -447,8 +451,8 @@ class TokenCounter:
         return self._get_or_make(key, lambda: sum(map(self.count_text, texts)))
 
     def _count_tool(self, tool: Any) -> int:
-        # Building a schema takes a millisecond, so the count is cached until the key changes. The cached tool stays
-        # alive, so no other tool gets its id. A dict may be modified in place and is cheap to count.
+        # Building a schema takes a millisecond, so the count is cached. The cache keeps the tool alive, so no other
+        # tool gets its id. A dict may be modified in place and is cheap to count, so its text is the key.
         if isinstance(tool, Mapping):
             return self._count_texts((_schema_text(tool),))
         texts = [str(getattr(tool, name, "")) for name in ("name", "description")]
@@ -459,8 +463,8 @@ class TokenCounter:
         with self._lock:
             if key in self._counts:
                 self._counts.move_to_end(key)
-                known: T = self._counts[key]
-                return known
+                cached: T = self._counts[key]
+                return cached
         value = make()
         with self._lock:
             self._counts[key] = value
@@ -494,7 +498,8 @@ def clip_text(text: str, tokens: int, counter: TokenCounter, *, marker: str = ""
     """
     if counter.count_text(text) <= tokens:
         return text
-    low, high = 0, min(len(text), max(0, tokens) * 16)  # assumes at most 16 characters per token on average
+    # A binary search for the longest beginning that fits, with at most 16 characters per token on average.
+    low, high = 0, min(len(text), max(0, tokens) * 16)
     while low < high:
         middle = (low + high + 1) // 2
         if counter.count_text(text[:middle] + marker) <= tokens:
@@ -575,11 +580,11 @@ class Measure:
         self._counter = (counter or TokenCounter()) if budget.unit == "tokens" else None
 
     def size(self, text: str) -> int:
-        """Return the size of a text in the unit."""
+        """Return the size of a text in the unit of the budget."""
         return len(text) if self._counter is None else self._counter.count_text(text)
 
     def cut(self, text: str, room: int) -> str:
-        """Cut a text that is too large, and mark the cut; return "" if there is no room."""
+        """Cut a text to a maximum size, and mark the cut; return "" if not even the mark fits."""
         if self.size(text) <= room:
             return text
         if self._counter is None:
@@ -588,4 +593,4 @@ class Measure:
 
     def characters(self, room: int) -> int:
         """Return the approximate number of characters that fit into a size."""
-        return room if self._counter is None else 4 * room
+        return room if self._counter is None else 4 * room  # a token has about 4 characters

@@ -1,8 +1,8 @@
 """The arguments of each memory operation that a model can call.
 
 Models sometimes write a string instead of a list, a number as a string, or an alias of an argument. All these forms are
-accepted. Any other form is reported to the model, never guessed. An unknown name is an error, because a model would
-believe that an ignored argument had an effect.
+accepted. Any other form is an error that the model reads, never a guess. An unknown name is an error too, because a
+model would believe that an ignored argument had an effect.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ ARGUMENT_ALIASES: Mapping[str, str] = {
 
 
 def _to_text(value: Any) -> Any:
+    """Convert a JSON value to a string; return null and values of other types unchanged."""
     try:
         return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | int | float | list | dict) else value
     except (TypeError, RecursionError) as error:
@@ -59,24 +60,24 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     @classmethod
-    def normalize_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def normalize_names(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Replace aliases by the names of the fields, and omit nulls of optional arguments.
 
         A value under the name of the field takes precedence over a value under an alias.
         """
         fields, normalized = cls.model_fields, {}
-        for given_name, value in given.items():
-            field_name = ARGUMENT_ALIASES.get(given_name, given_name)
-            name = field_name if given_name not in fields and field_name in fields else given_name
+        for written_name, value in arguments.items():
+            field_name = ARGUMENT_ALIASES.get(written_name, written_name)
+            name = field_name if written_name not in fields and field_name in fields else written_name
             is_default = value is None and name in fields and not fields[name].is_required()
-            if not is_default and (name == given_name or name not in normalized):
+            if not is_default and (name == written_name or name not in normalized):
                 normalized[name] = value
         return normalized
 
     @model_validator(mode="before")
     @classmethod
-    def _normalize(cls, given: Any) -> Any:
-        return cls.normalize_names(given) if isinstance(given, Mapping) else given
+    def _normalize(cls, arguments: Any) -> Any:
+        return cls.normalize_names(arguments) if isinstance(arguments, Mapping) else arguments
 
 
 class CoreGet(Arguments):

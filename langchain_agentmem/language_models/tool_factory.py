@@ -1,7 +1,7 @@
 """LangChain tools created from memory operations.
 
-A tool reads and writes the memory of the calling run, unless it was created for another memory. Errors are returned to
-the model as a sentence.
+A tool reads and writes the memory of the calling run, unless it was created for another memory. The model receives an
+error as a sentence.
 
 Answers are short text or JSON. Control characters, and characters that hide or reverse text, are escaped.
 """
@@ -55,17 +55,17 @@ def format_answer(value: Any) -> str:
 
 
 def fit_results(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Return as many results as fit into `MAX_LIST_LENGTH`, and the number of the others.
+    """Return the results that fit into `MAX_LIST_LENGTH`, at least one, and count the others.
 
     Args:
         name: The key of the list.
         values: The results, the most important first.
     """
     encoded = json_value(values, "seconds")
-    sizes = accumulate(len(json.dumps(value, ensure_ascii=False)) for value in encoded)
-    fitting = max(1, sum(size <= MAX_LIST_LENGTH for size in sizes))
-    left_out = {"left_out": len(values) - fitting} if len(values) > fitting else {}
-    return {name: encoded[:fitting], **left_out}
+    total_sizes = accumulate(len(json.dumps(value, ensure_ascii=False)) for value in encoded)
+    count = max(1, sum(size <= MAX_LIST_LENGTH for size in total_sizes))
+    left_out = {"left_out": len(values) - count} if len(values) > count else {}
+    return {name: encoded[:count], **left_out}
 
 
 def shorten(text: str, note: str = "", limit: int = MAX_TEXT_LENGTH) -> str:
@@ -92,16 +92,16 @@ def make_tools(
     namespace: Sequence[str] | None = None,
     **options: Any,
 ) -> list[BaseTool]:
-    """Create the tools of operations on a memory of one kind.
+    """Create the tools for operations on a memory.
 
     Args:
         operations: The operations.
-        kind: The kind of memory: `LayeredMemory` or `KGMemory`.
-        method: The method of an `AgentMemory` that returns such a memory.
-        memory: A memory of this kind; or an `AgentMemory`, or the path or URL of a database.
+        kind: The class of the memory: `LayeredMemory` or `KGMemory`.
+        method: The name of the method of `AgentMemory` that returns a memory of this class.
+        memory: A memory of this class; or an `AgentMemory`, or the path or URL of a database.
         branch_or_config: The name of a branch, or a config that names a thread. Default: the thread of the calling run.
         namespace: The namespace of the memory. Default: the namespace of the calling run.
-        options: Other arguments of `kind` and the method: settings, and the model for summaries.
+        options: Other arguments for `kind` or the method, such as the settings and the model for summaries.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -147,7 +147,7 @@ class _Tool(StructuredTool):
     def _parse_input(self, tool_input: str | dict[str, Any], tool_call_id: str | None) -> str | dict[str, Any]:
         schema = self.args_schema
         if isinstance(schema, type) and issubclass(schema, Arguments):
-            # LangChain drops arguments that are not named like a field, so aliases are replaced before.
+            # LangChain drops arguments without a field of that name, so the aliases are replaced first.
             values = {next(iter(schema.model_fields)): tool_input} if isinstance(tool_input, str) else tool_input
             tool_input = schema.normalize_names(values)
         return super()._parse_input(tool_input, tool_call_id)
@@ -171,7 +171,7 @@ def _make_tool(operation: ToolOperation, open_memory: Callable[[Mapping[str, Any
                 logger.warning(
                     "The tool %s failed. The error was returned to the model.", operation.name, exc_info=error
                 )
-            is_explained = isinstance(error, AgentMemoryError)
+            is_explained = isinstance(error, AgentMemoryError)  # its text is written for the caller
             failure = error if is_explained else f"the memory failed with {type(error).__name__}"
             raise ToolException(format_answer(f"{operation.name} was not done: {failure}")) from error
 
@@ -179,7 +179,7 @@ def _make_tool(operation: ToolOperation, open_memory: Callable[[Mapping[str, Any
         return await run_in_worker(partial(run_operation, config=config, **arguments), writes=True)
 
     def describe_invalid_arguments(error: Any) -> str:
-        fault = describe_fault(error, known=operation.arguments.model_fields)
+        fault = describe_fault(error, valid_names=operation.arguments.model_fields)
         return format_answer(f"The tool was not called, because its arguments are invalid: {fault}")
 
     return _Tool.from_function(
@@ -199,7 +199,7 @@ def select_tools(tools: Sequence[BaseTool], include: Iterable[str] | None, hint:
     None selects all tools.
 
     Raises:
-        InvalidInput: `include` is not a list, or an entry matches no tool. `hint` is appended to the second message.
+        InvalidInput: `include` is not a list, or an entry matches no tool. `hint` follows the message about the entry.
     """
     if include is None:
         return [*tools]

@@ -4,8 +4,8 @@
     short = compressor.compress(text, 300, "an archived record")
 
 A model shortens the text. Without a model, the text is cut. If the model fails, exceeds the timeout, or returns no
-answer that fits, its shortest answer is cut. If no answer is shorter than the text, the text itself is cut. An event
-reports the failure. `truncate` cuts a text, but never between a character and its combining marks.
+answer that fits, its shortest answer is cut. If no answer is shorter than the text, the text itself is cut. The hooks
+receive the event `CompressionFellShort`. `truncate` cuts a text, but never between a character and its combining marks.
 
 Answers that fit are cached. The key contains the text, the limit, the description of the text, and the model. Texts
 that were cut are not cached, since the model may succeed the next time. All layered memories of a database share one
@@ -64,16 +64,16 @@ def truncate(text: str, max_chars: int) -> str:
     check_integer("max_chars", max_chars)
     if len(text) <= max_chars:
         return text
-    mark = ELLIPSIS if max_chars > len(ELLIPSIS) else ""
-    end = max_chars - len(mark)
-    while end > 0 and _is_within(text[end - 1], text[end]):
+    ending = ELLIPSIS if max_chars > len(ELLIPSIS) else ""
+    end = max_chars - len(ending)
+    while end > 0 and _must_stay_joined(text[end - 1], text[end]):
         end -= 1
     if not text[end].isspace():
-        end = next((at for at in range(end - 1, max(end // 2, end - 40), -1) if text[at].isspace()), end)
-    return text[:end].rstrip() + mark
+        end = next((index for index in range(end - 1, max(end // 2, end - 40), -1) if text[index].isspace()), end)
+    return text[:end].rstrip() + ending
 
 
-def _is_within(before: str, after: str) -> bool:
+def _must_stay_joined(before: str, after: str) -> bool:
     """Return whether a text must not be cut between two consecutive code points."""
     return after >= "\u0300" and (
         unicodedata.category(after) in _MARK_CATEGORIES
@@ -106,8 +106,8 @@ _CODE_BLOCK = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
 class CompressionCache:
     """A cache of the model's answers that fit, by text, limit, description and model.
 
-    Each entry references its model. The key of a model without a name contains its `id()`, which Python could otherwise
-    reuse.
+    The key of a model without a name contains its `id()`. Each entry keeps its model alive, so that Python does not
+    reuse the `id()`.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class CompressionCache:
     def forget(self) -> None:
         """Remove every answer.
 
-        An answer in progress is added to the old dictionary, so it is not cached.
+        A call that is in progress adds its answer to the old dictionary, so the answer is not cached.
         """
         self.answers = OrderedDict()
 
@@ -166,7 +166,7 @@ class Compressor:
         if len(text) <= max_chars or self.model is None or max_chars == 0:
             return cut
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-        key, answers = (digest, max_chars, context, _model_key(self.model)), self._cache.answers
+        key, answers = (digest, max_chars, context, _identify_model(self.model)), self._cache.answers
         if (cached := answers.get(key)) is not None:
             return cached[0]
         tracing = Tracing() if self._database is None else self._database.tracing
@@ -197,14 +197,14 @@ class Compressor:
                     raise
                 failure = error
                 break
-            answer = _reply_text(text, reply)
+            answer = _extract_answer(text, reply)
             if answer and len(answer) <= max_chars:
                 return answer
             messages = [*question]
             if answer and len(answer) < len(text):
                 shortest = min(answer, shortest, key=len)
                 messages.append(AIMessage(answer))
-            goal = max(1, int(goal * 0.85))
+            goal = max(1, int(goal * 0.85))  # models tend to exceed a limit
             messages.append(HumanMessage(_RETRY_PROMPT.format(length=len(answer), max_chars=goal)))
         if self._database is not None:
             reason = "The model failed." if failure else f"None of {self._attempts} answers was short enough."
@@ -215,16 +215,16 @@ class Compressor:
         return shortest
 
 
-def _reply_text(text: str, reply: str) -> str:
+def _extract_answer(text: str, reply: str) -> str:
     """Return the answer in a model's reply; "" if the answer contains no letter or digit."""
     answer = strip_reasoning(reply).strip()
-    if (inside := _CODE_BLOCK.match(answer)) is not None and not text.lstrip().startswith("```"):
-        answer = inside.group(1).strip()
+    if (code_block := _CODE_BLOCK.match(answer)) is not None and not text.lstrip().startswith("```"):
+        answer = code_block.group(1).strip()
     answer = _FENCED.sub(r"\1", answer).strip()  # some models return the fence
     return answer if any(map(str.isalnum, answer)) else ""
 
 
-def _model_key(model: Any) -> Hashable:
+def _identify_model(model: Any) -> Hashable:
     """Return the class and name of a model, or the `id()` of a model without a name."""
     bound = getattr(model, "bound", model)
     name = getattr(bound, "model_name", None) or getattr(bound, "model", None)

@@ -1,7 +1,7 @@
 """The settings and values that the layers share, and the context in which they read and change a memory.
 
-A layer reads the memory that is visible at its position. A call that changes the memory uses one transaction. The same
-transaction deletes up to 20 expired values.
+A layer reads the memory that is visible at its position. A call that changes the memory uses one transaction, which
+also deletes up to 20 expired values.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class LayersConfig(Options):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LayersConfig:
-        """Read the settings of layered memory from a configuration of the original system.
+        """Read the settings from a configuration of the system that this memory is based on.
 
         Args:
-            config: Settings by name. Settings of other parts, such as `db_path`, are ignored.
+            config: Settings by name, as in `LayersConfig`. Other settings, such as `db_path`, are ignored.
 
         Raises:
             InvalidInput: The configuration is not a mapping, or a value is wrong.
@@ -101,7 +101,7 @@ class WrittenEntry:
 
 
 def origin_fields(version: MemoryVersion) -> dict[str, Any]:
-    """Return the origin of a row as the fields of a `WrittenEntry`."""
+    """Return the origin of a stored version as the fields of a `WrittenEntry`."""
     return {"thread_id": version.thread, "source": version.source, "actor": version.actor}
 
 
@@ -185,8 +185,8 @@ class Record(WrittenEntry):
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
 
-def entry_of(version: MemoryVersion) -> CoreEntry:
-    """Convert a row to a `CoreEntry`."""
+def convert_core_entry(version: MemoryVersion) -> CoreEntry:
+    """Convert a stored version to a `CoreEntry`."""
     return CoreEntry(
         key=version.key,
         value=version.text,
@@ -198,8 +198,8 @@ def entry_of(version: MemoryVersion) -> CoreEntry:
     )
 
 
-def event_of(version: MemoryVersion) -> Event:
-    """Convert a row to an `Event`."""
+def convert_event(version: MemoryVersion) -> Event:
+    """Convert a stored version to an `Event`."""
     return Event(
         id=version.key,
         kind=version.label or "",
@@ -209,8 +209,9 @@ def event_of(version: MemoryVersion) -> Event:
     )
 
 
-def record_of(version: MemoryVersion) -> Record:
-    """Convert a row to a `Record`."""
+def convert_record(version: MemoryVersion) -> Record:
+    """Convert a stored version to a `Record`."""
+    # "words" are the additional search terms of a consolidated record.
     details = {name: value for name, value in version.extra.items() if name not in ("tags", "words")}
     return Record(
         id=version.key,
@@ -256,15 +257,15 @@ class Layer:
         """The settings of the memory."""
         return self._context.settings
 
-    def _get_one(self, kind: str, key: str, value_of: Callable[[MemoryVersion], T], **more: Any) -> T | None:
+    def _get_one(self, kind: str, key: str, convert: Callable[[MemoryVersion], T], **options: Any) -> T | None:
         """Return the event or record with an id; None if it does not exist."""
 
         def load(tx: Transaction, view: MemoryView) -> T | None:
             version = memory_rows.load_named(tx, view, kind, [key]).get(key)
-            return None if version is None else value_of(version)
+            return None if version is None else convert(version)
 
         inputs: dict[str, Any] = {f"{kind}_id": key}
-        return self._context.read(f"{LAYER_NAMES[kind]}.get", load, **inputs, **more)
+        return self._context.read(f"{LAYER_NAMES[kind]}.get", load, **inputs, **options)
 
     def _list_newest(
         self,
@@ -273,17 +274,17 @@ class Layer:
         limit: int,
         tags: Collection[str] = (),
         label: str | None = None,
-        **more: Any,
+        **options: Any,
     ) -> list[Any]:
         """List the newest events or records, sorted from the oldest to the newest.
 
         Args:
             step_name: The name of the step in a trace; None to trace no step.
-            kind: The kind of row to list.
+            kind: "event" or "record".
             limit: The maximum number of entries.
             tags: Only records that have all of these tags. Default: all.
             label: Only events of this kind. Default: all.
-            more: As for `MemorySession.read`.
+            options: The other keyword arguments of `MemorySession.read`.
         """
 
         def load(tx: Transaction, view: MemoryView) -> list[Any]:
@@ -292,13 +293,13 @@ class Layer:
             return values[max(0, len(values) - limit) :]
 
         inputs: dict[str, Any] = {"limit": trace_limit(limit), "event_type": label, "tags": sorted(set(tags)) or None}
-        return self._context.read(step_name, load, **inputs, **more)
+        return self._context.read(step_name, load, **inputs, **options)
 
     def _search(self, kind: str, query: str, limit: int, tags: Collection[str] = ()) -> list[Any]:
         """Search events or records, and return them with the best first.
 
         Args:
-            kind: The kind of row to search.
+            kind: "event" or "record".
             query: Any text. "*" matches all; the newest entries are first and have no score.
             limit: The maximum number of entries.
             tags: Only records that have all of these tags. Default: all.
@@ -326,7 +327,7 @@ class Layer:
 
 
 def has_tags(version: MemoryVersion, tags: Collection[str]) -> bool:
-    """Return whether a row has all of the given tags."""
+    """Return whether a stored version has all of some tags."""
     return set(tags) <= set(version.extra.get("tags", ()))
 
 
@@ -336,15 +337,17 @@ def trace_limit(limit: int) -> int | None:
 
 
 LAYER_NAMES = {CORE: "core", EVENT: "recall", RECORD: "archival"}
-"""The name of the layer for each kind of row."""
-CONVERTERS: Mapping[str, Callable[[MemoryVersion], Any]] = {EVENT: event_of, RECORD: record_of}
+"""The name of each layer, by the kind of its entries."""
+CONVERTERS: Mapping[str, Callable[[MemoryVersion], Any]] = {EVENT: convert_event, RECORD: convert_record}
+"""The functions that convert stored versions to public values, by kind."""
 
 
-def _values_of(_: MemoryView | None, versions: list[MemoryVersion]) -> dict[int, tuple[str, Any]]:
+def _convert_versions(_: MemoryView | None, versions: list[MemoryVersion]) -> dict[int, tuple[str, Any]]:
+    """Return the text and the public value of each version, by version number."""
     return {each.number: (each.text, CONVERTERS[each.kind](each)) for each in versions}
 
 
-_RECOLLECTIONS = partial(visible_recollections, values_of=_values_of)
+_RECOLLECTIONS = partial(visible_recollections, load_values=_convert_versions)
 PART = Part(
     search_kinds={
         kind: (SearchableKind(index_name=kind, texts=row_texts, recollections=_RECOLLECTIONS),)

@@ -2,10 +2,10 @@
 
     agent = create_agent(model, tools=layer_tools(memory), checkpointer=memory.checkpointer)
 
-For the model, core memory contains notes, recall memory events, and archival memory records. The tools work on the
-memory of the thread in which they are called, and their changes rewind with the thread. With the name of a branch, they
-work on that branch. The `mem_node_*` tools take a branch name as `node_id`. Answers are short text or JSON. Each error
-is reported to the model in one sentence.
+The tools call a value of core memory a note. Recall memory contains events, and archival memory records. The tools work
+on the memory of the thread in which they are called, and their changes rewind with the thread. If a branch is passed,
+the tools work on that branch instead. The `mem_node_*` tools take a branch name as `node_id`. Answers are short text or
+JSON. Each error is reported to the model in one sentence.
 
 Each operation is a function of the memory and the tool's arguments, and has the name of its tool. It returns the answer
 to the model.
@@ -66,7 +66,7 @@ def _mem_recall_append(layers: Any, args: tool_arguments.RecallAppend) -> str:
 
 def _mem_recall_search(layers: Any, args: tool_arguments.RecallSearch) -> Any:
     events = layers.recall.search(args.query, limit=clamp_limit(args.limit))
-    return fit_results("events", [_event_data(event) for event in events])
+    return fit_results("events", [_describe_event(event) for event in events])
 
 
 def _mem_recall_evict(layers: Any, args: tool_arguments.RecallEvict) -> str:
@@ -94,14 +94,14 @@ def _mem_archival_update(layers: Any, args: tool_arguments.ArchivalUpdate) -> st
 
 def _mem_archival_search(layers: Any, args: tool_arguments.ArchivalSearch) -> Any:
     records = layers.archival.search(args.query, clamp_limit(args.limit), args.tags or None)
-    return fit_results("records", [_record_data(record) for record in records])
+    return fit_results("records", [_describe_record(record) for record in records])
 
 
 def _mem_archival_get(layers: Any, args: tool_arguments.ArchivalGet) -> Any:
     record = layers.archival.get(args.record_id)
     if record is None:
         return _NO_RECORD.format(_quote_name(args.record_id))
-    return {**_record_data(record), "content": record.content}
+    return {**_describe_record(record), "content": record.content}
 
 
 # -- branches ------------------------------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ def _mem_node_read(layers: Any, args: tool_arguments.NodeRead) -> Any:
     if args.scope in ("all", "core"):
         result["core"] = branch.core.get()
     if args.scope in ("all", "recall"):
-        result["recall"] = [_event_data(event) for event in branch.recall.recent(limit=NODE_READ_LIMIT)]
+        result["recall"] = [_describe_event(event) for event in branch.recall.recent(limit=NODE_READ_LIMIT)]
     if args.scope in ("all", "archival"):
-        result["archival"] = [_record_data(record) for record in branch.archival.all(limit=NODE_READ_LIMIT)]
+        result["archival"] = [_describe_record(record) for record in branch.archival.all(limit=NODE_READ_LIMIT)]
     return result
 
 
@@ -160,27 +160,27 @@ _FUNCTIONS: tuple[Callable[[Any, Any], Any], ...] = (
 )  # fmt: skip
 
 
-def _operation_of(function: Callable[[Any, Any], Any]) -> ToolOperation:
+def _make_operation(function: Callable[[Any, Any], Any]) -> ToolOperation:
     name = function.__name__.removeprefix("_")
     return ToolOperation(name=name, arguments=get_type_hints(function)["args"], run=function, **_DESCRIPTIONS[name])
 
 
-OPERATIONS = tuple(map(_operation_of, _FUNCTIONS))
+OPERATIONS = tuple(map(_make_operation, _FUNCTIONS))
 """The operations on layered memory that a model can call."""
 
 
-def _event_data(event: Any) -> dict[str, Any]:
+def _describe_event(event: Any) -> dict[str, Any]:
     data = {"id": event.id, "kind": event.kind, "content": shorten(event.content), "time": event.created_at}
-    return data | _origin_data(event)
+    return data | _describe_origin(event)
 
 
-def _record_data(record: Any) -> dict[str, Any]:
+def _describe_record(record: Any) -> dict[str, Any]:
     content = shorten(record.content, f"(shortened; mem_archival_get returns all of {record.id})")
     data = {"id": record.id, "content": content, "tags": list(record.tags), "time": record.updated_at}
-    return data | _origin_data(record)
+    return data | _describe_origin(record)
 
 
-def _origin_data(entry: Any) -> dict[str, str]:
+def _describe_origin(entry: Any) -> dict[str, str]:
     """Return the origin of an entry as {"from": …}; empty if it is unknown."""
     origin = origin_of(entry)
     return {"from": origin} if origin else {}
@@ -191,7 +191,7 @@ def _quote_name(name: str) -> str:
 
 
 ESSENTIAL_TOOLS = ("mem_core_set", "mem_core_del", "mem_archival_write", "mem_archival_search")
-"""The most important tools: to set and delete a note, to write a record, and to search records."""
+"""The most important tools: to set and delete notes, and to write and search records."""
 
 
 def layer_tools(

@@ -6,7 +6,7 @@
     layers.archival.write("Lives in Turin.", tags=["home"])
     draft = layers.fork("draft")
 
-The fork sees everything written before it, and nothing written to the parent later.
+The fork sees everything that was written before the fork, and nothing that is written to the parent later.
 
 The memory of a thread is part of the thread: time travel, "edit and regenerate" and forks include it. At each
 checkpoint an agent has exactly the memory that it had when the checkpoint was written. A step that fails, is retried,
@@ -34,8 +34,8 @@ or is resumed after a crash writes its memory once.
         graph.invoke({"messages": [("user", "My sister lives in Porto.")]}, before)  # the user edits the message
         print(graph.get_state(thread).values["messages"][-1].text)  # without Lisbon
 
-A branch belongs to no thread: it is shared, and rewinding a thread does not change it. A fork copies nothing, and
-branches can be compared:
+A branch belongs to no thread. Threads share branches, and rewinding a thread does not change them. A fork copies
+nothing. Branches can be compared:
 
     from langchain_agentmem import AgentMemory
 
@@ -48,6 +48,8 @@ branches can be compared:
         draft.core.set("name", "Ada Lovelace")
         print(layers.core.get(), draft.core.get(), draft.archival.search("sister")[0].content)
         print(draft.format_for_prompt("Where does her sister live?"))
+
+Docstrings name the functions of AI-Scientist-v2-HPC that the methods replace.
 """
 
 from __future__ import annotations
@@ -78,6 +80,7 @@ from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
 LAYERS = ("core", "recall", "archival")
+"""The names of the layers."""
 
 
 class WriteResult(NamedTuple):
@@ -97,21 +100,22 @@ class WriteResult(NamedTuple):
 def _read_layers(
     tx: Transaction, view: MemoryView, layers: Collection[str] = LAYERS, newest: int | None = None
 ) -> PromptMaterial:
-    """Read some layers of a memory, with at most the `newest` events."""
-    core = memory_layers.core_versions(tx, view) if "core" in layers else []
+    """Read some layers of a memory. `newest` is the maximum number of events."""
+    core = memory_layers.load_core(tx, view) if "core" in layers else []
     events = memory_rows.load_newest(tx, view, EVENT, limit=newest) if "recall" in layers else []
     records = memory_rows.load_current(tx, view, RECORD) if "archival" in layers else []
-    converted = [*map(layer.entry_of, core)], [*map(layer.event_of, events)], [*map(layer.record_of, records)]
-    return PromptMaterial(*converted)
+    entries = [layer.convert_core_entry(each) for each in core]
+    return PromptMaterial(entries, [*map(layer.convert_event, events)], [*map(layer.convert_record, records)])
 
 
+# The argument for each accepted field of an entry.
 _EVENT_FIELDS = {"kind": "kind", "type": "kind", "event_type": "kind", "content": "content", "at": "at"}
 _RECORD_FIELDS = {"content": "content", "text": "content", "tags": "tags"}
 _VALUE_FIELDS = {"value": "value", "importance": "importance", "ttl": "ttl"}
 
 
 def _map_fields(label: str, entry: Any, required: str, names: Mapping[str, str]) -> dict[str, Any]:
-    """Map the accepted fields of an entry to arguments. A text becomes the `required` one."""
+    """Map an entry's fields to arguments. A text becomes the `required` argument."""
     if not isinstance(entry, Mapping):
         return {required: entry}
     # An ignored misspelled name would look as if it had taken effect.
@@ -120,7 +124,7 @@ def _map_fields(label: str, entry: Any, required: str, names: Mapping[str, str])
     return fields
 
 
-def _as_list(name: str, entries: Any) -> list[Any]:
+def _to_list(name: str, entries: Any) -> list[Any]:
     if isinstance(entries, str | Mapping):
         return [entries]
     return list(check_value(Sequence[Any] | None, entries, name) or ())
@@ -136,7 +140,7 @@ THRESHOLDS = (0.70, 0.85, 0.95)
 """The shares of the budgets at which the pressure is medium, high and critical."""
 MANY_RECORDS = 100
 """The number of records above which `pressure` recommends pruning."""
-UNIMPORTANT = 2
+MAX_EVICTED_IMPORTANCE = 2
 """The highest importance of the values that are evicted from core memory at high pressure."""
 
 
@@ -166,8 +170,8 @@ class MemoryPressure:
     recommendations: tuple[str, ...]
 
 
-def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> MemoryPressure:
-    """Return the pressure of a memory with these numbers of core characters, events, records."""
+def compute_pressure(chars: int, events: int, records: int, settings: LayersConfig) -> MemoryPressure:
+    """Compute the pressure from the numbers of core characters, events and records."""
     core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
     overall = 0.6 * core + 0.4 * min(recall, 1)
     medium, high, _ = THRESHOLDS
@@ -179,7 +183,7 @@ def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -
         "prune_archival": records > MANY_RECORDS,
     }
     return MemoryPressure(
-        level=LEVELS[sum(overall >= threshold for threshold in THRESHOLDS)],
+        level=LEVELS[sum(overall >= threshold for threshold in THRESHOLDS)],  # one level higher for each threshold
         overall=overall,
         core=core,
         recall=recall,
@@ -204,8 +208,8 @@ class LayeredMemory(Layer):
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        branch: The name of a branch, which the first write creates; or a standpoint.
-        namespace: The namespace of the memory. Default: the running config's, else the root.
+        branch: The name of a branch, which the first write creates, or a `MemoryPosition`.
+        namespace: The namespace of the memory. Default: that of the current run, else the root.
         settings: The settings of the memory. Default: `LayersConfig()`.
         model: The model that compresses long texts and summarizes old events: a LangChain model, a function from
             messages to text, or the name of a model. Default: none; texts are cut, and events listed.
@@ -226,7 +230,7 @@ class LayeredMemory(Layer):
     ) -> None:
         check_instance(LayersConfig, settings, "settings")
         if not isinstance(branch, str) and not hasattr(branch, "view"):
-            raise InvalidInput(f"A layered memory is that of a branch; give its name, not {safe_repr(branch)}.")
+            raise InvalidInput(f"branch must be the name of a branch or a MemoryPosition, got {safe_repr(branch)}.")
         database = database_of(memory)
         settings = settings or DEFAULT_SETTINGS
         point = branches.resolve_branch(branch, namespace, database.scopes)
@@ -265,7 +269,7 @@ class LayeredMemory(Layer):
     # -- all layers ------------------------------------------------------------------------------------------------
 
     def read(self, scope: Literal["all", "core", "recall", "archival"] = "all") -> dict[str, Any]:
-        """Return all visible entries of this memory (the original's `mem_node_read`).
+        """Return all visible entries of this memory (`mem_node_read` of AI-Scientist-v2-HPC).
 
         Args:
             scope: "all", "core", "recall" or "archival". Default: "all".
@@ -294,7 +298,7 @@ class LayeredMemory(Layer):
         recall: LayerEntry | Sequence[LayerEntry] | None = None,
         archival: LayerEntry | Sequence[LayerEntry] | None = None,
     ) -> WriteResult:
-        """Write to several layers in one transaction (the original's `mem_node_write`).
+        """Write to several layers in one transaction (`mem_node_write` of AI-Scientist-v2-HPC).
 
         Args:
             core: The values by key. A value is text, or a mapping with "value", "importance" and "ttl".
@@ -317,11 +321,11 @@ class LayeredMemory(Layer):
         values = list({each.key: each for each in checked}.values())
         events = [
             self.recall._check_event(**{"kind": "note", **_map_fields("An event", each, "content", _EVENT_FIELDS)})
-            for each in _as_list("recall", recall)
+            for each in _to_list("recall", recall)
         ]
         records = [
             self.archival._check_record(**_map_fields("A record", each, "content", _RECORD_FIELDS))
-            for each in _as_list("archival", archival)
+            for each in _to_list("archival", archival)
         ]
         tags_by_text: dict[str, list[str]] = {}
         for text, tags in records:
@@ -334,12 +338,12 @@ class LayeredMemory(Layer):
             change.drafts += events
             for text, tags in tags_by_text.items():
                 ids[text] = memory_layers.add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
-            return memory_layers.is_room_needed(tx, self._context, change, len(events))
+            return memory_layers.needs_consolidation(tx, self._context, change, len(events))
 
         texts = [memory_rows.decode_text(each.body or b"") for each in events]
         with self._context.step("layers.write", core=values, recall=texts, archival=list(tags_by_text)) as step:
             if self._context.write(None, add):
-                memory_layers.make_room(self._context)
+                memory_layers.consolidate_full_memory(self._context)
             written = WriteResult(
                 core=tuple(each.key for each in values),
                 recall=tuple(each.key for each in events),
@@ -427,21 +431,21 @@ class LayeredMemory(Layer):
         check_value(Level | None, level, "level")
         settings, report = self.settings, ConsolidationReport()
 
-        def relieve(tx: Transaction, change: PendingWrite) -> tuple[str, ...]:
-            entries = memory_layers.core_versions(tx, change.view)
-            unimportant = [each for each in entries if (each.importance or 0) <= UNIMPORTANT]
+        def evict(tx: Transaction, change: PendingWrite) -> tuple[str, ...]:
+            entries = memory_layers.load_core(tx, change.view)
+            unimportant = [each for each in entries if (each.importance or 0) <= MAX_EVICTED_IMPORTANCE]
             limit = settings.core_max_chars
-            removed = memory_layers.choose_evicted(entries, int(limit * THRESHOLDS[0]), unimportant)
+            evicted = memory_layers.choose_evicted(entries, int(limit * THRESHOLDS[0]), unimportant)
             if level == "critical":
-                removed += memory_layers.choose_evicted([each for each in entries if each not in removed], limit)
-            self.core._evict(change, removed)
-            return tuple(each.key for each in removed)
+                evicted += memory_layers.choose_evicted([each for each in entries if each not in evicted], limit)
+            self.core._evict(change, evicted)
+            return tuple(each.key for each in evicted)
 
         with self._context.step("layers.consolidate", level=level) as step:
             level = level or self._measure_pressure(None).level
             if level != "low":
                 report = memory_layers.consolidate(self._context, keep=settings.recall_max_events)
-            evicted = self._context.write("core.relieve", relieve) if level in ("high", "critical") else ()
+            evicted = self._context.write("core.relieve", evict) if level in ("high", "critical") else ()
             report = replace(report, level=level, evicted=evicted)
             step.finish(lambda: asdict(report))
         return report
@@ -450,9 +454,9 @@ class LayeredMemory(Layer):
 
     def _measure_pressure(self, step_name: str | None) -> MemoryPressure:
         def measure(tx: Transaction, view: MemoryView) -> MemoryPressure:
-            chars = memory_layers.core_chars((each.key, each.text) for each in memory_layers.core_versions(tx, view))
+            chars = memory_layers.count_core_chars((each.key, each.text) for each in memory_layers.load_core(tx, view))
             events, records = (memory_layers.count_versions(tx, view, kind) for kind in (EVENT, RECORD))
-            return pressure_of(chars, events, records, self.settings)
+            return compute_pressure(chars, events, records, self.settings)
 
         return self._context.read(step_name, measure)
 
@@ -474,7 +478,7 @@ class LayeredMemory(Layer):
     # -- prompts ---------------------------------------------------------------------------------------------------
 
     def context(self, task_hint: str | None = None) -> dict[str, Any]:
-        """Return the memory for a prompt as data (the original's `get_memory_context`).
+        """Return the memory for a prompt as data (`get_memory_context` of AI-Scientist-v2-HPC).
 
         Args:
             task_hint: The topic of the prompt, used as the query for records. Default: no records.
@@ -496,8 +500,8 @@ class LayeredMemory(Layer):
     def format_for_prompt(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> str:
         """Return the memory for a prompt as text.
 
-        The headings and lines are those of the original's `format_memory_for_prompt`. The text is byte-identical until
-        the memory changes.
+        The headings and lines are those of `format_memory_for_prompt` of AI-Scientist-v2-HPC. The text is
+        byte-identical until the memory changes.
 
         Args:
             task_hint: The topic of the prompt, used as the query for records. Default: no records.
@@ -547,12 +551,12 @@ class LayeredMemory(Layer):
     def _position_of(self, other: Any) -> MemoryPosition:
         if not isinstance(other, LayeredMemory):
             return self.at(other)._context.point
-        mine, theirs = self._context, other._context
-        if not theirs.database.is_same_database(mine.database) or theirs.point.path != mine.point.path:
+        point = other._context.point
+        if not other._context.database.is_same_database(self._database) or point.path != self._context.point.path:
             raise InvalidInput(
                 "diff() compares branches of one namespace and database. Pass the name of another branch."
             )
-        return theirs.point
+        return point
 
     def _at_position(self, point: MemoryPosition) -> Self:
         other = type(self).__new__(type(self))

@@ -1,4 +1,4 @@
-"""`Corrections`: changes that people make to memory. Each records the person and the time, and can be undone.
+r"""`Corrections`: changes that people make to memory. Each records the person and the time, and can be undone.
 
     from langchain_agentmem import AgentMemory
 
@@ -11,7 +11,8 @@
 
 If threads share a namespace, a correction on the branch "main" applies to all of them. To correct the memory of a
 thread that shares no memory, pass `thread_id`. The correction then applies at its newest checkpoint. Earlier
-checkpoints do not change.
+checkpoints do not change. In queries, the range from `path` to `path + "\x01"` contains one namespace without those
+below it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from langchain_agentmem.layers.layer import DEFAULT_IMPORTANCE
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.memory_layers import redraft, redraft_record
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import MAIN, PendingWrite, thread_id_of
+from langchain_agentmem.rewinding.branches import MAIN, PendingWrite, get_thread_id
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, MemoryVersion, MemoryView, VersionDraft
 from langchain_agentmem.rewinding.thread_memory import amending_position
 from langchain_agentmem.storage import Transaction, queries, query
@@ -42,7 +43,9 @@ from langchain_agentmem.storage.database import Database
 CorrectedKind: TypeAlias = Literal["core", "record", "fact"]
 _KEY_LABEL, _PERSON_LABEL = "the key of the value to correct", "the name of the person who corrects"
 _COLUMNS = ("label", "importance", "expires_at", "created_at")
+"""The columns of a core value or record that a correction stores."""
 _FACT_FIELDS = ("role", "subject", "predicate", "object", "start", "end", "sure")
+"""The fields of a fact that a correction stores; "sure" is the confidence."""
 Values: TypeAlias = Mapping[str, Any]
 
 
@@ -64,7 +67,7 @@ class Correction:
         branch: The name of the branch; for a thread that shares no memory, the id of the thread.
         by: The name of the person.
         at: The time of the correction, in UTC.
-        before: The previous value; None if there was none.
+        before: The previous value; None if the value did not exist.
         after: The corrected value; None if it was deleted.
         undoes: The id of the correction that this one undoes; None if it undoes none.
         thread_id: The id of the thread, if it shares no memory; else None.
@@ -88,9 +91,9 @@ class CurrentValue(NamedTuple):
     """The current value of a key, record or fact.
 
     Attributes:
-        value: The fields of the value, as in a `Correction`; None if there is none.
+        value: The fields of the value, as in a `Correction`; None if the value does not exist.
         version: The version of the value. Pass it as `expected`: the correction then fails if the value has changed.
-        at: The time at which this version was written, in UTC; None if there is no value.
+        at: The time at which this version was written, in UTC; None if the value does not exist.
         source: Its source: "user", "model", "tool", "import" or "person"; None for the application's code.
         actor: The name of the source; None if unknown.
         thread_id: The id of the thread that wrote it; None if it was written on a branch.
@@ -136,14 +139,14 @@ class CorrectionOptions(CorrectionTarget, total=False):
 
 
 _Edit: TypeAlias = Callable[[LayeredMemory, Transaction, PendingWrite, Any], None]
-"""A function that adds the next version of the current value to a pending write."""
+"""A function that adds the next version of a value to a pending write. The last argument is the current version."""
 
 
 class Corrections:
     """The corrections of memory by people. Each method has an async twin, prefixed with `a`.
 
-    A correction is a version of a value with the source "person" and the person's name. It stays in the history when
-    newer versions follow. It is erased if its value, or a source of the previous value, is erased.
+    A correction is a version of a value with the source "person" and the person's name. The history still contains the
+    correction after newer versions. If the value or a source of the previous value is erased, so is the correction.
 
     Args:
         database: The database.
@@ -281,17 +284,17 @@ class Corrections:
         if correction is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
         kind, key, data = correction.kind, correction.key, correction._data
-        row, expected = data["before"], _value_digest(data["after"])
+        previous, expected = data["before"], _value_digest(data["after"])
 
         def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             if kind == FACT:
                 layers._facts_context.changes(tx, change).toggle_events(old, data["events"])
-            elif row is None:
+            elif previous is None:
                 change.remove(kind, key)
             else:
-                columns = {name: row[name] for name in _COLUMNS}
-                draft = VersionDraft(kind, key, memory_rows.encode_text(row["text"]), findable=kind != CORE, **columns)
-                change.drafts.append(draft._replace(extra=row["extra"] or None))
+                columns = {name: previous[name] for name in _COLUMNS}
+                columns |= {"body": memory_rows.encode_text(previous["text"]), "extra": previous["extra"] or None}
+                change.drafts.append(VersionDraft(kind, key, findable=kind != CORE, **columns))
 
         options = {"namespace": correction.namespace, "branch": correction.branch, "thread_id": correction.thread_id}
         options |= {"by": by, "expected": expected}
@@ -352,7 +355,7 @@ class Corrections:
         """
         if (kind is None) != (key is None):
             raise InvalidInput("history() needs kind and key together, or neither. Pass both, or omit both.")
-        most = parse_limit(limit)
+        max_corrections = parse_limit(limit)
         check_integer("offset", offset)
         low, high = path_range(self._database.scopes.resolve(location.get("namespace"), optional=kind is None))
         filters: dict[str, Any] = {}
@@ -363,7 +366,7 @@ class Corrections:
             check_value(CorrectedKind, kind, "kind")
             filters = self._value_filters(low, kind, check_name(key, _KEY_LABEL), branch, thread)
             high = low + "\x01"
-        filters |= {"limit": most, "offset": offset}
+        filters |= {"limit": max_corrections, "offset": offset}
         return self._database.read("corrections.history", lambda tx: self._read_corrections(tx, low, high, **filters))
 
     ahistory = awaited(history)
@@ -391,10 +394,10 @@ class Corrections:
         corrections: list[Correction] = []
         for row in rows:
             # If a thread moved into a shared namespace, its corrections belong to the branch "main" of the namespace.
-            is_alone = row["branch_kind"] == "thread" and not self._database.scopes.is_shared(row["path"])
-            slot = (row["path"], row["kind"], row["key"], row["name"], row["thread"] if is_alone else None)
+            is_separate = row["branch_kind"] == "thread" and not self._database.scopes.is_shared(row["path"])
+            location = (row["path"], row["kind"], row["key"], row["name"], row["thread"] if is_separate else None)
             try:
-                corrections.append(_make_correction(*slot, row["written_at"], read_column(row["correction"], dict)))
+                corrections.append(_make_correction(*location, row["written_at"], read_column(row["correction"], dict)))
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 key = safe_repr(row["key"])
                 raise DatabaseUnreadable(f"A correction of {key} is damaged. Restore it from a backup.") from error
@@ -403,7 +406,7 @@ class Corrections:
     def _value_filters(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
         """Return the query parameters that select the corrections of one value."""
         if thread is None and branch == MAIN and self._database.scopes.is_shared(path):
-            thread = ""  # any thread that moved into this namespace
+            thread = ""  # the query also selects any thread that moved into this namespace
         return {"kind": kind, "key": key, "name": None if thread else branch, "thread": thread}
 
     def _correct(
@@ -421,7 +424,7 @@ class Corrections:
         person, expected = check_name(options.pop("by", None), _PERSON_LABEL), options.pop("expected", None)
         layers = self._memory_at(**options)
         key = layers.core._clean_key(key) if kind == CORE else check_name(key, _KEY_LABEL)
-        thread, path = thread_id_of(layers._context.point), path_of(layers.namespace)
+        thread, path = get_thread_id(layers._context.point), path_of(layers.namespace)
 
         def correct(tx: Transaction, change: PendingWrite) -> Correction:
             change.writer = SourceNote("person", person)
@@ -432,17 +435,17 @@ class Corrections:
             if old is None and not may_add:
                 raise InvalidInput(f"There is no {kind} {safe_repr(key)} here. To correct one thread, pass thread_id.")
             filters = self._value_filters(path, kind, key, layers.name, thread)
-            last = self._read_corrections(tx, path, path + "\x01", limit=1, **filters)
+            newest = self._read_corrections(tx, path, path + "\x01", limit=1, **filters)
             edit(layers, tx, change, old)
             number = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
             new = change.drafts[number]
             if _value_digest(_stored_fields(kind, new)) == _value_digest(before):
                 raise InvalidInput(f"The {kind} entry {safe_repr(key)} already has this value. Nothing was changed.")
-            known = {event["n"] for event in _events_of(old)}
+            old_numbers = {event["n"] for event in _events_of(old)}
             sources = {event["in"] for event in _events_of(old) if event.get("in") is not None}
             sources |= {each for each in (thread, old and old.thread) if each}
             # The value may still contain text from the sources of the previous correction.
-            for earlier in (*(each for each in last if each._data["after"] == before), *([undoes] if undoes else ())):
+            for earlier in (*(each for each in newest if each._data["after"] == before), *([undoes] if undoes else ())):
                 sources.update(earlier._data["sources"])
             data = {
                 "id": self._database.new_id(),
@@ -451,7 +454,7 @@ class Corrections:
                 "before": before,
                 "after": _stored_fields(kind, new),
                 "sources": sorted(sources),
-                "events": [event.get("of", event["n"]) for event in _events_of(new) if event["n"] not in known],
+                "events": [event.get("of", event["n"]) for event in _events_of(new) if event["n"] not in old_numbers],
             }
             change.drafts[number] = new._replace(correction=data)
             return _make_correction(path, kind, key, layers.name, thread, change.now, data)
@@ -479,7 +482,10 @@ def _make_correction(
 
 
 def _events_of(version: MemoryVersion | VersionDraft | None) -> Sequence[Mapping[str, Any]]:
-    """Return the events of a fact; empty for other kinds."""
+    """Return the events of a fact; empty for other kinds.
+
+    An event has its number "n", its action "do", its conversation "in", and, for an undo, the undone number "of".
+    """
     events: Sequence[Mapping[str, Any]] = ((version and version.extra) or {}).get("told", ())
     return events
 
@@ -495,23 +501,23 @@ def _stored_fields(kind: str, version: MemoryVersion | VersionDraft | None) -> V
     return None if fact is None else {name: getattr(fact, name) for name in _FACT_FIELDS}
 
 
-def _public_value(kind: str, row: Any) -> Values | None:
+def _public_value(kind: str, data: Any) -> Values | None:
     """Convert stored fields to the public form of a value."""
-    if row is None:
+    if data is None:
         return None
     if kind == CORE:
-        return {"value": row["text"], "importance": row["importance"], "expires_at": _utc_time(row["expires_at"])}
+        return {"value": data["text"], "importance": data["importance"], "expires_at": _utc_time(data["expires_at"])}
     if kind == RECORD:
-        return {"content": row["text"], "tags": tuple(row["extra"].get("tags", ()))}
-    named = {name: row[name] for name in ("role", "subject", "predicate", "object")}
-    times = {"valid_from": _utc_time(row["start"]), "valid_to": _utc_time(row["end"])}
-    return {**named, **times, "confidence": row["sure"]}
+        return {"content": data["text"], "tags": tuple(data["extra"].get("tags", ()))}
+    statement = {name: data[name] for name in ("role", "subject", "predicate", "object")}
+    times = {"valid_from": _utc_time(data["start"]), "valid_to": _utc_time(data["end"])}
+    return {**statement, **times, "confidence": data["sure"]}
 
 
 def _utc_time(time: int | None) -> datetime | None:
     return None if time is None else from_micros(time)
 
 
-def _value_digest(row: Any) -> str:
+def _value_digest(fields: Any) -> str:
     """Return a digest of the stored fields of a value."""
-    return queries.digest(write_plain(row)).hex()
+    return queries.digest(write_plain(fields)).hex()

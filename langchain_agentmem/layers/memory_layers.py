@@ -4,8 +4,8 @@ Archival memory contains permanent records, which are found by search.
 
 Core memory contains a few keys and values that are always in the prompt. Its budget is a number of characters of its
 `key: value` lines. When a call exceeds the budget, the least important values are evicted: they move to archival
-memory. Of equally important values, the least recently written are evicted first. Values that the call wrote and
-protected keys are never evicted.
+memory. If values are equally important, the least recently written are evicted first. Values that the call wrote
+and protected keys are never evicted.
 
 Recall memory is the timeline of events. Every event has an id, a kind and a time; equal events are stored separately.
 The newest events are in the prompt. When there are many more, the old ones are consolidated: they become records of
@@ -104,7 +104,7 @@ class ArchivalMemory(Layer):
 
     def get(self, record_id: str) -> Record | None:
         """Return a record by its id; None if it does not exist."""
-        return self._get_one(RECORD, check_name(record_id, "the id of a record"), layer.record_of)
+        return self._get_one(RECORD, check_name(record_id, "the id of a record"), layer.convert_record)
 
     aget = awaited(get)
 
@@ -166,15 +166,15 @@ class ArchivalMemory(Layer):
         return list(dict.fromkeys(remove_secrets(check_name(name, "a tag")) for name in names))
 
 
-def record_draft(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> VersionDraft:
-    """Return the draft of a record.
+def draft_record(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> VersionDraft:
+    """Build the draft of a record.
 
     Args:
         key: Its id.
         content: Its content.
         tags: Its tags.
-        now: The time it is written, in microseconds since 1970.
-        details: Its other fields, as JSON values.
+        now: The time at which it is written, in microseconds since 1970.
+        details: Its other fields. The values are JSON values.
     """
     extra = {"tags": list(tags), **details}
     return VersionDraft(RECORD, key, memory_rows.encode_text(content), now, extra=extra, findable=True)
@@ -183,8 +183,8 @@ def record_draft(key: str, content: str, tags: Sequence[str], now: int, **detail
 def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, tags: Sequence[str]) -> str:
     """Add a record to a pending write, or a version of the record with this content.
 
-    Nothing is added if the visible record would not change. A record of another thread is written to this thread as
-    well, so that it stays when the other thread is rewound. A more trusted source replaces the source of the record.
+    If the visible record would not change, nothing is added. A record of another thread is also written to this thread,
+    so that it stays when the other thread is rewound. A more trusted source replaces the source of the record.
 
     Args:
         tx: The transaction.
@@ -196,10 +196,11 @@ def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, ta
     Returns:
         The id of the record.
     """
-    new = change.sign(record_draft(key, content, tags, change.now))
+    new = change.sign(draft_record(key, content, tags, change.now))
     digest = queries.digest(memory_rows.encode_text(content))
     rows = query.keys_with_content(tx, **change.view.parameters(), kind=RECORD, hash=digest)
     visible = memory_rows.load_named(tx, change.view, RECORD, [row["key"] for row in rows]) if rows else {}
+    # Records with a label are resources.
     same = [version for version in visible.values() if version.text == content and version.label is None]
     if not same:
         change.drafts.append(new)
@@ -219,14 +220,14 @@ _COPIED_FIELDS = ("kind", "key", "body", "created_at", "label", "importance", "e
 
 
 def redraft(version: MemoryVersion, **changes: Any) -> VersionDraft:
-    """Return a draft of the next version of a row, with changed columns."""
+    """Build a draft of the next version of an entry, with changed columns."""
     columns = {name: getattr(version, name) for name in _COPIED_FIELDS}
     draft = VersionDraft(**columns, extra=version.extra or None, findable=version.kind != CORE)
     return draft._replace(**changes)
 
 
 def redraft_record(version: MemoryVersion, content: str | None, tags: Sequence[str] | None) -> VersionDraft:
-    """Return a draft of the next version of a record; None leaves a part unchanged."""
+    """Build a draft of the next version of a record; None leaves a field unchanged."""
     extra = dict(version.extra)
     if tags is not None:
         extra["tags"] = list(tags)
@@ -245,7 +246,7 @@ CORE_EVICTED = "CORE_EVICT"
 """The tag of the records of evicted values."""
 MAX_IMPORTANCE = 5
 """The highest importance of a value of core memory."""
-_MICROS = 1_000_000
+_SECOND = 1_000_000  # in microseconds
 _LATEST_EXPIRY = to_micros(datetime.max.replace(tzinfo=UTC))
 """The latest possible expiry, in microseconds since 1970."""
 
@@ -257,7 +258,7 @@ class CoreValue(NamedTuple):
         key: Its key.
         value: Its text.
         importance: From 1 to 5.
-        expires_at: The time it expires, in microseconds since 1970; None for never.
+        expires_at: The time at which it expires, in microseconds since 1970; None for never.
     """
 
     key: str
@@ -283,7 +284,7 @@ class CoreMemory(Layer):
 
         def load(tx: Transaction, view: MemoryView) -> dict[str, str]:
             if wanted is None:
-                return {each.key: each.text for each in core_versions(tx, view)}
+                return {each.key: each.text for each in load_core(tx, view)}
             visible = memory_rows.load_named(tx, view, CORE, wanted)
             return {key: visible[key].text for key in wanted if key in visible}
 
@@ -293,11 +294,7 @@ class CoreMemory(Layer):
 
     def entries(self) -> list[CoreEntry]:
         """Return all values with importance and times, in the order the keys were first set."""
-
-        def load(tx: Transaction, view: MemoryView) -> list[CoreEntry]:
-            return [layer.entry_of(each) for each in core_versions(tx, view)]
-
-        return self._context.read("core.read", load)
+        return self._context.read("core.read", lambda tx, view: [*map(layer.convert_core_entry, load_core(tx, view))])
 
     aentries = awaited(entries)
 
@@ -310,8 +307,8 @@ class CoreMemory(Layer):
             key: Its key: 1 to 500 characters, none of them a control character.
             value: Its text.
             importance: From 1 to 5. The least important values are evicted first. Default: 3.
-            ttl: The number of seconds until the value expires, or the time it expires (without a time zone: UTC).
-                Default: never.
+            ttl: The number of seconds until the value expires, or the time at which it expires (without a time zone:
+                UTC). Default: never.
 
         Raises:
             InvalidInput: An argument is wrong, or the value does not fit.
@@ -347,11 +344,11 @@ class CoreMemory(Layer):
             [(clean_key, text)] = redact_value({clean_key: text}).items()
         return CoreValue(clean_key, text, importance, self._expiry(ttl))
 
-    def _room_left(self, entries: Iterable[MemoryVersion], new: Sequence[CoreValue]) -> int:
+    def _count_free_chars(self, entries: Iterable[MemoryVersion], new: Sequence[CoreValue]) -> int:
         """Return the budget minus the size of new values and protected keys, in characters."""
-        remaining = {each.key: each.text for each in entries if each.key in PROTECTED_KEYS}
-        remaining |= {each.key: each.value for each in new}
-        return self.settings.core_max_chars - core_chars(remaining.items())
+        required = {each.key: each.text for each in entries if each.key in PROTECTED_KEYS}
+        required |= {each.key: each.value for each in new}
+        return self.settings.core_max_chars - count_core_chars(required.items())
 
     def _add_values(self, tx: Transaction, change: PendingWrite, new: Sequence[CoreValue]) -> None:
         """Set values in a pending write, and evict others if the budget requires it.
@@ -359,8 +356,8 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: The values do not fit.
         """
-        visible = {each.key: each for each in core_versions(tx, change.view)}
-        if self._room_left(visible.values(), new) < 0:
+        visible = {each.key: each for each in load_core(tx, change.view)}
+        if self._count_free_chars(visible.values(), new) < 0:
             raise InvalidInput(
                 "Core memory is too small: the new values and the protected keys need more than its "
                 f"{self.settings.core_max_chars:,} characters. Delete or shorten some, or raise core_max_chars."
@@ -371,18 +368,18 @@ class CoreMemory(Layer):
             change.drafts.append(draft._replace(importance=each.importance, expires_at=each.expires_at))
         texts = {each.key: each.value for each in new}
         others = [each for each in visible.values() if each.key not in texts]
-        self._evict(change, choose_evicted(others, self.settings.core_max_chars - core_chars(texts.items()) - 1))
+        self._evict(change, choose_evicted(others, self.settings.core_max_chars - count_core_chars(texts.items()) - 1))
 
     def _evict(self, change: PendingWrite, entries: Iterable[MemoryVersion]) -> None:
         """Move values to archival memory in a pending write."""
         for each in entries:
             change.remove(CORE, each.key)
             change.evicted.append(each.key)
-            # Two threads that evict the same version archive one record.
+            # Two threads that evict the same version create one record, with this id.
             key = str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}"))
             content, tags = f"Core evicted: {each.key}\n{each.text}", [CORE_EVICTED, f"core_key:{each.key}"]
             details = {"value": each.text, "importance": each.importance, "since": each.created_at}
-            archived = record_draft(key, content, tags, change.now, **details)._replace(expires_at=each.expires_at)
+            archived = draft_record(key, content, tags, change.now, **details)._replace(expires_at=each.expires_at)
             change.drafts.append(memory_rows.inherit_source(archived, each))
 
     def _clean_key(self, key: Any) -> str:
@@ -395,8 +392,8 @@ class CoreMemory(Layer):
         if isinstance(ttl, datetime):
             end = check_time(ttl, "ttl")
         elif isinstance(ttl, int | float) and not isinstance(ttl, bool):
-            # Infinity, NaN and very large integers fail this comparison.
-            end = now + int(ttl * _MICROS) if abs(ttl) < _LATEST_EXPIRY / _MICROS else _LATEST_EXPIRY + 1
+            # Infinity, NaN and very large integers fail this comparison, and the check below refuses them.
+            end = now + int(ttl * _SECOND) if abs(ttl) < _LATEST_EXPIRY / _SECOND else _LATEST_EXPIRY + 1
         else:
             raise InvalidInput(f"ttl must be a number of seconds or a datetime, not {safe_repr(ttl)}.")
         if not now < end <= _LATEST_EXPIRY:
@@ -409,50 +406,51 @@ class CoreMemory(Layer):
         return end
 
 
-def core_versions(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
-    """Return core memory, in the order in which the keys were first set."""
+def load_core(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
+    """Load core memory, in the order in which the keys were first set."""
     versions = memory_rows.load_current(tx, view, CORE)
     return sorted(versions, key=lambda each: (each.created_at, each.key))
 
 
-def value_chars(key: str, value: str) -> int:
-    """Return the characters of the budget that a value takes: its line and the line break."""
+def count_value_chars(key: str, value: str) -> int:
+    """Count the characters of a value: those of its line, and the line break."""
     return len(f"{key}: {value}") + 1
 
 
-def core_chars(pairs: Iterable[tuple[str, str]]) -> int:
-    """Return the characters of the budget that values take; the last line has no break."""
-    return max(0, sum(value_chars(*each) for each in pairs) - 1)
+def count_core_chars(pairs: Iterable[tuple[str, str]]) -> int:
+    """Count the characters of values in core memory. The last line has no line break."""
+    return max(0, sum(count_value_chars(*each) for each in pairs) - 1)
 
 
 def choose_evicted(
-    entries: Sequence[MemoryVersion], limit: int, among: Iterable[MemoryVersion] | None = None
+    entries: Sequence[MemoryVersion], limit: int, candidates: Iterable[MemoryVersion] | None = None
 ) -> list[MemoryVersion]:
     """Choose values of core memory to evict, so that the others fit.
 
-    The least important are chosen first, and of these the least recently written. Protected keys are never chosen.
+    The least important values are chosen first. If values are equally important, the least recently written are first.
+    Protected keys are never chosen.
 
     Args:
         entries: All values of core memory.
         limit: The maximum size of the values that remain, in characters.
-        among: The candidates. Default: all values.
+        candidates: The values that may be chosen. Default: all values.
     """
-    total = sum(value_chars(each.key, each.text) for each in entries) - 1
+    total = sum(count_value_chars(each.key, each.text) for each in entries) - 1
     chosen: list[MemoryVersion] = []
-    rows = entries if among is None else among
-    for each in sorted(rows, key=lambda row: (row.importance or DEFAULT_IMPORTANCE, row.written_at, row.number)):
+    candidates = entries if candidates is None else candidates
+    for each in sorted(candidates, key=lambda row: (row.importance or DEFAULT_IMPORTANCE, row.written_at, row.number)):
         if total <= limit:
             break
         if each.key not in PROTECTED_KEYS:
             chosen.append(each)
-            total -= value_chars(each.key, each.text)
+            total -= count_value_chars(each.key, each.text)
     return chosen
 
 
 # -- recall memory -------------------------------------------------------------------------------------------------
 
 RECALL_EVICTED = "RECALL_EVICT"
-"""The tag of the record of an event that was evicted."""
+"""The tag of a record that contains an evicted event."""
 CONSOLIDATED = "RECALL_CONSOLIDATED"
 """The tag of a consolidated record."""
 AUTOMATIC = "AUTO_CONSOLIDATE"
@@ -488,30 +486,30 @@ def consolidate(
     automatic: bool = False,
     name: str = "recall.consolidate",
 ) -> ConsolidationReport:
-    """Replace old events with records. Skip a record if one of its events changed meanwhile.
+    """Replace old events with records, except if an event of a record changed meanwhile.
 
     Args:
         context: The memory.
         keep: The number of newest events that remain.
         kind: Only events of this kind. Default: all.
-        automatic: True if no user or model requested it. Default: False.
+        automatic: True if neither a user nor a model requested the consolidation. Default: False.
         name: The name of the step in a trace.
     """
     limit = context.settings.section_budgets.get("archival_snippet", layer.SNIPPET_CHARS)
     with context.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
         texts: list[tuple[list[MemoryVersion], str]] = []
-        for events in context.read(None, lambda tx, view: old_events(tx, _own_view(context, view), keep, kind)):
-            full_text, hint = events_text(events), f"{len(events)} events of kind {events[0].label}, oldest first"
+        for events in context.read(None, lambda tx, view: list_old_events(tx, _own_view(context, view), keep, kind)):
+            full_text, hint = format_events(events), f"{len(events)} events of kind {events[0].label}, oldest first"
             text = context.compressor.compress(full_text, limit, hint)
-            no_summary = text == truncate(full_text, limit)  # the text fits, there is no model, or the model failed
-            texts.append((events, digest_events(events, limit) if no_summary else text))
+            is_cut = text == truncate(full_text, limit)  # the text fits, there is no model, or the model failed
+            texts.append((events, digest_events(events, limit) if is_cut else text))
 
         def replace(tx: Transaction, change: PendingWrite) -> ConsolidationReport:
             if context.compressor.model is not None:
                 change.writer = SourceNote("model")
             keys = [each.key for events, _ in texts for each in events]
-            numbers = {each.number for each in memory_rows.load_named(tx, change.view, EVENT, keys).values()}
-            unchanged = [each for each in texts if numbers.issuperset(event.number for event in each[0])]
+            current_numbers = {each.number for each in memory_rows.load_named(tx, change.view, EVENT, keys).values()}
+            unchanged = [each for each in texts if current_numbers.issuperset(event.number for event in each[0])]
             records = [_replace_events(context, change, *each, automatic=automatic) for each in unchanged]
             return ConsolidationReport(events=sum(len(events) for events, _ in unchanged), records=tuple(records))
 
@@ -520,20 +518,20 @@ def consolidate(
     return report
 
 
-def is_room_needed(tx: Transaction, context: LayerContext, change: PendingWrite, new: int) -> bool:
+def needs_consolidation(tx: Transaction, context: LayerContext, change: PendingWrite, new_events: int) -> bool:
     """Return whether old events must be consolidated because a write adds new ones.
 
     Args:
         tx: The transaction.
         context: The memory.
         change: The pending write that adds events.
-        new: The number of events that it adds.
+        new_events: The number of events that it adds.
     """
     limit = int(context.settings.recall_max_events * 1.5)
-    return new > 0 and count_versions(tx, _own_view(context, change.view), EVENT) + new > limit
+    return new_events > 0 and count_versions(tx, _own_view(context, change.view), EVENT) + new_events > limit
 
 
-def make_room(context: LayerContext) -> None:
+def consolidate_full_memory(context: LayerContext) -> None:
     """Consolidate old events: for a branch with a model in the background, else immediately."""
     run = partial(consolidate, context, keep=context.settings.recall_max_events, automatic=True)
     if context.compressor.model is not None and isinstance(context.point, BranchPosition):
@@ -544,17 +542,17 @@ def make_room(context: LayerContext) -> None:
 
 
 def _own_view(context: LayerContext, view: MemoryView) -> MemoryView:
-    """Return the view to summarize: a thread's own events, or all events of a branch."""
+    """Return the view of the events to consolidate: a thread's own, or all of a branch."""
     return view if isinstance(context.point, BranchPosition) else view._replace(scope=None)
 
 
 def count_versions(tx: Transaction, view: MemoryView, kind: str) -> int:
-    """Count the visible rows of a kind."""
+    """Count the visible entries of a kind."""
     [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.time)
     return int(row["total"])
 
 
-def old_events(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -> list[list[MemoryVersion]]:
+def list_old_events(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -> list[list[MemoryVersion]]:
     """List the old events of a view, grouped by kind, in parts small enough for one record.
 
     Args:
@@ -575,16 +573,16 @@ def old_events(tx: Transaction, view: MemoryView, keep: int, kind: str | None = 
     return [events for parts in kinds.values() for events in parts]
 
 
-def events_heading(events: Sequence[MemoryVersion]) -> str:
-    """Return the heading of events of one kind: their number, kind and times."""
-    times = sorted(map(_time_text, events))
+def format_heading(events: Sequence[MemoryVersion]) -> str:
+    """Format the heading of events of one kind: their number, kind and times."""
+    times = sorted(map(_format_time, events))
     span = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
     return f"{format_count(len(times), 'events')} of kind {events[0].label}, {span}:"
 
 
-def events_text(events: Sequence[MemoryVersion]) -> str:
-    """Return the full text of events of one kind: a heading, and a line for each event."""
-    return "\n".join([events_heading(events), *(f"- {_time_text(each)} {each.text}" for each in events)])
+def format_events(events: Sequence[MemoryVersion]) -> str:
+    """Format events of one kind as a heading, and a line for each event."""
+    return "\n".join([format_heading(events), *(f"- {_format_time(each)} {each.text}" for each in events)])
 
 
 def digest_events(events: Sequence[MemoryVersion], limit: int) -> str:
@@ -596,16 +594,16 @@ def digest_events(events: Sequence[MemoryVersion], limit: int) -> str:
         events: Events of one kind.
         limit: The maximum number of characters of the result.
     """
-    if len(text := events_text(events)) <= limit:
+    if len(text := format_events(events)) <= limit:
         return text
-    head = events_heading(events)
-    space = limit - len(head)
+    heading = format_heading(events)
+    space = limit - len(heading)
     line_chars = min(200, max(40, space // len(events) - 1))
-    lines = [truncate(f"- {_time_text(each)} {' '.join(each.text.split())}", line_chars) for each in events]
-    half = max(1, (space - 20) // (line_chars + 1) // 2)
+    lines = [truncate(f"- {_format_time(each)} {' '.join(each.text.split())}", line_chars) for each in events]
+    half = max(1, (space - 20) // (line_chars + 1) // 2)  # 20 characters for the line "- … 123 more"
     if len(lines) > 2 * half and sum(len(each) + 1 for each in lines) > space:
         lines[half:-half] = [f"- … {len(lines) - 2 * half} more"]
-    return truncate("\n".join([head, *lines]), limit)
+    return truncate("\n".join([heading, *lines]), limit)
 
 
 def _replace_events(
@@ -613,11 +611,11 @@ def _replace_events(
 ) -> str:
     """Replace events of one kind with a record. Return its id."""
     key = context.database.new_id()
-    markers = [AUTOMATIC] if automatic else []
-    tags = [CONSOLIDATED, *markers, f"kind:{events[0].label}", f"event_count:{len(events)}"]
+    automatic_tags = [AUTOMATIC] if automatic else []
+    tags = [CONSOLIDATED, *automatic_tags, f"kind:{events[0].label}", f"event_count:{len(events)}"]
     words = "\n".join([text, *(each.text for each in events), *tags])
     event_rows = [[each.key, each.created_at, each.text] for each in events]
-    draft = record_draft(key, text, tags, change.now, words=words, events=event_rows)
+    draft = draft_record(key, text, tags, change.now, words=words, events=event_rows)
     draft = memory_rows.inherit_source(draft, *events)
     source, actor = change.writer
     change.drafts.append(draft if source is None else draft._replace(source=source, actor=actor))
@@ -626,12 +624,12 @@ def _replace_events(
     return key
 
 
-def _time_text(event: MemoryVersion) -> str:
+def _format_time(event: MemoryVersion) -> str:
     return from_micros(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
 
 
-_EVENT_OUTPUTS = partial(format_result, kind="event_type")  # applications choose their own kinds
-"""The fields of events in a trace."""
+_OUTPUTS = partial(format_result, kind="event_type")
+"""The function that returns the fields of events for a trace."""
 
 
 class RecallMemory(Layer):
@@ -650,7 +648,7 @@ class RecallMemory(Layer):
         Args:
             kind: The kind of event.
             content: Its text.
-            at: The time it happened (without a time zone: UTC). Default: now.
+            at: The time at which it happened (without a time zone: UTC). Default: now.
             event_type: An alias of `kind`.
 
         Returns:
@@ -663,12 +661,12 @@ class RecallMemory(Layer):
 
         def add(tx: Transaction, change: PendingWrite) -> bool:
             change.drafts.append(new)
-            return is_room_needed(tx, self._context, change, 1)
+            return needs_consolidation(tx, self._context, change, 1)
 
         text = memory_rows.decode_text(new.body or b"")
         with self._context.step("recall.append", event_type=new.label, content=text) as step:
             if self._context.write(None, add):
-                make_room(self._context)
+                consolidate_full_memory(self._context)
             step.finish(lambda: {"event_id": new.key})
         return new.key
 
@@ -686,13 +684,13 @@ class RecallMemory(Layer):
         """
         max_events = self.settings.recall_max_events if limit is ... else parse_limit(limit)
         label = None if kind is None else self._clean_kind(kind)
-        return self._list_newest("recall.recent", EVENT, max_events, label=label, outputs=_EVENT_OUTPUTS)
+        return self._list_newest("recall.recent", EVENT, max_events, label=label, outputs=_OUTPUTS)
 
     arecent = awaited(recent)
 
     def get(self, event_id: str) -> Event | None:
         """Return an event by its id; None if it does not exist."""
-        return self._get_one(EVENT, check_name(event_id, "the id of an event"), layer.event_of, outputs=_EVENT_OUTPUTS)
+        return self._get_one(EVENT, check_name(event_id, "the id of an event"), layer.convert_event, outputs=_OUTPUTS)
 
     aget = awaited(get)
 
@@ -747,7 +745,7 @@ class RecallMemory(Layer):
     aevict = awaited(evict, writes=True)
 
     def summarize(self, kind: str | None = None, keep: int | EllipsisType = ...) -> ConsolidationReport:
-        """Consolidate old events into records of archival memory, however few they are.
+        """Consolidate old events into records of archival memory, without a minimum number.
 
         Args:
             kind: Only events of this kind. Default: all.
@@ -786,4 +784,4 @@ class RecallMemory(Layer):
         tags = [RECALL_EVICTED, f"kind:{version.label}", f"event:{version.key}"]
         event_rows = [[version.key, version.created_at, version.text]]
         key, text = self._context.database.new_id(), f"[{version.label}] {version.text}"
-        return memory_rows.inherit_source(record_draft(key, text, tags, now, events=event_rows), version)
+        return memory_rows.inherit_source(draft_record(key, text, tags, now, events=event_rows), version)

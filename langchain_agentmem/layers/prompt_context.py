@@ -11,11 +11,10 @@
 
 A value cannot imitate a section or an entry: control sequences are removed from it, and all its lines after the first
 are indented further than headings and entries. The order of the lines changes only with their content, so that a
-provider can reuse as much of its prompt cache as possible. Only the function that shortens a record may call a model;
-everything else here is pure.
+provider can reuse as much of its prompt cache as possible. Only the `Shortener` may call a model. All other functions
+except `write_final` are pure.
 
-The final memory of an unchanged memory is always the same bytes. In its text, a value cannot form a heading, list, link
-or tag of its own.
+The export of an unchanged memory is byte-identical. In its Markdown, a value cannot form a heading, list, link or tag.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT_MARKER, RECALL, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer import CoreEntry, Event, Record
 from langchain_agentmem.layers.memory_layers import PROTECTED_KEYS
-from langchain_agentmem.layers.resource_memory import use_of
+from langchain_agentmem.layers.resource_memory import parse_use
 from langchain_agentmem.search.memory_search import Explanation, origin_of
 
 HEADINGS: Mapping[str, str] = {CORE: "## Core Memory", RECALL: "## Recent Events", ARCHIVAL: "## Retrieved Context"}
@@ -47,6 +46,7 @@ EVENT_CHARS = 200
 
 _LINE_INDENT, _ITEM_INDENT = "\n" + " " * 4, "\n" + " " * 6
 _LABEL_SPECIAL = re.compile(r"[*\\\]]")
+# A text that begins like a Markdown block: a list item, heading, quotation, fence or rule.
 _BLOCK_START = re.compile(r"\A(\d{0,9})([#>`~]|[-+*=_.)](?=[\s=*_-]|\Z))")
 
 T = TypeVar("T")
@@ -66,8 +66,8 @@ class PromptPassage(NamedTuple):
         kind: Its kind, such as "event".
         score: Its relevance to the query; None if unknown.
         why: The explanation of the score.
-        place: Its position among passages of the same time.
-        row: The kind in the index and the row, as in `Recollection.row`.
+        sequence: The number by which passages of the same time are sorted.
+        row: Its kind and row number in the search index; None if it is not from the index.
     """
 
     id: str
@@ -78,7 +78,7 @@ class PromptPassage(NamedTuple):
     kind: str = "record"
     score: float | None = None
     why: Explanation | None = None
-    place: int = 0
+    sequence: int = 0
     row: tuple[str, int] | None = None
 
 
@@ -131,18 +131,18 @@ class PromptMaterial(NamedTuple):
         """
         return {
             "core": {each.key: each.value for each in sort_core(self.core)},
-            "recall": [event_data(each) for each in self.events],
-            "archival": [record_data(each) for each in self.records],
+            "recall": [describe_event(each) for each in self.events],
+            "archival": [describe_record(each) for each in self.records],
         }
 
 
-def event_data(event: Event) -> dict[str, Any]:
+def describe_event(event: Event) -> dict[str, Any]:
     """Convert an event to a dictionary for contexts and exports."""
     time = event.created_at.timestamp()
     return {"id": event.id, "type": event.kind, "content": event.content, "timestamp": time}
 
 
-def record_data(record: AnyRecord) -> dict[str, Any]:
+def describe_record(record: AnyRecord) -> dict[str, Any]:
     """Convert a record to a dictionary for contexts and exports."""
     data: dict[str, Any] = {"id": record.id, "content": record.content, "tags": list(record.tags)}
     data["timestamp"] = record.created_at.timestamp()
@@ -169,9 +169,9 @@ def compose(
 
     entries = sort_core(material.core)
     priorities = [(each.key in PROTECTED_KEYS, each.importance, each.updated_at) for each in entries]
-    core = filler.fill(CORE, entries, list(map(_core_line, entries)), priorities)
+    core = filler.fill(CORE, entries, list(map(_format_core_line, entries)), priorities)
     events = material.events[-PROMPT_EVENTS:]
-    events = filler.fill(RECALL, events, list(map(_event_line, events)), range(len(events)))
+    events = filler.fill(RECALL, events, list(map(_format_event_line, events)), range(len(events)))
     record_lines: list[tuple[AnyRecord, str]] = []
     room = filler.room(ARCHIVAL)
     for record in material.records:
@@ -181,10 +181,10 @@ def compose(
         text = record.content
         if measure.size(text) > limit and shorten is not None:
             text = shorten(text, measure.characters(limit), "archival snippet")
-        record_lines.append((record, _record_line(record, measure.cut(text, limit))))
-    ranked = list(enumerate(record_lines))
+        record_lines.append((record, _format_record_line(record, measure.cut(text, limit))))
+    ranked = list(enumerate(record_lines))  # (rank, (record, line))
     if material.chronological:
-        ranked.sort(key=lambda each: (each[1][0].created_at, getattr(each[1][0], "place", 0)))
+        ranked.sort(key=lambda each: (each[1][0].created_at, getattr(each[1][0], "sequence", 0)))
     lines = [line for _, (_, line) in ranked]
     records = filler.fill(ARCHIVAL, [record for _, (record, _) in ranked], lines, [-rank for rank, _ in ranked])
     return PromptSection(filler.sections, core, events, records)
@@ -213,20 +213,21 @@ class _BudgetFiller:
             name: The name of the section.
             items: The items, in the order of the section.
             lines: The line of each item.
-            priorities: The priority of each item. Of equal priorities, the last item is preferred.
+            priorities: The priority of each item. If priorities are equal, the last item is preferred.
         """
         ranking = sorted(range(len(lines)), key=lambda index: (priorities[index], index), reverse=True)
         room, count = self.room(name), len(lines)
 
-        def text_of(count: int) -> str:
+        def format_best(count: int) -> str:
             return _format_section(name, [lines[index] for index in sorted(ranking[:count])])
 
         if room is not None:
-            sizes = range(len(lines) + 1)
-            count = bisect_right(sizes, room, lo=1, key=lambda count: self._measure.size(text_of(count))) - 1
-        text = text_of(count)
-        if lines and not count and room is not None:  # no line fits: cut the first of the ranking
-            count, text = 1, self._measure.cut(text_of(1), room)
+            # Find the largest number of lines whose text fits.
+            counts = range(len(lines) + 1)
+            count = bisect_right(counts, room, lo=1, key=lambda count: self._measure.size(format_best(count))) - 1
+        text = format_best(count)
+        if lines and not count and room is not None:  # no line fits: cut the best one
+            count, text = 1, self._measure.cut(format_best(1), room)
             if len(text) <= len(_format_section(name, [CUT_MARKER])):
                 text = ""
         if text:
@@ -243,14 +244,14 @@ def sort_core(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
     return sorted(entries, key=lambda each: (each.created_at, each.key))
 
 
-def _core_line(entry: CoreEntry) -> str:
+def _format_core_line(entry: CoreEntry) -> str:
     origin = origin_of(entry)
     # The line names the origin of a value that a tool or an import set, but not that of a person or the agent.
     marker = f" ({_escape_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
     return f"**{_escape_label(entry.key)}**{marker}: {_indent(sanitize_text(entry.value), _LINE_INDENT)}"
 
 
-def _event_line(event: Event) -> str:
+def _format_event_line(event: Event) -> str:
     text = sanitize_text(event.content)
     if len(text) > EVENT_CHARS:
         text = text[:EVENT_CHARS] + CUT_MARKER
@@ -259,7 +260,7 @@ def _event_line(event: Event) -> str:
     return f"- {_bracket(kind)} {_indent(text, _ITEM_INDENT)}"
 
 
-def _record_line(record: AnyRecord, text: str) -> str:
+def _format_record_line(record: AnyRecord, text: str) -> str:
     if isinstance(record, PromptPassage):
         label = record.label
     else:
@@ -306,13 +307,13 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
     """
     events = sorted(events, key=lambda each: (each.created_at, each.id))
     records = sorted(records, key=lambda each: (each.created_at, each.id))
-    pairs = [(each, use_of(each.content, each.tags, each.created_at)) for each in records]
+    pairs = [(each, parse_use(each.content, each.tags, each.created_at)) for each in records]
     uses = [use for _, use in pairs if use is not None]
     records = [each for each, use in pairs if use is None]
     tags = Counter(tag for each in records for tag in each.tags)
     return {
         "core": {each.key: each.value for each in sort_core(core)},
-        "recall": [event_data(each) for each in events],
+        "recall": [describe_event(each) for each in events],
         "archival_summary": {
             "count": len(records),
             "tags": {tag: tags[tag] for tag in sorted(tags, key=lambda tag: (-tags[tag], tag))},
@@ -323,7 +324,7 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
             ],
         },
         "resources_used": _group_uses(uses),
-        "experiment_timeline": _timeline(events, records, uses),
+        "experiment_timeline": _build_timeline(events, records, uses),
     }
 
 
@@ -334,21 +335,21 @@ def final_markdown(final: Mapping[str, Any]) -> str:
         final: The result of `final_memory`.
     """
     summary = final["archival_summary"]
-    records = [_format_item(_format_head(row, ", ".join(row["tags"])), row["excerpt"]) for row in summary["records"]]
+    records = [_format_item(_format_title(row, ", ".join(row["tags"])), row["excerpt"]) for row in summary["records"]]
     if records:
         tags = ", ".join(f"{_escape(tag)} ({count})" for tag, count in summary["tags"].items())
         records = [f"{summary['count']} records.", *(["", f"Tags: {tags}."] if tags else []), "", *records]
     sections = {
         "Core Memory": [_format_item(f"**{_escape(key)}**", value) for key, value in final["core"].items()],
-        "Events": [_format_item(_format_head(each, each["type"]), each["content"]) for each in final["recall"]],
+        "Events": [_format_item(_format_title(each, each["type"]), each["content"]) for each in final["recall"]],
         "Archival Summary": records,
         "Resources Used": [
-            _format_item(f"**{_escape(row['resource_id'])}**, {_format_head(use, use['usage_type'])}", use["context"])
+            _format_item(f"**{_escape(row['resource_id'])}**, {_format_title(use, use['usage_type'])}", use["context"])
             for row in final["resources_used"]
             for use in row["uses"]
         ],
         "Experiment Timeline": [
-            _format_item(_format_head(each, ": ".join(filter(None, (each["layer"], each["type"])))), each["summary"])
+            _format_item(_format_title(each, ": ".join(filter(None, (each["layer"], each["type"])))), each["summary"])
             for each in final["experiment_timeline"]
         ],
     }
@@ -394,7 +395,7 @@ def _group_uses(uses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{"resource_id": name, "uses": groups[name]} for name in sorted(groups)]
 
 
-def _timeline(events: Sequence[Event], records: Sequence[AnyRecord], uses: Sequence[Any]) -> list[dict[str, Any]]:
+def _build_timeline(events: Sequence[Event], records: Sequence[AnyRecord], uses: Sequence[Any]) -> list[dict[str, Any]]:
     entries = [(each.created_at.timestamp(), "recall", each.kind, each.content) for each in events]
     entries += [(each.created_at.timestamp(), "archival", ", ".join(each.tags), each.content) for each in records]
     for use in uses:
@@ -411,18 +412,19 @@ def _excerpt(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
-def _format_item(head: str, text: str | None) -> str:
-    """Format a list item: a head and its text, with several lines in a fenced block."""
+def _format_item(title: str, text: str | None) -> str:
+    """Format a list item: a title and a text. Several lines of text are in a fenced block."""
     text = sanitize_text(text or "").strip("\n")
     if "\n" not in text:
-        return f"- {head}: {_escape(text.strip())}" if text.strip() else f"- {head}"
+        return f"- {title}: {_escape(text.strip())}" if text.strip() else f"- {title}"
+    # The fence is longer than each sequence of backticks in the text.
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     block = [f"  {line}" if line.strip() else "" for line in (fence + "text", *text.split("\n"), fence)]
-    return "\n".join([f"- {head}:", "", *block])
+    return "\n".join([f"- {title}:", "", *block])
 
 
-def _format_head(entry: Mapping[str, Any], kind: str) -> str:
+def _format_title(entry: Mapping[str, Any], kind: str) -> str:
     time = f"{datetime.fromtimestamp(entry['timestamp'], UTC):%Y-%m-%d %H:%M:%S} UTC"
     return f"{time} \\[{_escape(kind)}\\]" if kind else time
 

@@ -32,7 +32,7 @@ A snapshot contains a digest, which changes if the resources change, and the beg
 Nothing is downloaded: an item on GitHub or Hugging Face is "pending". To include its content, clone it and add it under
 `local`. Nothing outside of the workspace is read: each path is resolved, including links, and checked first. Links in a
 folder are listed, but not followed. Folders that only tools write (`.git`, `node_modules`) are skipped. Secrets are
-removed before a text is cut, since half a secret is not recognized. Files that usually contain secrets are listed
+removed before a text is cut, since a cut secret would not be recognized. Files that usually contain secrets are listed
 without content. The digest depends on the names and contents of files. It does not depend on the location of the
 workspace, the times of files, or the order of entries.
 """
@@ -59,7 +59,7 @@ from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.layers.compression import truncate
 from langchain_agentmem.layers.layer import Layer, LayerContext
-from langchain_agentmem.layers.memory_layers import ArchivalMemory, CoreMemory, CoreValue, core_versions, record_draft
+from langchain_agentmem.layers.memory_layers import ArchivalMemory, CoreMemory, CoreValue, draft_record, load_core
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import PendingWrite
 from langchain_agentmem.rewinding.memory_rows import RECORD, MemoryVersion, MemoryView
@@ -75,6 +75,7 @@ CLASS_OF_SOURCE = {"local": "local_data", "github": "github", "huggingface": "hu
 """The class of an item in a snapshot, by its source."""
 
 _TABLES = load_data_table("layers/resource_tables.yaml")
+# The source of an item, by a class that is only a kind of source.
 _SOURCE_OF_CLASS = {**{each: each for each in CLASS_OF_SOURCE}, "local_data": "local"}
 _MAX_ID_CHARS = 480
 """The maximum length of the id of an item, which must fit into a tag."""
@@ -82,7 +83,7 @@ _IGNORED_NAMES = frozenset(_TABLES["ignored"].split())
 _SECRET_FILES, _SECRET_SUFFIXES = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
 _TEXT_NAMES, _TEXT_SUFFIXES = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
 _MAX_ENTRIES = 2_000
-"""The number of paths after which a folder is not listed further."""
+"""The number of paths after which the listing of a folder ends."""
 _TREE_CHARS = 2_000
 """The maximum length of the tree of a folder."""
 
@@ -96,10 +97,10 @@ class ResourceSource(BaseModel):
     Attributes:
         name: The name by which items refer to it; empty for the workspace.
         host_path: A local folder, absolute or relative to the resource file.
-        mount_path: The path at which the agent sees the source, or the `dest` of a repository; empty for the same path.
+        mount_path: The path of the source for the agent (`dest` for a repository); empty for the same path.
         repo: The repository: its URL or `owner/name`.
         ref: The commit, tag, branch or revision; empty for the newest.
-        use: The `as` or `type` in the file: "library", "data", "model", "dataset", or empty.
+        use: The value of `as` or `type` in the file: "library", "data", "model", "dataset", or empty.
         read_only: True if the agent may only read it. Default: True.
     """
 
@@ -121,7 +122,7 @@ class ResourceItem(BaseModel):
 
     Attributes:
         name: Its name.
-        kind: Its class in the file, such as "template"; empty if that is only a kind of source.
+        kind: Its class in the file, such as "template"; empty if the class is a kind of source.
         source: The kind of its source.
         resource: The name of its source, or its repository.
         repo: The repository of an item without a named source.
@@ -131,7 +132,7 @@ class ResourceItem(BaseModel):
         include_files: The files to excerpt; empty for an automatic choice.
         include_tree: True to list its files.
         include_content: True to excerpt its files.
-        max_files: The maximum number of files to excerpt; 0 for all of `include_files`, or none of an automatic choice.
+        max_files: The maximum number of files to excerpt. 0: all `include_files`, but no automatically chosen files.
         max_chars: The maximum number of characters of each file; 0 for no limit.
         max_total_chars: The maximum total number of characters; 0 for `ITEM_CHARS`.
     """
@@ -167,7 +168,7 @@ Items: TypeAlias = dict[str, Item]
 def build_resource_snapshot(
     resource_file: str | os.PathLike[str],
     config: Mapping[str, Any] | None = None,
-    resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
+    resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the signature of AI-Scientist-v2-HPC
 ) -> dict[str, Any]:
     """Build a snapshot of the resources in a resource file.
 
@@ -179,10 +180,10 @@ def build_resource_snapshot(
             Default: True.
 
     Returns:
-        "digest", "resource_file_sha", "config_normalized" and "items", as in the original. An item has "id", "class"
-        (local_data, github, huggingface), "fetch_status" (pending, available, failed), "path", "tree_summary" and
-        "content_excerpt". It also has "name", "kind" (its class in the file), "notes", "digest" and "reason": why it is
-        unavailable or incomplete. The status of an item that is unreadable or outside of the workspace is "failed".
+        "digest", "resource_file_sha", "config_normalized" and "items", as in AI-Scientist-v2-HPC. An item has "id",
+        "class" (local_data, github, huggingface), "fetch_status" (pending, available, failed), "path", "tree_summary",
+        "content_excerpt", "name", "kind" (its class in the file), "notes", "digest" and "reason" (why it is unavailable
+        or incomplete). The status of an item that is unreadable or outside of the workspace is "failed".
 
     Raises:
         InvalidInput: The resource file or the config is wrong.
@@ -203,6 +204,7 @@ def build_resource_snapshot(
         for kind in CLASS_OF_SOURCE
     }
     normalized["items"] = [{"id": key, **item.model_dump()} for key, (item, _) in items.items()]
+    # The digest must not depend on the location of the workspace.
     stable_config = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
     return {
         "digest": _digest({"config": stable_config, "items": {item["id"]: item["digest"] for item in snapshots}}),
@@ -218,8 +220,8 @@ def build_resource_snapshot(
 def _read_resource_file(file: Path) -> tuple[bytes, Mapping[str, Any]]:
     label = f"The resource file {safe_repr(str(file))}"
     try:
-        with file.open("rb") as opened:
-            data = opened.read(MAX_FILE_BYTES + 1)
+        with file.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InvalidInput(f"{label} cannot be read: {error.strerror or error}.") from error
     if len(data) > MAX_FILE_BYTES:
@@ -247,15 +249,15 @@ def _parse_resources(content: Mapping[str, Any]) -> tuple[Sources, Items]:
     """
     sources: Sources = {}
     for kind in CLASS_OF_SOURCE:
-        for where, entry in _list_entries(content, kind):
-            source = _validate(ResourceSource, entry, where)
+        for label, entry in _list_entries(content, kind):
+            source = _validate(ResourceSource, entry, label)
             for field in ("name", "host_path" if kind == "local" else "repo"):
                 if not getattr(source, field):
-                    raise InvalidInput(f"{where} of the resource file has no {field}. Add it.")
+                    raise InvalidInput(f"{label} of the resource file has no {field}. Add it.")
             _add_unique(sources, (kind, source.name), source)
     items: Items = {}
-    for where, entry in _list_entries(content, "items" if "items" in content else "resources"):
-        _add_unique(items, *_parse_item(entry, sources, where))
+    for label, entry in _list_entries(content, "items" if "items" in content else "resources"):
+        _add_unique(items, *_parse_item(entry, sources, label))
     referenced = {(item.source, item.resource) for item, _ in items.values()}
     for (kind, name), source in sources.items():
         if (kind, name) not in referenced:
@@ -279,35 +281,35 @@ def _add_unique(entries: dict[Any, Any], key: Any, value: Any) -> None:
     entries[key] = value
 
 
-def _validate(kind: type[EntryT], entry: Mapping[str, Any], where: str) -> EntryT:
+def _validate(kind: type[EntryT], entry: Mapping[str, Any], label: str) -> EntryT:
     try:
         return kind.model_validate(entry)
     except ValidationError as error:
-        raise InvalidInput(f"{where} of the resource file is wrong: {describe_fault(error)}") from error
+        raise InvalidInput(f"{label} of the resource file is wrong: {describe_fault(error)}") from error
 
 
-def _parse_item(entry: Mapping[str, Any], sources: Sources, where: str) -> tuple[str, Item]:
+def _parse_item(entry: Mapping[str, Any], sources: Sources, label: str) -> tuple[str, Item]:
     """Return the id of an item, and the item with its source."""
     class_name = str(entry.get("class", ""))
     limits = _TABLES["limits"].get("" if class_name in _SOURCE_OF_CLASS else class_name, {})
-    item = _validate(ResourceItem, {"include_content": "include_files" in entry, **limits, **entry}, where)
+    item = _validate(ResourceItem, {"include_content": "include_files" in entry, **limits, **entry}, label)
     source_kind = _SOURCE_OF_CLASS.get(item.source or item.kind)
     if item.resource:
         matches = [key for key in sources if key[1] == item.resource and source_kind in (None, key[0])]
         if len(matches) != 1:
             raise InvalidInput(
-                f"{where} needs one resource {safe_repr(item.resource)}, but the file has {len(matches)} "
+                f"{label} needs one resource {safe_repr(item.resource)}, but the file has {len(matches)} "
                 f"{source_kind or 'local or remote'} resources of that name. Correct resource and source, or add repo."
             )
         source_kind, source = matches[0][0], sources[matches[0]]
     else:
         source_kind = source_kind or ("huggingface" if "repo_id" in entry else "github" if item.repo else "local")
         if source_kind != "local" and not item.repo:
-            raise InvalidInput(f"{where} has neither a resource nor a repository. Add resource, repo or repo_id.")
+            raise InvalidInput(f"{label} has neither a resource nor a repository. Add resource, repo or repo_id.")
         source = ResourceSource(repo=item.repo, ref=item.ref)
     origin, path = source.name or source.repo, item.path or "."
     if not item.path and not origin:
-        raise InvalidInput(f"{where} of the resource file has no path. Add it.")
+        raise InvalidInput(f"{label} of the resource file has no path. Add it.")
     name = item.name or (origin if path == "." else path).rstrip("/").rpartition("/")[2]
     key = f"{item.kind or CLASS_OF_SOURCE[source_kind]}:{name}:{source_kind}:{origin}:{path}"
     if len(key) > _MAX_ID_CHARS:
@@ -332,7 +334,7 @@ def _snapshot_item(
             tree, excerpt, reason, digest_input = _read_item(item, root, local, clean)
             path, status = os.path.normpath(local), "available"
         except OSError as error:
-            reason, status = _error_reason(error), "failed"
+            reason, status = _describe_error(error), "failed"
     return {
         "id": key,
         "class": CLASS_OF_SOURCE[item.source],
@@ -387,14 +389,14 @@ def _read_item(
             excerpt, fingerprints[name] = _excerpt_file(name, file, item.max_chars, clean)
         except OSError as error:
             excerpt, fingerprints[name] = f"File: {name} (not readable)", None
-            reason = reason or f"{name}: {_error_reason(error)}"
+            reason = reason or f"{name}: {_describe_error(error)}"
         excerpts.append(excerpt)
     tree = _format_tree(entries) if item.include_tree else ""
-    paths = [(_printable(each), *more) for each, *more in entries[:_MAX_ENTRIES]]
-    return tree, truncate("\n\n".join(excerpts), max_chars), reason, {"tree": paths, "files": fingerprints}
+    listing = [(_printable(each), mark, size) for each, mark, size in entries[:_MAX_ENTRIES]]
+    return tree, truncate("\n\n".join(excerpts), max_chars), reason, {"tree": listing, "files": fingerprints}
 
 
-def _error_reason(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     return f"It cannot be read: {error.strerror}." if error.strerror else str(error)
 
 
@@ -421,8 +423,8 @@ def _list_folder(root: Path) -> list[tuple[str, str, int]]:
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in sorted(folders) if name not in _IGNORED_NAMES]
         for path in (Path(folder, name) for name in (*folders, *files) if name not in _IGNORED_NAMES):
-            kind = "@" if path.is_symlink() else "/" if path.is_dir() else "" if path.is_file() else "?"
-            entries.append((path.relative_to(root).as_posix(), kind, 0 if kind else path.lstat().st_size))
+            mark = "@" if path.is_symlink() else "/" if path.is_dir() else "" if path.is_file() else "?"
+            entries.append((path.relative_to(root).as_posix(), mark, 0 if mark else path.lstat().st_size))
         if len(entries) > _MAX_ENTRIES:
             break
     return sorted(entries, key=lambda entry: entry[0].split("/"))
@@ -444,12 +446,12 @@ def _choose_files(
         paths = [Path(each) for each in dict.fromkeys(item.include_files)]
         files = [(_printable(each.as_posix()), _resolve_within(root, folder / each)) for each in paths]
         return files[: item.max_files or None]
-    texts = []
+    ranked_paths = []  # first read-me files, then files of few parent folders
     for path, mark, _ in entries:
         name = path.rpartition("/")[2].lower()
         if not mark and (name.endswith(_TEXT_SUFFIXES) or name in _TEXT_NAMES) and not _is_secret_name(name):
-            texts.append((not name.startswith("readme"), path.count("/"), path))
-    return [(_printable(path), folder / path) for *_, path in sorted(texts)[: item.max_files]]
+            ranked_paths.append((not name.startswith("readme"), path.count("/"), path))
+    return [(_printable(path), folder / path) for *_, path in sorted(ranked_paths)[: item.max_files]]
 
 
 def _excerpt_file(name: str, path: Path, max_chars: int, clean: Callable[[str], str]) -> tuple[str, list[Any]]:
@@ -463,14 +465,14 @@ def _excerpt_file(name: str, path: Path, max_chars: int, clean: Callable[[str], 
     if not path.is_file():  # a pipe would block
         raise OSError("There is no file at this path.")
     with path.open("rb") as file:
-        data, size = file.read(1 << 23), os.fstat(file.fileno()).st_size
+        data, size = file.read(8 * 1024 * 1024), os.fstat(file.fileno()).st_size
     fingerprint, header = [size, hashlib.sha256(data).hexdigest()], f"File: {name} ({size} bytes"
     if _is_secret_name(name.rpartition("/")[2].lower()):
         return f"{header}, not shown)", fingerprint
-    text = data[: 1 << 18].decode("utf-8-sig", "replace")
+    text = data[: 256 * 1024].decode("utf-8-sig", "replace")
     if "\0" in text or text.count("\ufffd") * 20 > len(text):  # more than 5 % is not UTF-8
         return f"{header}, binary)", fingerprint
-    text = clean(text.rstrip("\ufffd"))  # the last character may be incomplete; redact before cutting
+    text = clean(text.rstrip("\ufffd"))  # the last character may be incomplete; remove secrets before cutting
     return f"{header})\n{truncate(text, max_chars) if max_chars else text}", fingerprint
 
 
@@ -509,13 +511,13 @@ class ResourceUse(Options):
     timestamp: float | None = Field(default=None, ge=0, le=253_402_300_799)  # the last second of the year 9999
 
 
-def use_of(content: str, tags: Sequence[str], at: datetime) -> dict[str, Any] | None:
+def parse_use(content: str, tags: Sequence[str], at: datetime) -> dict[str, Any] | None:
     """Return the use of a resource in a record; None if the record contains none.
 
     Args:
         content: The content of the record.
         tags: The tags of the record.
-        at: The time the record was written, the default time of the use.
+        at: The time at which the record was written, which is the default time of the use.
     """
     if RESOURCE_USED not in tags:
         return None
@@ -531,7 +533,7 @@ class ResourceMemory(Layer):
 
     Args:
         context: The context that the layers share.
-        core: Its core memory.
+        core: The core memory of the same layered memory.
         archival: Its archival memory.
     """
 
@@ -544,7 +546,7 @@ class ResourceMemory(Layer):
         self,
         resource_file: str | os.PathLike[str],
         config: Mapping[str, Any] | None = None,
-        resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
+        resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the signature of AI-Scientist-v2-HPC
     ) -> dict[str, Any]:
         """Build a snapshot of the items in a resource file, and store them.
 
@@ -573,7 +575,7 @@ class ResourceMemory(Layer):
             item["content_excerpt"] = truncate(item["content_excerpt"], ITEM_CHARS)
 
         def store(tx: Transaction, change: PendingWrite) -> None:
-            old_items = {each.extra["resource"]["id"]: each for each in _item_versions(tx, change.view)}
+            old_items = {each.extra["resource"]["id"]: each for each in _load_items(tx, change.view)}
             new_ids = {item["id"] for item in items}
             other_files = []
             for item_id, old in old_items.items():
@@ -585,8 +587,8 @@ class ResourceMemory(Layer):
                 old_item = old_items.get(item["id"])
                 if old_item is None or old_item.extra["resource"] != item:
                     key = self._context.database.new_id() if old_item is None else old_item.key
-                    body = truncate(_item_body(item), ITEM_CHARS)
-                    draft = record_draft(key, body, _item_tags(item), change.now, resource=item)
+                    body = truncate(_format_resource(item), ITEM_CHARS)
+                    draft = draft_record(key, body, _make_item_tags(item), change.now, resource=item)
                     change.drafts.append(draft._replace(label=_ITEM_LABEL))
             self._write_index(tx, change, snapshot["digest"], [*items, *other_files])
 
@@ -623,7 +625,7 @@ class ResourceMemory(Layer):
         """Return the stored items in the form of snapshots, sorted by id."""
 
         def load(tx: Transaction, view: MemoryView) -> list[dict[str, Any]]:
-            items = [dict(each.extra["resource"]) for each in _item_versions(tx, view)]
+            items = [dict(each.extra["resource"]) for each in _load_items(tx, view)]
             for item in items:
                 del item["file"]
             return sorted(items, key=lambda item: str(item["id"]))
@@ -635,7 +637,7 @@ class ResourceMemory(Layer):
     def uses(self) -> list[dict[str, Any]]:
         """Return uses, oldest first, with "resource_id", "usage_type", "context", "timestamp"."""
         records = self._archival.all([RESOURCE_USED])
-        return [use for each in records if (use := use_of(each.content, each.tags, each.created_at))]
+        return [use for each in records if (use := parse_use(each.content, each.tags, each.created_at))]
 
     auses = awaited(uses)
 
@@ -644,17 +646,17 @@ class ResourceMemory(Layer):
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
         new = [CoreValue(RESOURCE_INDEX, "", _INDEX_IMPORTANCE), CoreValue(RESOURCE_DIGEST, digest, _INDEX_IMPORTANCE)]
-        room = self._core._room_left(core_versions(tx, change.view), new)
+        room = self._core._count_free_chars(load_core(tx, change.view), new)
         limit = max(0, min(room, 1_000, self.settings.core_max_chars // 2))
         new[0] = new[0]._replace(value=truncate(index, limit))
         self._core._add_values(tx, change, new)
 
 
-def _item_versions(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
+def _load_items(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
     return memory_rows.load_newest(tx, view, RECORD, limit=None, label=_ITEM_LABEL)
 
 
-def _item_tags(item: Mapping[str, Any]) -> list[str]:
+def _make_item_tags(item: Mapping[str, Any]) -> list[str]:
     kind = item["kind"] or item["class"]
     fields = {"id": item["id"], "class": kind, "name": item["name"], "source": item["class"], "path": item["path"]}
     tags = [RESOURCE_ITEM, *(f"resource_{name}:{value}" for name, value in fields.items())]
@@ -662,8 +664,8 @@ def _item_tags(item: Mapping[str, Any]) -> list[str]:
     return tags if item["fetch_status"] == "available" else [*tags, RESOURCE_PENDING]
 
 
-def _item_body(item: Mapping[str, Any]) -> str:
-    """Format an item as text for a model."""
+def _format_resource(item: Mapping[str, Any]) -> str:
+    """Format a stored item as text for a model."""
     status, reason = item["fetch_status"], item["reason"]
     lines = {
         "Resource": item["name"],

@@ -7,14 +7,13 @@ A `Message` is the value that this package stores. It is converted in three dire
   `Message.from_response_dict`;
 * to the stored bytes with `encode_body`, and back with `decode_body`.
 
-The folder imports only `base`. Begin with `message.py`. `role_rounds.py` has posts, rounds and conversations between
-roles. `history_repair.py` has the parts of a history, and repairs it to a form that every provider accepts.
+Of this package, the folder imports only `base`. Begin with `message.py`. `role_rounds.py` has posts, rounds and
+conversations between roles. `history_repair.py` repairs a list of messages, so that every provider accepts it.
 
-`Message` has the fields of MARSYS's messages and is the only stored form. `encode_body` writes JSON without the id, so
-equal messages share one body. Keys keep their order, since prompts may depend on it; the log ignores it in
-comparisons. `langchain` has the fields that only LangChain has. `additional_kwargs["agentmem"]` has the fields that
-LangChain lacks. Property tests check that both conversions are the identity. NULs and lone surrogates survive: bodies
-are bytes, encoded with `surrogatepass`.
+`encode_body` writes JSON without the id, so equal messages share one body. Keys keep their order, since prompts may
+depend on it. `Message.langchain` has the fields that only LangChain has. `additional_kwargs["agentmem"]` of a LangChain
+message has the fields that LangChain lacks. So a conversion and its inverse return an equal message. NULs and lone
+surrogates survive, since bodies are bytes, encoded with `surrogatepass`.
 """
 
 from langchain_agentmem.base.lazy_imports import lazy_exports

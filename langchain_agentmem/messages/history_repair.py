@@ -1,6 +1,8 @@
 """The parts of a history, and its repair to a form that every provider accepts.
 
-    system messages | first instruction | summary | body … | current request | protected tail
+    system messages | first instruction | summary | other messages … | current request | protected tail
+
+The protected tail consists of the newest messages, which a compaction does not change.
 
 Providers refuse:
 
@@ -10,14 +12,14 @@ Providers refuse:
 - two consecutive turns of the assistant, or a user message right after a result;
 - ids of calls that are too long or have unsupported characters.
 
-`repair_messages` fixes all this in a copy, and loses no text. System messages move to the beginning, and results to
-their calls; the order of all others stays. A placeholder replaces a missing result. A result without a call becomes a
-user message. Short filler messages restore the alternation of roles. A refused id is replaced by its hash, so that
-repeated repairs result in the same id. A call that could not be parsed becomes a call whose argument is the raw text,
-since some clients do not send unparsed calls.
+`repair_messages` fixes all this in a copy, and loses no text. It moves system messages to the beginning, and results to
+their calls. All other messages keep their order. A placeholder replaces a missing result. A result without a call
+becomes a user message. Short filler messages restore the alternation of roles. A refused id is replaced by its hash, so
+that repeated repairs result in the same id. A call that could not be parsed becomes a call whose argument is the raw
+text, since some clients do not send unparsed calls.
 
-Content that only some providers support stays as it is, since a history does not know its provider. To move a
-conversation from Anthropic to another provider, remove `redacted_thinking` from it.
+Content that only some providers support is not changed, since the provider is unknown here. To move a conversation from
+Anthropic to another provider, remove `redacted_thinking` blocks from it.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ from langchain_agentmem.messages.message_marks import (
 )
 from langchain_agentmem.messages.provider_content import generated_image
 
-_ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
+_ROLE_NAMES = {"human": "user", "ai": "assistant", "function": "tool"}
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call"})
 
 
@@ -69,11 +71,11 @@ def role_of(message: BaseMessage) -> str:
     if isinstance(message, ChatMessage):
         return "system" if message.role == "developer" else message.role
     kind = message.type.removesuffix("MessageChunk").lower()
-    return _ROLES.get(kind, kind)
+    return _ROLE_NAMES.get(kind, kind)
 
 
 def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
-    """Return the tool calls of a message, and its invalid ones, which providers receive too."""
+    """Return the tool calls of a message, with its invalid calls, which providers receive too."""
     if not isinstance(message, AIMessage):
         return []
     calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
@@ -83,7 +85,7 @@ def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
 
 
 class MessageGroup(NamedTuple):
-    """A range of messages that are kept or removed together: one, or calls with their results.
+    """A range of messages to keep or remove together: one message, or calls with results.
 
     Attributes:
         start: The index of the first message.
@@ -107,10 +109,10 @@ def group_messages(messages: Sequence[BaseMessage], start: int, stop: int) -> li
 
 
 def tail_start(messages: Sequence[BaseMessage], grace: int) -> int:
-    """Return the start of the protected tail, the `grace`-th last assistant message.
+    """Return the start of the protected tail: the index of an assistant message, see `grace`.
 
-    With fewer assistant messages, the tail begins at the first one. Without any, it begins at the last user message, so
-    that a tail always exists. Without a user message too, it begins at the last message that is not a tool result.
+    With fewer assistant messages, the tail begins at the first assistant message. Without any, it begins at the last
+    user message. Without a user message, it begins at the last message that is not a tool result.
 
     Args:
         messages: The history.
@@ -127,7 +129,7 @@ def tail_start(messages: Sequence[BaseMessage], grace: int) -> int:
 def is_from_user(message: BaseMessage) -> bool:
     """Return whether a user wrote a message.
 
-    A summary, memory, filler or result in the role of a user is not from the user.
+    A message with the role "user" may also be a summary, memory, a filler or a tool result.
     """
     mark = message.additional_kwargs.get(GENERATED_MARK)
     if role_of(message) != "user" or mark in (FILLER, RESULT):
@@ -140,10 +142,11 @@ class HistoryShape(NamedTuple):
 
     Attributes:
         systems: The number of system messages at the beginning.
-        opening: The filler message in the role of a user at the beginning, or None.
-        first: The first message before the tail that a user wrote, or None if there is none or it may be dropped.
+        opening: The filler message with the role "user" at the beginning, or None.
+        first: The first instruction: the first message before the tail that a user wrote. None if there is none, or if
+            it may be dropped.
         summary: The summary of earlier messages, or None.
-        request: The last message that a user wrote, or None if there is none, or if it is in the tail or is `first`.
+        request: The current request: the last message that a user wrote. None if it is `first` or in the tail.
         tail: The beginning of the protected tail.
     """
 
@@ -161,13 +164,13 @@ class HistoryShape(NamedTuple):
         return frozenset({*range(self.systems), *indexes})
 
 
-def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = True) -> HistoryShape:
+def find_shape(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = True) -> HistoryShape:
     """Find the parts of a valid history.
 
     Args:
         messages: The history: system messages first, and results after their calls.
         grace: See `tail_start`.
-        keep_first: True to keep the first message that a user wrote.
+        keep_first: True protects the first message that a user wrote. Default: True.
     """
     systems = next((index for index, each in enumerate(messages) if role_of(each) != "system"), len(messages))
     tail = max(systems, tail_start(messages, grace))
@@ -181,17 +184,16 @@ def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = 
 
 def droppable_groups(messages: Sequence[BaseMessage], shape: HistoryShape) -> list[MessageGroup]:
     """Return the groups that may be removed, oldest first: neither pinned nor in the tail."""
-    return [
-        each for each in group_messages(messages, shape.systems, shape.tail) if each.start not in shape.pinned_indexes
-    ]
+    groups = group_messages(messages, shape.systems, shape.tail)
+    return [group for group in groups if group.start not in shape.pinned_indexes]
 
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-_REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}
-_BY_ROLE: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
+_NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_CALL_ID_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+_REFUSED_NEXT_ROLES = {"assistant": "assistant", "tool": "user"}
+_CLASSES_BY_ROLE: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
 _SENT_FIELDS = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
-_FILLER_MARK = {GENERATED_MARK: FILLER}
+_FILLER_KWARGS = {GENERATED_MARK: FILLER}
 
 
 def valid_length(messages: Sequence[BaseMessage], start: int = 0) -> int:
@@ -203,28 +205,28 @@ def valid_length(messages: Sequence[BaseMessage], start: int = 0) -> int:
         messages: The history.
         start: The result of an earlier call, from which to continue. Default: 0.
     """
-    valid = start
+    length = start
     previous_role = role_of(messages[start - 1]) if start else "system"
     open_ids: set[str] = set()
     for index in range(start, len(messages)):
         message = messages[index]
         role = role_of(message)
         if open_ids:
-            fits = role == "tool" and getattr(message, "tool_call_id", None) in open_ids
+            is_valid = role == "tool" and getattr(message, "tool_call_id", None) in open_ids
         elif previous_role == "system":
-            fits = role in ("system", "user")
+            is_valid = role in ("system", "user")
         else:
-            fits = role not in ("system", "tool", _REFUSED_AFTER.get(previous_role))
-        if not fits or _clean_message(message) is not message:
-            return valid
+            is_valid = role not in ("system", "tool", _REFUSED_NEXT_ROLES.get(previous_role))
+        if not is_valid or _clean_message(message) is not message:
+            return length
         if open_ids:
             open_ids.discard(message.tool_call_id)  # type: ignore[attr-defined]  # a tool message has it
         else:
             open_ids = {call["id"] for call in calls_of(message)}
         previous_role = role
-        if not open_ids and role != "system":  # system messages alone are no history
-            valid = index + 1
-    return valid
+        if not open_ids and role != "system":  # system messages alone are not valid: a user message must follow
+            length = index + 1
+    return length
 
 
 def repair_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -240,7 +242,7 @@ def repair_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     others = [each for each in cleaned if role_of(each) != "system"]
     body = _pair_results(others)
     if (systems or body) and (not body or role_of(body[0]) != "user"):
-        body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs=_FILLER_MARK))
+        body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs=_FILLER_KWARGS))
     return _make_ids_unique(systems + _insert_fillers(body))
 
 
@@ -266,11 +268,11 @@ def _copy_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
 
 
 def _insert_fillers(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Insert a filler message between two consecutive turns that providers refuse."""
+    """Insert a filler message between two consecutive messages whose roles providers refuse."""
     turns: list[BaseMessage] = []
     for message in messages:
-        if turns and _REFUSED_AFTER.get(role_of(turns[-1])) == role_of(message):
-            fields = {"id": message.id and f"{message.id}:before", "additional_kwargs": _FILLER_MARK}
+        if turns and _REFUSED_NEXT_ROLES.get(role_of(turns[-1])) == role_of(message):
+            fields = {"id": message.id and f"{message.id}:before", "additional_kwargs": _FILLER_KWARGS}
             is_user = role_of(message) == "user"
             turns.append(AIMessage(NO_ANSWER, **fields) if is_user else HumanMessage(CONTINUATION, **fields))
         turns.append(message)
@@ -278,7 +280,7 @@ def _insert_fillers(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _make_ids_unique(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Assign a new id to each call with the id of an earlier call, also in its results.
+    """Assign a new id to each call that repeats an earlier id, and to the result of the call.
 
     Some models restart the numbers of their calls each turn. Anthropic refuses a repeated id.
 
@@ -288,54 +290,54 @@ def _make_ids_unique(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     call_ids = [call["id"] for message in messages if isinstance(message, AIMessage) for call in calls_of(message)]
     if len({*call_ids}) == len(call_ids):
         return list(messages)
-    seen: set[str] = set()
-    renamed: dict[str, str] = {}
-    altered: list[BaseMessage] = []
+    seen_ids: set[str] = set()
+    new_ids: dict[str, str] = {}
+    unique: list[BaseMessage] = []
     for message in messages:
         if isinstance(message, ToolMessage):
-            new = renamed.get(message.tool_call_id)
-            altered.append(message if new is None else alter_message(message, tool_call_id=new))
+            new_id = new_ids.get(message.tool_call_id)
+            unique.append(message if new_id is None else alter_message(message, tool_call_id=new_id))
             continue
         calls = [call["id"] for call in calls_of(message)]
-        renamed = {call: _unused_id(call, seen) for call in calls if call in seen}
-        seen.update(renamed.get(call, call) for call in calls)
-        altered.append(_rename_calls(message, renamed) if renamed and isinstance(message, AIMessage) else message)
-    return altered
+        new_ids = {call: _make_unused_id(call, seen_ids) for call in calls if call in seen_ids}
+        seen_ids.update(new_ids.get(call, call) for call in calls)
+        unique.append(_replace_call_ids(message, new_ids) if new_ids and isinstance(message, AIMessage) else message)
+    return unique
 
 
-def _unused_id(call: str, seen: set[str]) -> str:
-    return next(name for number in count(2) if (name := _accepted_id(f"{call}-{number}")) not in seen)
+def _make_unused_id(call: str, seen: set[str]) -> str:
+    return next(name for number in count(2) if (name := _make_valid_id(f"{call}-{number}")) not in seen)
 
 
-def _accepted_id(call: str) -> str:
+def _make_valid_id(call: str) -> str:
     """Return the id of a call in a form that every provider accepts."""
-    if _CALL_ID.fullmatch(call):
+    if _CALL_ID_PATTERN.fullmatch(call):
         return call
     return f"call_{blake2b(call.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
-def _accepted_name(name: str) -> str:
+def _make_valid_name(name: str) -> str:
     """Return a name in a form that every provider accepts."""
-    return name if _NAME.fullmatch(name) else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
+    return name if _NAME_PATTERN.fullmatch(name) else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
 
 
-def _rename_calls(message: AIMessage, names: Mapping[Any, str]) -> AIMessage:
-    """Return a message with other ids for its calls, in its fields and in its content."""
+def _replace_call_ids(message: AIMessage, names: Mapping[Any, str]) -> AIMessage:
+    """Return a message with new ids of its calls, in the fields and in the content."""
     changes: dict[str, Any] = {
         "tool_calls": [call | {"id": names.get(call["id"], call["id"])} for call in message.tool_calls],
-        "additional_kwargs": _without_raw_calls(message),
+        "additional_kwargs": _drop_raw_calls(message),
     }
     if isinstance(message.content, list):
-        changes["content"] = [_rename_block(block, names) for block in message.content]
+        changes["content"] = [_replace_block_id(block, names) for block in message.content]
     return alter_message(message, **changes)
 
 
-def _without_raw_calls(message: AIMessage) -> dict[str, Any]:
+def _drop_raw_calls(message: AIMessage) -> dict[str, Any]:
     """Return `additional_kwargs` without OpenAI's raw calls, which are in `tool_calls` too."""
     return {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
 
 
-def _rename_block(block: Any, names: Mapping[Any, str]) -> Any:
+def _replace_block_id(block: Any, names: Mapping[Any, str]) -> Any:
     if not _is_call(block):
         return block
     key = "call_id" if block.get("call_id") else "id"
@@ -353,42 +355,42 @@ def _pair_results(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
                 paired.append(_quote_result(message))
             continue
         paired.append(message)
-        by_call = results.get(index, {})
-        paired += [messages[result] for result in sorted(by_call.values())]
-        paired += [_missing_result(message, call) for call in calls_of(message) if call["id"] not in by_call]
+        result_indexes = results.get(index, {})
+        paired += [messages[result_index] for result_index in sorted(result_indexes.values())]
+        paired += [_make_placeholder(message, call) for call in calls_of(message) if call["id"] not in result_indexes]
     return paired
 
 
 def _match_results(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
-    """Map the index of each message with calls to the indexes of its results, by call id.
+    """Map the index of each message with calls to the indexes of the results, by call id.
 
-    Later turns may reuse ids. A result answers the last call of its id that has no result yet.
+    Later calls may reuse an id. A result belongs to the last call with the same id before it, unless that has a result.
     """
     open_calls: dict[str, int] = {}
     results: dict[int, dict[str, int]] = {}
     for index, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            caller = open_calls.pop(message.tool_call_id, None)
-            if caller is not None:
-                results.setdefault(caller, {})[message.tool_call_id] = index
+            caller_index = open_calls.pop(message.tool_call_id, None)
+            if caller_index is not None:
+                results.setdefault(caller_index, {})[message.tool_call_id] = index
         else:
             open_calls.update((call["id"], index) for call in calls_of(message))
     return results
 
 
-def _missing_result(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
+def _make_placeholder(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
     key = f"{message.id}:{call['id']}:missing" if message.id else None
-    filler_fields = {"status": "error", "additional_kwargs": _FILLER_MARK}
+    filler_fields = {"status": "error", "additional_kwargs": _FILLER_KWARGS}
     return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **filler_fields)
 
 
 def drop_placeholders(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Remove placeholder results at the end of a repaired history: results may still arrive."""
+    """Remove placeholder results at the end of a history, whose results may still follow."""
     last = next((index for index in range(len(messages) - 1, -1, -1) if role_of(messages[index]) != "tool"), 0)
+    others, tail = messages[: last + 1], messages[last + 1 :]
     return [
-        each
-        for index, each in enumerate(messages)
-        if index <= last or each.content != NO_RESULT or GENERATED_MARK not in each.additional_kwargs
+        *others,
+        *(each for each in tail if each.content != NO_RESULT or GENERATED_MARK not in each.additional_kwargs),
     ]
 
 
@@ -409,12 +411,12 @@ def _clean_message(message: BaseMessage) -> BaseMessage | None:
     if isinstance(message, ChatMessage) and role_of(message) != "tool":
         message = _convert_chat(message)
     changes: dict[str, Any] = {}
-    if message.name is not None and (name := _accepted_name(message.name) or None) != message.name:
+    if message.name is not None and (name := _make_valid_name(message.name) or None) != message.name:
         changes["name"] = name
-    if isinstance(message, ToolMessage) and (key := _accepted_id(message.tool_call_id)) != message.tool_call_id:
+    if isinstance(message, ToolMessage) and (key := _make_valid_id(message.tool_call_id)) != message.tool_call_id:
         changes["tool_call_id"] = key
     if isinstance(message, AIMessage):
-        changes |= _call_changes(message)
+        changes |= _clean_calls(message)
     content = changes.get("content", message.content)
     role = role_of(message)
     if isinstance(content, str) and content and not content.strip() and calls_of(message):
@@ -433,9 +435,8 @@ def make_encodable(message: M) -> M:
     If the message has none, return the message itself.
     """
     sent = {name: value for name, value in message.__dict__.items() if value and name in _SENT_FIELDS}
-    changes = {
-        name: clean for name, value in sent.items() if (clean := encoding.replace_surrogates(value)) is not value
-    }
+    encodable = {name: encoding.replace_surrogates(value) for name, value in sent.items()}
+    changes = {name: value for name, value in encodable.items() if value is not sent[name]}
     if kwargs := message.additional_kwargs:
         internal = {name: value for name, value in kwargs.items() if name.startswith("agentmem")}  # never sent
         others = {name: value for name, value in kwargs.items() if name not in internal}
@@ -445,10 +446,11 @@ def make_encodable(message: M) -> M:
 
 
 def _convert_chat(message: ChatMessage) -> BaseMessage:
-    """Convert a `ChatMessage` to the class of its role; other roles become users of that name."""
+    """Convert a `ChatMessage` to the class of its role, else to a user message with a name."""
     role, kwargs = role_of(message), {GENERATED_MARK: ALTERED, **message.additional_kwargs}
-    name = message.name or (None if role in (*_BY_ROLE, "user") else role)
-    return _BY_ROLE.get(role, HumanMessage)(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)
+    name = message.name or (None if role in (*_CLASSES_BY_ROLE, "user") else role)
+    make = _CLASSES_BY_ROLE.get(role, HumanMessage)
+    return make(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)
 
 
 def has_no_content(message: BaseMessage) -> bool:
@@ -466,41 +468,41 @@ def _is_empty(message: BaseMessage) -> bool:
     return all(encoding.block_type(block) in encoding.REASONING_TYPES for block in content) and not calls_of(message)
 
 
-def _call_changes(message: AIMessage) -> dict[str, Any]:
-    """Return the changes of fields that every client needs to send all calls with id and name."""
+def _clean_calls(message: AIMessage) -> dict[str, Any]:
+    """Return the fields to change so that every client sends all calls with id and name."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
-    all_calls = [*message.tool_calls]
-    all_calls += [  # the raw text becomes the argument
+    raw_calls = [*message.tool_calls]
+    raw_calls += [  # the raw text becomes the argument
         tool_call(name=each["name"] or "", args={"unreadable": each["args"] or ""}, id=each["id"])
         for each in message.invalid_tool_calls
     ]
-    for block in blocks if not all_calls else ():  # without `tool_calls`, the calls are in the blocks only
+    for block in blocks if not raw_calls else ():  # without `tool_calls`, the calls are in the blocks only
         if _is_call(block):
-            given = block.get("input", block.get("args"))
-            arguments = given if isinstance(given, dict) else {}
-            all_calls.append(tool_call(name=block.get("name"), args=arguments, id=_call_id(block)))
+            arguments_value = block.get("input", block.get("args"))
+            arguments = arguments_value if isinstance(arguments_value, dict) else {}
+            raw_calls.append(tool_call(name=block.get("name"), args=arguments, id=_call_id(block)))
     calls: dict[str, ToolCall] = {}
-    for call in all_calls:
+    for call in raw_calls:
         if call["id"] and call["name"] and isinstance(call["name"], str):
-            usable = call | {"name": _accepted_name(call["name"]), "id": _accepted_id(call["id"])}
-            calls.setdefault(call["id"], usable)
+            valid_call = call | {"name": _make_valid_name(call["name"]), "id": _make_valid_id(call["id"])}
+            calls.setdefault(call["id"], valid_call)
     changes: dict[str, Any] = {}
     if [*calls.values()] != message.tool_calls:
         changes["tool_calls"] = [*calls.values()]
     if message.invalid_tool_calls:
         changes["invalid_tool_calls"] = []
-    call_blocks = [each for block in blocks if (each := _match_call_block(block, calls)) is not None]
+    call_blocks = [each for block in blocks if (each := _clean_call_block(block, calls)) is not None]
     if call_blocks != blocks:
         changes["content"] = call_blocks
     if "tool_calls" in message.additional_kwargs and (changes or not message.tool_calls):
-        changes["additional_kwargs"] = _without_raw_calls(message)
+        changes["additional_kwargs"] = _drop_raw_calls(message)
     return changes
 
 
-def _match_call_block(block: Any, calls: dict[str, ToolCall]) -> Any:
-    """Return a block with the id and name of its call, and remove that call from `calls`.
+def _clean_call_block(block: Any, calls: dict[str, ToolCall]) -> Any:
+    """Return a call block with the id and name of its call, and remove that call from `calls`.
 
-    Return a block of another type unchanged, and None if no call of this id is left.
+    Return any other block unchanged. Return None if no call of this id is left.
     """
     if not _is_call(block):
         return block

@@ -3,9 +3,10 @@
 Fields that both have are copied. `Message.langchain` has the fields that only LangChain has, such as metadata,
 artifacts and the class of a chunk. Fields with LangChain's default are left out.
 
-Fields that only `Message` has are stored in a note, under the key ``"agentmem"`` of ``additional_kwargs``. The
-conversion to `Message` removes the note. The note also has fingerprints of the values that the LangChain message has
-instead. If such a value no longer matches its fingerprint, it was changed in LangChain, and the change is kept.
+Fields that LangChain cannot express are stored in a note, under the key ``"agentmem"`` of ``additional_kwargs``. The
+conversion to `Message` removes the note. For each field of the note, the LangChain message may have another value. The
+note contains a fingerprint of this value. If the fingerprint no longer matches, the application changed the value after
+the conversion. In this case the changed value is kept, and the value of the note is ignored.
 
 LangChain's constructors rewrite their arguments: they parse calls, fill in chunks, and convert numbers to text. A
 message must be restored unchanged. So it is made as a copy of an empty message, without validation.
@@ -41,12 +42,12 @@ def calls_from_langchain(valid: list[dict[str, Any]], invalid: list[dict[str, An
     Returns:
         The calls, valid ones first, and whether `calls_to_langchain` restores `valid` and `invalid` exactly.
     """
-    plain = is_plain(valid) and is_plain(invalid)
+    exact = is_plain(valid) and is_plain(invalid)
     calls = [
-        ToolCallMsg(id=call.get("id") or "", name=call.get("name") or "", arguments=_args_text(call.get("args"), plain))
+        ToolCallMsg(id=call.get("id") or "", name=call.get("name") or "", arguments=_dump_args(call.get("args"), exact))
         for call in (*valid, *invalid)
     ]
-    return calls, plain and calls_to_langchain(calls) == (valid, invalid)
+    return calls, exact and calls_to_langchain(calls) == (valid, invalid)
 
 
 def calls_to_langchain(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -70,15 +71,15 @@ def calls_to_langchain(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any
     return valid, invalid
 
 
-def _args_text(args: Any, plain: bool) -> str:  # noqa: FBT001
-    """Write arguments as JSON text, approximately if JSON cannot express them exactly.
+def _dump_args(args: Any, exact: bool) -> str:  # noqa: FBT001
+    """Write the arguments of a call as JSON text, approximately if JSON cannot express them.
 
-    If the text is approximate, `Message.langchain` stores the arguments too. An approximate text has sorted keys, as
-    tagged dictionaries have in a stored body. So stored arguments result in the same text again.
+    In that case `Message.langchain` stores the exact arguments too. The keys of an approximate text are sorted, since
+    storage may change the order of the keys of the exact arguments.
     """
     if isinstance(args, str):
         return args
-    if plain:
+    if exact:
         return _dump_json(args)
     try:
         return provider_content.json_text(args, sort_keys=True)
@@ -90,7 +91,7 @@ _dump_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """Read the arguments of a call; return None if they are not a JSON object."""
+    """Parse the arguments of a call. Return None if they are not a JSON object."""
     try:
         value = parse_json(text)
     except (ValueError, RecursionError):
@@ -109,18 +110,18 @@ _COMMON_FIELDS = frozenset(
 )
 
 
-class _MessageClass:
-    """A message class of LangChain, with its role and its fields that `Message` lacks."""
+class _ClassInfo:
+    """The role, the default fields, and the fields that `Message` lacks, of a LangChain class."""
 
     def __init__(self, role: str | None, empty: BaseMessage) -> None:
         self.type_name = empty.type
-        self.role = role  # the role of its messages; None if each message has a role field
-        self.empty = empty  # the message that new messages are copied from
+        self.role = role  # the role of the messages of the class; None for `ChatMessage`, which has a field `role`
+        self.empty = empty  # new messages are copies of this message
         self.own_fields = {name: value for name, value in empty.__dict__.items() if name not in _COMMON_FIELDS}
 
 
-_CLASSES: dict[type[BaseMessage], _MessageClass] = {
-    type(empty): _MessageClass(role, empty)
+_CLASS_INFOS: dict[type[BaseMessage], _ClassInfo] = {
+    type(empty): _ClassInfo(role, empty)
     for role, *empties in (
         ("user", lc.HumanMessage(content=""), lc.HumanMessageChunk(content="")),
         ("assistant", lc.AIMessage(content=""), lc.AIMessageChunk(content="")),
@@ -132,15 +133,15 @@ _CLASSES: dict[type[BaseMessage], _MessageClass] = {
     )
     for empty in empties
 }
-EXACT_CLASSES = frozenset(_CLASSES)
+EXACT_CLASSES = frozenset(_CLASS_INFOS)
 """LangChain's own classes, which are restored exactly."""
 
-_CLASS_BY_TYPE = {kind.type_name: kind for kind in _CLASSES.values()}
+_INFO_BY_TYPE = {info.type_name: info for info in _CLASS_INFOS.values()}
 _ROLE_BY_TYPE = LANGCHAIN_ROLES | dict.fromkeys(("system", "tool", "function"))
-_CLASS_BY_ROLE = {role or wire: _CLASS_BY_TYPE[wire] for wire, role in _ROLE_BY_TYPE.items()} | {
-    "developer": _CLASS_BY_TYPE["system"]
+_INFO_BY_ROLE = {role or wire: _INFO_BY_TYPE[wire] for wire, role in _ROLE_BY_TYPE.items()} | {
+    "developer": _INFO_BY_TYPE["system"]
 }
-_CHAT = _CLASS_BY_TYPE["chat"]
+_CHAT = _INFO_BY_TYPE["chat"]
 _NO_FIELDS: dict[str, Any] = {}
 
 
@@ -148,24 +149,24 @@ def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Messag
     """Convert a LangChain message to a `Message`.
 
     Args:
-        message: Any message. If its class is not LangChain's own, `to_langchain` restores the nearest class of
-            LangChain. The fields of the subclass become extra fields.
+        message: Any message. For a user's subclass, `to_langchain` later returns LangChain's own base class, and the
+            fields of the subclass become extra fields.
         new_id: The id for a message without one. Default: a random UUID.
 
     Returns:
-        The message. Its id is the original id, or else the new one. In ``tool_calls``, invalid calls follow valid ones.
+        The message. In ``tool_calls``, invalid calls follow valid ones.
 
     Raises:
         MessageError: The argument is not a LangChain message, a field has a value that no `Message` can have, or the
             message is nested too deeply.
     """
-    kind = _CLASSES.get(type(message)) or _nearest_class(message)
+    info = _CLASS_INFOS.get(type(message)) or _find_nearest_class(message)
     extra = message.model_extra
-    if type(message) not in _CLASSES:
-        names = sorted(message.__dict__.keys() - kind.empty.__dict__)
+    if type(message) not in _CLASS_INFOS:
+        names = sorted(message.__dict__.keys() - info.empty.__dict__)
         extra = {name: message.__dict__[name] for name in names} | (extra or {})
     try:
-        return _message_from(message.__dict__, kind, extra, new_id)
+        return _build_message(message.__dict__, info, extra, new_id)
     except RecursionError:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
 
@@ -175,8 +176,8 @@ def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = 
 
     Args:
         message: Any message.
-        part_of: The function that returns an image as a part of the content, such as `image_part`, which reads files.
-            Default None: only images with an http, https or data URL are added.
+        part_of: The function that converts the path or URL of an image to a part of the content, such as `image_part`,
+            which reads files. Default None: only images with an http, https or data URL are added.
 
     Returns:
         A message of the original class, or else of the class for the role: `HumanMessage`, `AIMessage`,
@@ -186,16 +187,16 @@ def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = 
     Raises:
         MessageError: ``part_of`` cannot read an image, or the message is nested too deeply.
     """
-    kind = _class_for(message)
+    info = _find_class_info(message)
     try:
-        fields, extra = _langchain_fields(message, kind, part_of)
-        if not _is_exact(message):
-            note = _make_note(message, _message_from(fields, kind, extra))
+        fields, extra = _build_fields(message, info, part_of)
+        if not _needs_no_note(message):
+            note = _build_note(message, _build_message(fields, info, extra))
             if note:
                 fields["additional_kwargs"] = {**fields["additional_kwargs"], NOTE_KEY: note}
     except RecursionError:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
-    return kind.empty.model_copy(update={**extra, **fields} if extra else fields)
+    return info.empty.model_copy(update={**extra, **fields} if extra else fields)
 
 
 def load_images(message: BaseMessage) -> BaseMessage:
@@ -204,7 +205,7 @@ def load_images(message: BaseMessage) -> BaseMessage:
     An image that cannot be read is replaced by a placeholder.
 
     Args:
-        message: A LangChain message. It is returned itself if its note has no images, or if its content was changed
+        message: A LangChain message. It is returned unchanged if its note has no images, or if its content was changed
             after the conversion.
     """
     if not has_images(message):
@@ -219,45 +220,45 @@ def has_images(message: BaseMessage) -> bool:
     return isinstance(note, dict) and "images" in (note.get("fields") or ())
 
 
-def _nearest_class(message: Any) -> _MessageClass:
-    """Return the nearest class of LangChain for a message of another class."""
+def _find_nearest_class(message: Any) -> _ClassInfo:
+    """Return the nearest LangChain base class of a message whose class is a user's own."""
     if not isinstance(message, BaseMessage):
         raise MessageError(f"Expected a LangChain message, not {type(message).__name__}.")
-    if kinds := [_CLASSES[parent] for parent in type(message).__mro__ if parent in _CLASSES]:
-        return kinds[0]
+    if infos := [_CLASS_INFOS[parent] for parent in type(message).__mro__ if parent in _CLASS_INFOS]:
+        return infos[0]
     raise MessageError(f"{type(message).__name__} is not a subclass of a LangChain message class.")
 
 
-def _message_from(
-    fields: dict[str, Any], kind: _MessageClass, extra: dict[str, Any] | None, new_id: str | None = None
+def _build_message(
+    fields: dict[str, Any], info: _ClassInfo, extra: dict[str, Any] | None, new_id: str | None = None
 ) -> Message:
     content = fields["content"]
     langchain: dict[str, Any] = {}
     values: dict[str, Any] = {
-        "role": kind.role or fields["role"],
+        "role": info.role or fields["role"],
         "content": content if type(content) is str else _copy_containers(content),
         "message_id": fields["id"] or new_id,
         "name": fields["name"],
     }
     note = None
     if fields["additional_kwargs"]:
-        note = _split_kwargs(fields["additional_kwargs"], kind, langchain, values)
+        note = _split_kwargs(fields["additional_kwargs"], info, langchain, values)
     langchain |= {
         name: _copy_containers(value)
-        for name, default in kind.own_fields.items()  # the fields that only LangChain has
+        for name, default in info.own_fields.items()  # the fields that only LangChain has
         if (value := fields[name]) is not default and (type(value) is not type(default) or value != default)
     }
-    if kind.role == "assistant" and (fields["tool_calls"] or fields["invalid_tool_calls"]):
+    if info.role == "assistant" and (fields["tool_calls"] or fields["invalid_tool_calls"]):
         values["tool_calls"], exact = calls_from_langchain(fields["tool_calls"], fields["invalid_tool_calls"])
         if not exact:
             langchain["tool_calls"] = _copy_containers(fields["tool_calls"])
             langchain["invalid_tool_calls"] = _copy_containers(fields["invalid_tool_calls"])
-    if kind.role == "tool":
+    if info.role == "tool":
         values["tool_call_id"] = fields["tool_call_id"]
     if not values["role"]:  # a ChatMessage whose role is empty
-        values["role"], langchain["role"] = kind.type_name, ""
-    if kind.type_name != _CLASS_BY_ROLE.get(values["role"], _CHAT).type_name:
-        langchain["type"] = kind.type_name
+        values["role"], langchain["role"] = info.type_name, ""
+    if info.type_name != _INFO_BY_ROLE.get(values["role"], _CHAT).type_name:
+        langchain["type"] = info.type_name
     if extra:
         langchain["extra"] = _copy_containers(extra)
     values["langchain"] = langchain if langchain or note is not None else None
@@ -267,7 +268,7 @@ def _message_from(
 
 
 def _split_kwargs(
-    kwargs: dict[Any, Any], kind: _MessageClass, langchain: dict[str, Any], values: dict[str, Any]
+    kwargs: dict[Any, Any], info: _ClassInfo, langchain: dict[str, Any], values: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Split `additional_kwargs` into fields of `Message` and other values.
 
@@ -279,7 +280,7 @@ def _split_kwargs(
         del rest[NOTE_KEY]
     else:
         note = None
-    if kind.role == "system" and rest.get(_OPENAI_ROLE) == "developer":
+    if info.role == "system" and rest.get(_OPENAI_ROLE) == "developer":
         values["role"] = "developer"
         del rest[_OPENAI_ROLE]
     if _is_canonical_time(rest.get("created_at")):
@@ -289,16 +290,16 @@ def _split_kwargs(
     return note
 
 
-def _class_for(message: Message) -> _MessageClass:
-    default = _CLASS_BY_ROLE.get(message.role, _CHAT)
-    kind = _CLASS_BY_TYPE.get((message.langchain or _NO_FIELDS).get("type", ""))
-    return default if kind is None or kind.role not in (None, "remove", default.role) else kind
+def _find_class_info(message: Message) -> _ClassInfo:
+    default = _INFO_BY_ROLE.get(message.role, _CHAT)
+    info = _INFO_BY_TYPE.get((message.langchain or _NO_FIELDS).get("type", ""))
+    return default if info is None or info.role not in (None, "remove", default.role) else info
 
 
-def _is_exact(message: Message) -> bool:
-    """Return whether a message certainly needs no note.
+def _needs_no_note(message: Message) -> bool:
+    """Return True if LangChain certainly has a field for each field of the message.
 
-    True means that LangChain has a field for each field of the message. False means that this is unknown.
+    False means that a note may be necessary.
     """
     return (
         type(message.content) is str
@@ -310,32 +311,32 @@ def _is_exact(message: Message) -> bool:
 _OTHER_FIELDS = [name for name in STORED_FIELDS if name not in ("role", "content", "name")]
 
 
-def _langchain_fields(
-    message: Message, kind: _MessageClass, part_of: provider_content.PartOf | None
+def _build_fields(
+    message: Message, info: _ClassInfo, part_of: provider_content.PartOf | None
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     langchain = message.langchain or _NO_FIELDS
     kwargs: dict[str, Any] = _copy_containers(langchain.get("additional_kwargs", _NO_FIELDS))
-    if message.role == "developer" and kind.role == "system":
+    if message.role == "developer" and info.role == "system":
         kwargs[_OPENAI_ROLE] = "developer"
     if message.created_at is not None:
         kwargs["created_at"] = message.created_at.isoformat()
     fields: dict[str, Any] = {
-        **{name: _copy_containers(langchain.get(name, default)) for name, default in kind.own_fields.items()},
+        **{name: _copy_containers(langchain.get(name, default)) for name, default in info.own_fields.items()},
         "content": message.content,
         "additional_kwargs": kwargs,
         "name": message.name,
         "id": message.message_id,
     }
-    if kind.role == "tool":
+    if info.role == "tool":
         content, call_id = provider_content.unwrap_result(message.content, message.tool_call_id)
         fields |= {"content": content, "tool_call_id": call_id or ""}
-    elif kind.role is None:
+    elif info.role is None:
         fields["role"] = langchain.get("role", message.role)
-    elif kind.role == "function" and message.name is None:
+    elif info.role == "function" and message.name is None:
         fields["name"] = ""
     if type(fields["content"]) is not str or message.images:
-        fields["content"] = _content_with_images(fields["content"], message.images or [], part_of)
-    if kind.role == "assistant":
+        fields["content"] = _add_images(fields["content"], message.images or [], part_of)
+    if info.role == "assistant":
         if "tool_calls" in langchain:
             fields["tool_calls"] = _copy_containers(langchain["tool_calls"])
             fields["invalid_tool_calls"] = _copy_containers(langchain.get("invalid_tool_calls", []))
@@ -345,7 +346,7 @@ def _langchain_fields(
     return fields, _copy_containers(extra) if extra else None
 
 
-def _content_with_images(content: Any, images: list[str], part_of: provider_content.PartOf | None) -> str | list[Any]:
+def _add_images(content: Any, images: list[str], part_of: provider_content.PartOf | None) -> str | list[Any]:
     convert = part_of or provider_content.image_url_part
     parts = [convert(image) for image in images if part_of or provider_content.is_remote(image)]
     if isinstance(content, list):
@@ -356,7 +357,7 @@ def _content_with_images(content: Any, images: list[str], part_of: provider_cont
     return [{"type": "text", "text": text}, *parts] if text else parts
 
 
-def _make_note(message: Message, converted: Message) -> dict[str, Any] | None:
+def _build_note(message: Message, converted: Message) -> dict[str, Any] | None:
     """Make the note with the fields that LangChain would lose, or return None.
 
     The note also has fingerprints of the values that the LangChain message has instead.
@@ -365,7 +366,7 @@ def _make_note(message: Message, converted: Message) -> dict[str, Any] | None:
     if not lost:
         return None
     if "langchain" not in lost and NOTE_KEY in (message.langchain or _NO_FIELDS).get("additional_kwargs", _NO_FIELDS):
-        lost.append("langchain")  # restores a user's value, which the note replaces
+        lost.append("langchain")  # the application used the note's key, so its own value is in this field
     fields: dict[str, Any] = {}
     fingerprints: dict[str, str] = {}
     for name in lost:
@@ -386,11 +387,11 @@ def _apply_note(note: dict[str, Any], values: dict[str, Any]) -> None:
         value = values.get(name)
         if name == "created_at" and isinstance(value, str):
             value = datetime.fromisoformat(value)
-        # If the content was changed, it has the images that remain, so the images of the note are not restored.
-        is_in_content = name == "images" and "content" in fingerprints and values["content"] != fields["content"]
+        # If the content was changed, its image blocks apply, and the images of the note are not restored.
+        images_in_content = name == "images" and "content" in fingerprints and values["content"] != fields["content"]
         if (
             name in fields
-            and not is_in_content
+            and not images_in_content
             and (name not in fingerprints or _fingerprint(value) == fingerprints[name])
         ):
             values[name] = fields[name]
@@ -409,10 +410,10 @@ def _fingerprint(value: Any) -> str:
 
 def _is_canonical_time(value: Any) -> bool:
     try:
-        moment = datetime.fromisoformat(value)
+        time = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return False
-    return type(value) is str and moment.tzinfo is not None and moment.isoformat() == value
+    return type(value) is str and time.tzinfo is not None and time.isoformat() == value
 
 
 def _copy_containers(value: Any) -> Any:

@@ -28,41 +28,41 @@ from langchain_agentmem.messages import provider_content
 from langchain_agentmem.messages.provider_content import PartOf, image_part
 
 
-def _reply_fields(reply: Any) -> dict[str, Any]:
-    """Return the fields of a message that are set in a reply, an object or a dictionary.
+def _read_reply(reply: Any) -> dict[str, Any]:
+    """Return those fields of a message that a reply, an object or a dictionary, has.
 
     Raises:
         MessageError: The reply has none of these fields.
     """
-    found = _present_fields(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
-    found |= _present_fields(reply, ("tool_calls", "agent_calls"))
-    if not found:
-        raise MessageError(f"A reply must be an object or a dictionary with the message, not {safe_repr(reply)}.")
-    found["tool_calls"] = [_reply_call(call) for call in found.get("tool_calls") or ()]
-    thinking = _get(reply, "thinking") or _get(reply, "reasoning")
+    fields = _read_fields(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
+    fields |= _read_fields(reply, ("tool_calls", "agent_calls"))
+    if not fields:
+        raise MessageError(f"A reply must be an object or a dictionary with a message, not {safe_repr(reply)}.")
+    fields["tool_calls"] = [_read_call(call) for call in fields.get("tool_calls") or ()]
+    thinking = _read_value(reply, "thinking") or _read_value(reply, "reasoning")
     if isinstance(thinking, str):
-        found.setdefault("reasoning_details", [{"type": "reasoning.text", "text": thinking}])
-    metadata = _get(reply, "metadata")
+        fields.setdefault("reasoning_details", [{"type": "reasoning.text", "text": thinking}])
+    metadata = _read_value(reply, "metadata")
     if hasattr(metadata, "model_dump"):
         metadata = metadata.model_dump(mode="json")
     if metadata := metadata if isinstance(metadata, Mapping) else getattr(metadata, "__dict__", None):
-        found["langchain"] = {"response_metadata": dict(metadata)}
-    return found
+        fields["langchain"] = {"response_metadata": dict(metadata)}
+    return fields
 
 
-def _get(thing: Any, name: str) -> Any:
-    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+def _read_value(source: Any, name: str) -> Any:
+    return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
 
 
-def _reply_call(call: Any) -> Any:
-    data = _present_fields(call, ("id", "call_id", "type", "name", "arguments", "args"))
-    if (function := _get(call, "function")) is not None:
-        data["function"] = _present_fields(function, ("name", "arguments"))
-    return data
+def _read_call(call: Any) -> Any:
+    fields = _read_fields(call, ("id", "call_id", "type", "name", "arguments", "args"))
+    if (function := _read_value(call, "function")) is not None:
+        fields["function"] = _read_fields(function, ("name", "arguments"))
+    return fields
 
 
-def _present_fields(thing: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name in names if (value := _get(thing, name)) is not None}
+def _read_fields(source: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name in names if (value := _read_value(source, name)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,11 +71,11 @@ class ToolCallMsg:
 
     Attributes:
         id: The id that the tool's result refers to. Empty if the model sent none.
-        call_id: A second id that some providers use. Default: the same as ``id``.
+        call_id: A second id that some providers use. Default: equal to ``id``.
         type: The type of the tool. Default: ``"function"``.
         name: The tool's name.
-        arguments: The arguments as JSON text, exactly as the model wrote them. A dictionary is converted to JSON text.
-            Default: ``"{}"``.
+        arguments: The arguments as JSON text, as the model wrote it. A dictionary is converted to JSON text. Default:
+            ``"{}"``.
     """
 
     id: str
@@ -114,20 +114,20 @@ class ToolCallMsg:
         """
         if not isinstance(data, Mapping):
             raise MessageError(f"A tool call must be a dictionary, not {type(data).__name__}.")
-        inner = data.get("function")
-        function = inner if isinstance(inner, Mapping) else data
+        nested = data.get("function")
+        function = nested if isinstance(nested, Mapping) else data
         name = function.get("name")
         if name is None:
-            raise MessageError(f"A tool call needs a 'name'; this one has only {sorted(map(str, data))}.")
-        kind = data.get("type")
-        given = {
+            raise MessageError(f"A tool call needs a 'name', got only the keys {sorted(map(str, data))}.")
+        call_type = data.get("type")
+        fields = {
             "id": data.get("call_id") if data.get("id") is None else data["id"],
             "call_id": data.get("call_id"),
-            "type": None if kind in ("tool_call", "invalid_tool_call") else kind,
+            "type": None if call_type in ("tool_call", "invalid_tool_call") else call_type,
             "arguments": function.get("arguments", function.get("args")),
         }
-        given = {field: value for field, value in given.items() if value is not None}
-        return cls(**{"id": "", **given, "name": name})
+        fields = {field: value for field, value in fields.items() if value is not None}
+        return cls(**{"id": "", **fields, "name": name})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,7 +150,7 @@ class AgentCallMsg:
         return hash(self.agent_name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"agent_name", "request"}``; values of types that JSON lacks get a type tag.
+        """Return ``{"agent_name", "request"}``. Values of types that JSON lacks get a type tag.
 
         Raises:
             InvalidInput: The request contains an object that cannot be stored as JSON.
@@ -162,7 +162,7 @@ class AgentCallMsg:
         """Build an agent call from the result of `to_dict`.
 
         Raises:
-            MessageError: It is not a dictionary with an ``agent_name``.
+            MessageError: The data is not a dictionary with an ``agent_name``.
         """
         if not isinstance(data, Mapping):
             raise MessageError(f"An agent call must be a dictionary, not {type(data).__name__}.")
@@ -178,7 +178,7 @@ OWN_TOOLS = RECALL_TOOLS | {
     *("mem_archival_search", "mem_recall_append", "mem_recall_search", "mem_recall_evict", "mem_recall_summarize"),
     *("mem_node_fork", "mem_node_write", "mem_node_read", "consolidate", "fact_add", "fact_search", "fact_history"),
 }
-"""All tools of `AgentMemory.tools`. Their results only repeat memory or confirm a change of it."""
+"""All tools of `AgentMemory.tools`. Their results only repeat memory, or confirm that it was changed."""
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 """The roles of messages, by LangChain's name for their type."""
 
@@ -188,7 +188,7 @@ Content: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
 ToolCallLike: TypeAlias = ToolCallMsg | Mapping[str, Any]
 AgentCallLike: TypeAlias = AgentCallMsg | Mapping[str, Any]
 MessageLike: TypeAlias = "Message | BaseMessage | Mapping[str, Any]"
-"""A `Message`, one of LangChain's, or a dictionary of `Message`'s fields."""
+"""A `Message`, a LangChain message, or a dictionary with fields of `Message`."""
 
 
 class MessageFields(TypedDict, total=False):
@@ -209,7 +209,7 @@ class MessageFields(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """One message of a conversation. Frozen; lists are copied, and an empty list becomes None.
+    """One message of a conversation. Lists are copied, and an empty list becomes None.
 
     Attributes:
         role: The role of the speaker: ``"system"``, ``"user"``, ``"assistant"``, ``"tool"``, or any other name.
@@ -268,24 +268,24 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The readable text: text, texts of blocks and captions, without reasoning and calls."""
+        """The readable text of the content and captions, without reasoning and calls."""
         return self.content if isinstance(self.content, str) else provider_content.readable_text(self.content)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the whole message as a JSON-able dictionary, without fields that are None.
+        """Return the whole message as a dictionary of JSON types, without fields that are None.
 
         Raises:
-            MessageError: A value cannot be stored as JSON. The error names its place and its type.
+            MessageError: A value cannot be stored as JSON. The error names the path and the type of the value.
         """
         return {"message_id": self.message_id, **stored_fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, tagged: bool = True) -> Self:
-        """Build the message from the result of `to_dict`, also after a round trip as JSON.
+        """Build the message from the result of `to_dict`, also if it was written and read as JSON.
 
         Args:
             data: The dictionary. Unknown keys are refused.
-            tagged: False to skip the conversion of type tags, which is faster if there are none. Default: True.
+            tagged: True converts type tags to values. False is faster if there are no tags. Default: True.
 
         Raises:
             MessageError: A field is unknown, damaged, or has a wrong type.
@@ -309,12 +309,12 @@ class Message:
             raise MessageError(f"These fields do not form a message: {error}") from error
 
     def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
-        """Return the message in the form for a provider. ``Message(**d)`` accepts the result.
+        """Return the message in the form that providers accept. ``Message(**d)`` accepts it too.
 
         Args:
-            include_id: True to add ``message_id``. Default: False.
-            part_of: The function that returns an image as a part of the content. Default: `image_part`, which reads
-                files into data URLs.
+            include_id: True adds ``message_id``. Default: False.
+            part_of: The function that converts the path or URL of an image to a part of the content. Default:
+                `image_part`, which reads files into data URLs.
 
         Returns:
             ``role`` and ``content``, and, if they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
@@ -329,7 +329,7 @@ class Message:
             content, call_id = provider_content.unwrap_result(content, call_id)
         if content is None and self.structured_data is not None:
             content = self.structured_data
-        if self.tool_calls and isinstance(content, list):  # calls have their own field
+        if self.tool_calls and isinstance(content, list):  # the field `tool_calls` has the calls
             content = [block for block in content if encoding.block_type(block) not in encoding.CALL_TYPES]
         is_empty = content is None and not self.images and self.tool_calls
         optional: dict[str, Any] = {
@@ -355,7 +355,7 @@ class Message:
         """
         data = self.to_llm_dict()
         data.pop("reasoning_details", None)
-        if isinstance(data["content"], list):  # the API takes calls in a field of their own, and no reasoning
+        if isinstance(data["content"], list):  # the API accepts no calls and no reasoning in the content
             data["content"] = [
                 {"type": "text", "text": part.get("text", "")}
                 if encoding.block_type(part) in encoding.TEXT_TYPES
@@ -390,29 +390,29 @@ class Message:
         Raises:
             MessageError: The reply has no message, or a field has a type that no message can have.
         """
-        found = _reply_fields(response)
-        found["role"] = found.get("role") or default_role
-        found["name"] = found.get("name") or default_name
+        fields = _read_reply(response)
+        fields["role"] = fields.get("role") or default_role
+        fields["name"] = fields.get("name") or default_name
         if message_id is not None:
-            found["message_id"] = message_id
-        return cls._build(found)
+            fields["message_id"] = message_id
+        return cls._build(fields)
 
     from_response_dict = from_harmonized_response
 
 
-def check_fields(given: Iterable[str], known: Sequence[str]) -> None:
-    """Check that names are fields of a message.
+def check_fields(names: Iterable[str], valid_names: Sequence[str]) -> None:
+    """Check that names are valid names of fields.
 
     Raises:
-        MessageError: A name is not among the known ones.
+        MessageError: A name is not valid.
     """
-    if unknown := [name for name in given if name not in known]:
-        raise MessageError(f"A message has no {safe_repr(unknown[0])}; it has {', '.join(known)}.")
+    if unknown := [name for name in names if name not in valid_names]:
+        raise MessageError(f"A message has no {safe_repr(unknown[0])}; it has {', '.join(valid_names)}.")
 
 
 STORED_FIELDS = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")
 """The stored fields of a message: all except its id."""
-_stored_values = attrgetter(*STORED_FIELDS)
+_get_stored_values = attrgetter(*STORED_FIELDS)
 _TAGGED_FIELDS = frozenset({"content", "structured_data", "reasoning_details", "langchain"})
 
 
@@ -421,13 +421,13 @@ def stored_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
 
     Args:
         message: The message.
-        copied: True to copy nested values, so that changes to the result do not change the message. Default: True.
+        copied: True copies nested values, so that changes to the result do not change the message. Default: True.
 
     Raises:
-        MessageError: A value cannot be stored as JSON. The error names its place and its type.
+        MessageError: A value cannot be stored as JSON. The error names the path and the type of the value.
     """
     data: dict[str, Any] = {}
-    for name, value in zip(STORED_FIELDS, _stored_values(message), strict=True):
+    for name, value in zip(STORED_FIELDS, _get_stored_values(message), strict=True):
         if type(value) is str:
             data[name] = value
         elif value is not None:
@@ -459,15 +459,15 @@ def parse_time(value: Any) -> datetime:
         MessageError: The value is neither.
     """
     try:
-        moment = datetime.fromisoformat(value.isoformat() if isinstance(value, datetime) else value)
+        time = datetime.fromisoformat(value.isoformat() if isinstance(value, datetime) else value)
     except (TypeError, ValueError) as error:
         raise MessageError(f"created_at must be a datetime or ISO 8601 text, not {safe_repr(value)}.") from error
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def _check_list(name: str, value: Any, kind: type = object) -> list[Any]:
-    if not isinstance(value, list | tuple) or not all(isinstance(item, kind) for item in value):
-        texts = " of texts" if kind is str else ""
+def _check_list(name: str, value: Any, item_type: type = object) -> list[Any]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, item_type) for item in value):
+        texts = " of texts" if item_type is str else ""
         raise MessageError(f"A message's {safe_repr(name)} must be a list{texts}, not {safe_repr(value)}.")
     return list(value)
 
@@ -480,13 +480,12 @@ def _check_content(value: Any) -> str | dict[str, Any] | list[Any]:
     if isinstance(value, str):
         return value
     raise MessageError(
-        "A message's content must be text, a dictionary, a list of texts and dictionaries, or None; "
-        f"not {safe_repr(value)}."
+        f"The content must be text, a dictionary, a list of texts and blocks, or None, not {safe_repr(value)}."
     )
 
 
-def _check_calls(kind: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:
-    return [call if isinstance(call, kind) else kind.from_dict(call) for call in _check_list(name, value)]
+def _check_calls(call_class: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:
+    return [call if isinstance(call, call_class) else call_class.from_dict(call) for call in _check_list(name, value)]
 
 
 def _check_mapping(name: str, value: Any) -> dict[str, Any]:
@@ -498,7 +497,7 @@ def _check_mapping(name: str, value: Any) -> dict[str, Any]:
 _NORMALIZERS = (
     ("tool_calls", partial(_check_calls, ToolCallMsg)),
     ("agent_calls", partial(_check_calls, AgentCallMsg)),
-    ("images", partial(_check_list, kind=str)),
+    ("images", partial(_check_list, item_type=str)),
     ("reasoning_details", _check_list),
     ("structured_data", _check_mapping),
     ("langchain", _check_mapping),
@@ -506,21 +505,21 @@ _NORMALIZERS = (
 
 
 def column_role(name: str) -> str | None:
-    """Return a role as the text of its database column; accept LangChain's names of roles."""
+    """Return a role in the form of its database column; accept LangChain's "human" and "ai"."""
     return escape_name(LANGCHAIN_ROLES.get(name, name))
 
 
 def escape_name(text: str | None) -> str | None:
-    """Escape the characters of a name that text columns refuse.
+    """Escape the characters of a name that databases refuse in text columns.
 
-    The body of the message has the original name.
+    The stored body of the message keeps the original name.
     """
     if text is None or text.isprintable():
         return text
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-_TAGGED = f'"{encoding.TAG}"'.encode()
+_TAG_IN_QUOTES = f'"{encoding.TAG}"'.encode()
 
 
 def encode_body(message: Message) -> bytes:
@@ -533,8 +532,8 @@ def encode_body(message: Message) -> bytes:
         JSON in UTF-8: `Message.to_dict` without ``message_id``, keys in their order.
 
     Raises:
-        MessageError: A value cannot be stored as JSON, such as an object in an artifact. The error names its place,
-            its type and the remedy.
+        MessageError: A value cannot be stored as JSON, such as an object in an artifact. The error names the path and
+            the type of the value, and the remedy.
     """
     return encoding.write_plain(stored_fields(message, copied=False))
 
@@ -547,7 +546,7 @@ def decode_body(body: bytes, message_id: str) -> Message:
         message_id: The message's id.
 
     Returns:
-        A message that is equal to the written one, with values of the same types.
+        A message that equals the encoded one, with values of equal types.
 
     Raises:
         DatabaseUnreadable: The bytes are damaged.
@@ -555,12 +554,12 @@ def decode_body(body: bytes, message_id: str) -> Message:
     try:
         fields = encoding.read_plain(body)
         if not isinstance(fields, dict):
-            raise MessageError("Its body is not a dictionary.")
+            raise MessageError("The body is not a dictionary.")
         fields["message_id"] = message_id
-        return Message.from_dict(fields, tagged=_TAGGED in body)
+        return Message.from_dict(fields, tagged=_TAG_IN_QUOTES in body)
     except InvalidInput as error:
         subject = f"The message {safe_repr(message_id)}" if message_id else "A message"
-        raise DatabaseUnreadable(f"{subject} is damaged; verify() tells more. {error}") from error
+        raise DatabaseUnreadable(f"{subject} is damaged. verify() reports the details. {error}") from error
 
 
 def is_same_body(body: bytes, other: bytes) -> bool:
@@ -576,22 +575,22 @@ def is_same_body(body: bytes, other: bytes) -> bool:
 def body_text(body: bytes, *, with_calls: bool = False) -> str:
     """Return `Message.text` of a stored message, or the query of a stored round.
 
-    In most cases, this does not build the `Message`, and so is faster than `decode_body`.
+    In most cases, the function does not build the `Message`, and so is faster than `decode_body`.
 
     Args:
         body: The result of `encode_body`.
-        with_calls: True to add the arguments of calls, as for the search index, see `search_text`. Default: False.
+        with_calls: True adds the arguments of calls, as `search_text` does for the search index. Default: False.
 
     Raises:
         DatabaseUnreadable: The bytes are damaged.
     """
-    if _TAGGED not in body:
+    if _TAG_IN_QUOTES not in body:
         with suppress(InvalidInput):
             fields = encoding.read_plain(body)
             if isinstance(fields, dict) and isinstance(text := fields.get("content", fields.get("user_query")), str):
                 calls = (fields.get("tool_calls") if with_calls else None) or []
                 if isinstance(calls, list) and all(isinstance(call, dict) for call in calls):
-                    return _add_arguments(text, map(encoding.parse_call, calls))
+                    return _join_arguments(text, map(encoding.parse_call, calls))
     message = decode_body(body, "")
     return search_text(message) if with_calls else message.text
 
@@ -609,16 +608,16 @@ def search_text(message: Message) -> str:
             for block in message.content
             if isinstance(block, dict) and encoding.block_type(block) in encoding.CALL_TYPES
         ]
-    return _add_arguments(message.text, calls)
+    return _join_arguments(message.text, calls)
 
 
-def _add_arguments(text: str, calls: Iterable[tuple[str, Any]]) -> str:
+def _join_arguments(text: str, calls: Iterable[tuple[str, Any]]) -> str:
     values = [_argument_values(arguments) for name, arguments in calls if name not in RECALL_TOOLS]
     return "\n".join(filter(None, [text, *values]))
 
 
 def _argument_values(arguments: Any) -> str:
-    """Return the values of a call's arguments as text; unparsable text stays unchanged."""
+    """Return the values of a call's arguments as text; arguments that are not JSON unchanged."""
     text = arguments if isinstance(arguments, str) else provider_content.json_text(arguments)
     try:
         return provider_content.readable_text(json.loads(text, parse_int=str, parse_float=str))
@@ -627,7 +626,7 @@ def _argument_values(arguments: Any) -> str:
 
 
 def message_time(message: Message) -> datetime | None:
-    """Return the time in the fields of a message, or None.
+    """Return the time of a message, or None.
 
     Args:
         message: The message, with ``created_at``, or with LangChain's ``additional_kwargs["created_at"]``: a datetime

@@ -1,11 +1,11 @@
-"""The forms of a prompt: each is read as messages, filled with memory, and returned in its own form.
+"""Insertion of memory into a prompt of any form: the prompt is read as messages, and returned in its own form.
 
 The forms are a text, a prompt value of LangChain, messages, the variables of a prompt template, and the state of a
 graph.
 
-`insert_memory` inserts core memory after the system messages, and recalled memory before its question. The result is
-valid for every provider. The existing messages keep their order. Only messages with lone surrogates are replaced by
-copies.
+`insert_memory` inserts core memory after the system messages, and recalled memory before the question that was searched
+for. The result is valid for every provider. The existing messages keep their order. Only messages with lone surrogates,
+which clients cannot encode, are replaced by copies.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class PromptTexts(NamedTuple):
 
     Attributes:
         core: Core memory. Default "": none.
-        recalled: The memory recalled for each visible question, by the id of the question. The key None stands for the
-            last question, whose id may be unknown. Default: none.
+        recalled: The search results for each question in the prompt, by the id of the question's message. The key None
+            stands for the last question, whose id may be unknown. Default: none.
     """
 
     core: str = ""
@@ -47,12 +47,12 @@ class PromptTexts(NamedTuple):
 
     def blocks(self) -> list[str]:
         """Return the texts of the messages that contain this memory."""
-        recalled = [memory_block("recalled", each) for each in self.recalled.values()]
+        recalled = [memory_block("recalled", text) for text in self.recalled.values()]
         return [memory_block("core", self.core), *recalled] if self.core else recalled
 
 
 class MemoryRunnable(Runnable[Any, Any]):
-    """A Runnable that uses memory. If traces hide content, LangChain does not trace it.
+    """A Runnable that uses memory. LangChain does not trace it if traces must hide contents.
 
     Attributes:
         _writes: True if a call writes to the database. A call that only reads does not wait for writers. Default:
@@ -68,7 +68,7 @@ class MemoryRunnable(Runnable[Any, Any]):
         Args:
             input: The input.
             config: The run's config. Default: none.
-            **kwargs: They are ignored.
+            **kwargs: Ignored.
         """
         del kwargs
         config = check_config(config)
@@ -86,68 +86,68 @@ class MemoryRunnable(Runnable[Any, Any]):
         with self._database.tracing.use_config(config) as complete:
             return await self._arun(input, complete)
 
-    def _run(self, given: Any, config: RunnableConfig) -> Any:
+    def _run(self, input_value: Any, config: RunnableConfig) -> Any:
         raise NotImplementedError
 
-    async def _arun(self, given: Any, config: RunnableConfig) -> Any:
-        return await run_in_worker(lambda: self._run(given, config), writes=self._writes)
+    async def _arun(self, input_value: Any, config: RunnableConfig) -> Any:
+        return await run_in_worker(lambda: self._run(input_value, config), writes=self._writes)
 
 
-def convert_messages(given: Sequence[Any]) -> list[BaseMessage]:
+def convert_messages(values: Sequence[Any]) -> list[BaseMessage]:
     """Convert values to messages. Each value has a form that LangChain accepts.
 
     Raises:
         InvalidInput: A value is not a message.
     """
     try:
-        return convert_to_messages(given)
+        return convert_to_messages(values)
     except (ValueError, TypeError, NotImplementedError, KeyError, AttributeError) as error:
-        raise InvalidInput(f"These are no messages: {safe_repr(given)}. {error}") from error
+        raise InvalidInput(f"Expected messages, got {safe_repr(values)}. {error}") from error
 
 
 def insert_memory(messages: Sequence[BaseMessage], memory: PromptTexts, role: Role = "user") -> list[BaseMessage]:
-    """Insert memory into messages. It replaces core and recalled memory among them.
+    """Insert memory into messages, in place of the memory that was inserted before.
 
     Args:
         messages: A context. It is not changed.
         memory: The texts to insert.
         role: The role of the message with core memory. Recalled memory always has the role "user". Default: "user".
     """
-    others = insert_texts(messages, "recalled", memory.recalled)
-    others = [message for message in others if not is_injected(message, "core")]
-    start = _system_end(others)
+    kept = insert_texts(messages, "recalled", memory.recalled)
+    kept = [message for message in kept if not is_injected(message, "core")]
+    system_end = _find_system_end(kept)
     core = [memory_message("core", memory.core, role)] if memory.core else []
-    return [*others[:start], *core, *others[start:]]
+    return [*kept[:system_end], *core, *kept[system_end:]]
 
 
 def insert_texts(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
-    """Insert texts of a part of memory before messages.
+    """Insert texts of one part of memory, each before a message.
 
-    They replace all existing messages of this part. A text is omitted if its message is missing.
+    They replace all existing messages of this part. A text is omitted if the message with its id is missing.
 
     Args:
         messages: A context. It is not changed.
-        part: The part of memory.
-        texts: The texts, by the id of the message that each text precedes. The key None stands for the last message
+        part: The part of memory: "core", "recalled" or "experiences".
+        texts: The texts, by the id of the message to insert each text before. The key None stands for the last message
             that a user wrote.
     """
-    others = [make_encodable(message) for message in messages if not is_injected(message, part)]
-    start, last_user = _system_end(others), last_user_index(others)
-    places = {message.id: place for place, message in enumerate(others) if message.id in texts}
-    places[None] = start if last_user is None else last_user
+    kept = [make_encodable(message) for message in messages if not is_injected(message, part)]
+    system_end, last_user = _find_system_end(kept), last_user_index(kept)
+    indexes = {message.id: index for index, message in enumerate(kept) if message.id in texts}
+    indexes[None] = system_end if last_user is None else last_user
     inserted: dict[int, list[BaseMessage]] = {}
     for key, text in texts.items():
-        if key in places:
-            place = max(start, _insertion_index(others, places[key]))
-            while part == "recalled" and place > start and is_injected(others[place - 1], "experiences"):
-                place -= 1  # the order does not depend on which part is inserted first
-            inserted.setdefault(place, []).append(memory_message(part, text, before=key))
-    return [each for place in range(len(others) + 1) for each in (*inserted.get(place, ()), *others[place : place + 1])]
+        if key in indexes:
+            index = max(system_end, _insertion_index(kept, indexes[key]))
+            while part == "recalled" and index > system_end and is_injected(kept[index - 1], "experiences"):
+                index -= 1  # recalled memory is before experiences, whichever of them is inserted first
+            inserted.setdefault(index, []).append(memory_message(part, text, before=key))
+    return [each for index in range(len(kept) + 1) for each in (*inserted.get(index, ()), *kept[index : index + 1])]
 
 
-def _system_end(messages: Sequence[BaseMessage]) -> int:
+def _find_system_end(messages: Sequence[BaseMessage]) -> int:
     """Return the index after the system messages at the beginning of a context."""
-    return next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
+    return next((index for index, each in enumerate(messages) if role_of(each) != "system"), len(messages))
 
 
 def append_block(system: SystemMessage | None, part: Part, text: str) -> SystemMessage:
@@ -155,7 +155,7 @@ def append_block(system: SystemMessage | None, part: Part, text: str) -> SystemM
 
     Args:
         system: The message, or None for a new one. It is not changed.
-        part: The part of memory.
+        part: The part of memory: "core", "recalled" or "experiences".
         text: The memory, as text.
     """
     text = memory_block(part, text)
@@ -167,126 +167,126 @@ def append_block(system: SystemMessage | None, part: Part, text: str) -> SystemM
 
 def last_user_index(messages: Sequence[BaseMessage]) -> int | None:
     """Return the index of the last message that a user wrote, or None."""
-    places = range(len(messages) - 1, -1, -1)
-    return next((place for place in places if is_from_user(messages[place])), None)
+    indexes = range(len(messages) - 1, -1, -1)
+    return next((index for index in indexes if is_from_user(messages[index])), None)
 
 
-def question_of(query: Callable[[Any], str] | None, given: Any, messages: Sequence[BaseMessage]) -> str:
+def question_of(query: Callable[[Any], str] | None, prompt: Any, messages: Sequence[BaseMessage]) -> str:
     """Return the question of a prompt.
 
     Args:
-        query: The function that returns the question in `given`. None uses the last message that a user wrote.
-        given: The prompt in its own form.
+        query: The function that returns the question of `prompt`. None uses the last message that a user wrote.
+        prompt: The prompt in its own form.
         messages: The messages of the prompt.
 
     Raises:
         InvalidInput: The function does not return a text.
     """
     if query is None:
-        place = last_user_index(messages)
-        return "" if place is None else str(messages[place].text)
-    question = query(given)
+        index = last_user_index(messages)
+        return "" if index is None else str(messages[index].text)
+    question = query(prompt)
     if not isinstance(question, str):
-        raise InvalidInput(f"query must give a text, not {type(question).__name__}.")
+        raise InvalidInput(f"query must return a text, not {type(question).__name__}.")
     return question
 
 
-def _insertion_index(messages: Sequence[BaseMessage], place: int) -> int:
-    """Return the last index up to `place` that is not between a call and its result."""
-    answered = {getattr(message, "tool_call_id", None) for message in messages[place:]} - {None}
-    for earlier in range(place) if answered else ():
-        if any(call.get("id") in answered for call in calls_of(messages[earlier])):
-            return earlier
-    return place
+def _insertion_index(messages: Sequence[BaseMessage], index: int) -> int:
+    """Return `index`, or a smaller index if that would insert between a call and its result."""
+    answered_ids = {getattr(message, "tool_call_id", None) for message in messages[index:]} - {None}
+    for call_index in range(index) if answered_ids else ():
+        if any(call.get("id") in answered_ids for call in calls_of(messages[call_index])):
+            return call_index
+    return index
 
 
 READ_KEY = "__pregel_read"
-"""The key in a task's config for LangGraph's function that reads the state's channels."""
+"""The key in the config of a graph's task. Its value is LangGraph's function that reads a key of the state."""
 HISTORY_KEY, CONTEXT_KEY = "messages", "llm_input_messages"
-"""The keys of a state for its history, and for the context that its model receives."""
+"""The keys of a graph's state for the history, and for the context that the model receives."""
 
 
-_Insert: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
+_InsertFunction: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 
 
 class PromptForm(NamedTuple):
-    """An input that was read as messages.
+    """A prompt of any form, read as messages.
 
     Attributes:
-        messages: The messages of the input, or messages made from its texts.
-        fill: The function that returns the input with memory. For the state of a graph, it returns an update of the
+        messages: The messages of the prompt, or messages made from its texts.
+        fill: The function that returns the prompt with memory. For the state of a graph, it returns an update of the
             state. Its arguments are a function that inserts memory into messages, and the memory as text ("" for none).
     """
 
     messages: list[BaseMessage]
-    fill: Callable[[_Insert, str], Any]
+    fill: Callable[[_InsertFunction, str], Any]
 
 
-def read_form(given: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> PromptForm:
-    """Read an input as messages.
+def read_form(prompt: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> PromptForm:
+    """Read a prompt as messages.
 
     Args:
-        given: A text, messages, a prompt value, a dictionary, or the state of a graph.
+        prompt: A text, messages, a prompt value, a dictionary, or the state of a graph.
         config: The run's config.
         key: The key under which a dictionary without messages receives the memory as text.
-        shared: True also adds the text under this key to an input with messages. A state must have the key for it.
-            Default: False.
+        shared: True also adds the text under this key to a dictionary or state with messages. A state without this key
+            receives no text. Default: False.
 
     Raises:
-        InvalidInput: The input is of another type, or the state of the graph has none of the keys.
+        InvalidInput: The prompt has another type, or the state of the graph has none of the keys to update.
     """
-    if isinstance(given, str):
-        return PromptForm([HumanMessage(given)], lambda _, text: _prepend(given, text))
-    if isinstance(given, StringPromptValue):
-        return PromptForm(given.to_messages(), lambda _, text: StringPromptValue(text=_prepend(given.text, text)))
-    if isinstance(given, PromptValue):
-        prompt_messages = given.to_messages()
+    if isinstance(prompt, str):
+        return PromptForm([HumanMessage(prompt)], lambda _, text: _prepend(prompt, text))
+    if isinstance(prompt, StringPromptValue):
+        return PromptForm(prompt.to_messages(), lambda _, text: StringPromptValue(text=_prepend(prompt.text, text)))
+    if isinstance(prompt, PromptValue):
+        prompt_messages = prompt.to_messages()
         return PromptForm(prompt_messages, lambda insert, _: ChatPromptValue(messages=insert(prompt_messages)))
-    if isinstance(given, BaseMessage | Sequence):
-        messages = convert_messages([given] if isinstance(given, BaseMessage) else given)
+    if isinstance(prompt, BaseMessage | Sequence):
+        messages = convert_messages([prompt] if isinstance(prompt, BaseMessage) else prompt)
         return PromptForm(messages, lambda insert, _: insert(messages))
-    return _read_mapping(given, config, key, shared=shared)
+    return _read_mapping(prompt, config, key, shared=shared)
 
 
-def _read_mapping(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> PromptForm:
+def _read_mapping(prompt: Any, config: RunnableConfig, key: str, *, shared: bool) -> PromptForm:
     """Read a dictionary or a state as messages."""
-    found = history_in(given)
-    if isinstance(found, str) or not isinstance(found, Sequence):
-        if isinstance(given, Mapping) and HISTORY_KEY not in given:
-            if _is_state(given, config):
-                keys_in_state(config, key)
-                return PromptForm(_question_messages(given), lambda _, text: state_update([(key, text)]))
-            return PromptForm(_question_messages(given), lambda _, text: {**given, key: text})
+    history = get_history(prompt)
+    if isinstance(history, str) or not isinstance(history, Sequence):
+        if isinstance(prompt, Mapping) and HISTORY_KEY not in prompt:
+            if _is_state(prompt, config):
+                find_state_keys(config, key)
+                return PromptForm(_find_question(prompt), lambda _, text: make_state_update([(key, text)]))
+            return PromptForm(_find_question(prompt), lambda _, text: {**prompt, key: text})
         raise InvalidInput(
-            f"Memory cannot be put into this: {safe_repr(given)}. Pass a text, messages, a prompt, a dictionary, or a "
+            f"Memory cannot be inserted into {safe_repr(prompt)}. Pass a text, messages, a prompt, a dictionary, or a "
             f"state that has a list of messages under '{HISTORY_KEY}'."
         )
-    messages = convert_messages(found)
-    texts = [key] if shared else []
-    state_keys = keys_in_state(config, CONTEXT_KEY, *texts)
+    messages = convert_messages(history)
+    text_keys = [key] if shared else []
+    state_keys = find_state_keys(config, CONTEXT_KEY, *text_keys)
     if state_keys is not None:
-        messages = _context_in(given, messages)
+        messages = _find_context(prompt, messages)
 
-    def fill(insert: _Insert, text: str) -> Any:
+    def fill(insert: _InsertFunction, text: str) -> Any:
         if state_keys is not None:
-            return state_update([(name, insert(messages) if name == CONTEXT_KEY else text) for name in state_keys])
-        extra = dict.fromkeys(texts, text)
-        if isinstance(given, Mapping):
-            return {**given, HISTORY_KEY: insert(messages), **extra}
-        return {CONTEXT_KEY: insert(messages), **extra}
+            return make_state_update([(name, insert(messages) if name == CONTEXT_KEY else text) for name in state_keys])
+        memory_texts = dict.fromkeys(text_keys, text)
+        if isinstance(prompt, Mapping):
+            return {**prompt, HISTORY_KEY: insert(messages), **memory_texts}
+        return {CONTEXT_KEY: insert(messages), **memory_texts}
 
     return PromptForm(messages, fill)
 
 
-def _context_in(given: Any, history: list[BaseMessage]) -> list[BaseMessage]:
-    """Return the context that an earlier node, such as a compaction, made from a history.
+def _find_context(state: Any, history: list[BaseMessage]) -> list[BaseMessage]:
+    """Return the context that an earlier node of this turn, such as a compaction, made.
 
-    If there is none, or if it is from an earlier turn, return the history itself.
+    If there is no such context, return the history.
     """
-    found = given.get(CONTEXT_KEY) if isinstance(given, Mapping) else getattr(given, CONTEXT_KEY, None)
-    if isinstance(found, str) or not isinstance(found, Sequence) or not found or not history:
+    context_value = state.get(CONTEXT_KEY) if isinstance(state, Mapping) else getattr(state, CONTEXT_KEY, None)
+    if isinstance(context_value, str) or not isinstance(context_value, Sequence) or not context_value or not history:
         return history
-    context = convert_messages(found)
+    context = convert_messages(context_value)
     if context[-1] != history[-1] and not (context[-1].id == history[-1].id and is_from_compaction(context[-1])):
         return history  # the context is from an earlier turn
     ids = {each.id for each in history}
@@ -294,65 +294,65 @@ def _context_in(given: Any, history: list[BaseMessage]) -> list[BaseMessage]:
     return context if is_current else history
 
 
-def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:
-    """Return whether a mapping is the state of the running graph.
+def _is_state(prompt: Mapping[str, Any], config: RunnableConfig) -> bool:
+    """Return whether a mapping has the values of the running graph's state.
 
-    A dictionary that a node made is not the state.
+    A dictionary that a node made itself has other values.
     """
     read = (config.get("configurable") or {}).get(READ_KEY)
     try:
-        return read is not None and bool(given) and all(read(key) is value for key, value in given.items())
+        return read is not None and bool(prompt) and all(read(key) is value for key, value in prompt.items())
     except KeyError:
         return False
 
 
-def history_in(state: Any) -> Any:
+def get_history(state: Any) -> Any:
     """Return the value of the key "messages" in a state or a dictionary, or None."""
     return state.get(HISTORY_KEY) if isinstance(state, Mapping) else getattr(state, HISTORY_KEY, None)
 
 
-def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
-    """Return the wanted keys that the running graph's state has; None if no graph runs.
+def find_state_keys(config: RunnableConfig, *keys: str) -> list[str] | None:
+    """Return those of the keys that the running graph's state has; None if no graph runs.
 
-    LangGraph silently drops keys that the schema of the state does not have.
+    LangGraph silently drops updates of keys that the state's schema does not have.
 
     Raises:
-        InvalidInput: The state has none of the wanted keys.
+        InvalidInput: The state has none of the keys.
     """
-    read = (config.get("configurable") or {}).get(READ_KEY)
-    if read is None:
+    read_channel = (config.get("configurable") or {}).get(READ_KEY)
+    if read_channel is None:
         return None
-    found = []
-    for key in wanted:
+    existing = []
+    for key in keys:
         with suppress(KeyError):
-            read(key)
-            found.append(key)
-    if not found:
+            read_channel(key)
+            existing.append(key)
+    if not existing:
         raise InvalidInput(
-            f"The graph's state has no key {' or '.join(map(repr, wanted))}, so the result would be dropped. Let the "
+            f"The graph's state has no key {' or '.join(map(repr, keys))}, so the result would be dropped. Let the "
             "state inherit langchain_agentmem.CompactionState, or add the key."
         )
-    return found
+    return existing
 
 
-def state_update(values: list[tuple[str, Any]]) -> Any:
+def make_state_update(values: list[tuple[str, Any]]) -> Any:
     """Make an update of a graph's state that a node can return."""
     from langgraph.types import Command  # noqa: PLC0415 - loaded by the running graph
 
-    # With a list of pairs, stream_mode="messages" does not stream the messages of the context as new messages.
+    # LangGraph's stream_mode="messages" streams messages in an update as new messages, unless it is a list of pairs.
     return Command(update=values)
 
 
-def _prepend(given: str, text: str) -> str:
-    return f"{text}\n\n{given}" if text else given
+def _prepend(text: str, memory: str) -> str:
+    return f"{memory}\n\n{text}" if memory else text
 
 
-def _question_messages(variables: Mapping[str, Any]) -> list[BaseMessage]:
-    """Return a list with the question among a prompt's variables, or an empty list.
+def _find_question(variables: Mapping[str, Any]) -> list[BaseMessage]:
+    """Return the question among the variables of a prompt as a list with one message, or [].
 
     The question is the variable with a usual name, such as "input", or the only text among the variables.
     """
     texts = {name: value for name, value in variables.items() if isinstance(value, str)}
-    named = [texts[name] for name in ("input", "question", "query", "user_query") if name in texts]
-    question = named[0] if named else next(iter(texts.values())) if len(texts) == 1 else None
+    named_texts = [texts[name] for name in ("input", "question", "query", "user_query") if name in texts]
+    question = named_texts[0] if named_texts else next(iter(texts.values())) if len(texts) == 1 else None
     return [] if question is None else [HumanMessage(question)]

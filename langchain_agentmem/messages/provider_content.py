@@ -1,7 +1,7 @@
 """The content of a message in the form of the OpenAI chat API, which providers expect.
 
-A message stores the path or the URL of an image. A file is read only when the message is sent to a provider. Its media
-type is detected from its first bytes. If they are unknown, the type is guessed from the file's name.
+A message stores the path or the URL of an image. An image file is read only when the message is sent to a provider. The
+media type is detected from the first bytes of the file, or else guessed from its name.
 
 `image_part` raises an error for an image that cannot be read. `part_or_placeholder`, which conversations use, returns a
 placeholder instead.
@@ -49,10 +49,7 @@ _SIGNATURES = (
 
 
 def is_remote(image: str) -> bool:
-    """Return whether an image is given by an http, https or data URL.
-
-    Such a URL is sent unchanged.
-    """
+    """Return whether an image has an http, https or data URL, which is sent unchanged."""
     return image.lower().startswith(("http://", "https://", "data:"))
 
 
@@ -72,7 +69,7 @@ def image_part(image: str) -> dict[str, Any]:
         path = _local_path(image)
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
-            raise ValueError("it is not a file")  # noqa: TRY301 - reported as an OSError is
+            raise ValueError("it is not a regular file")  # noqa: TRY301 - handled like an OSError below
         if info.st_size > MAX_IMAGE_BYTES:
             raise ValueError(f"it has {info.st_size:,} bytes; the maximum is {MAX_IMAGE_BYTES:,}")  # noqa: TRY301
         return image_url_part(_data_url(str(path), info.st_mtime_ns, info.st_size))
@@ -83,12 +80,12 @@ def image_part(image: str) -> dict[str, Any]:
 
 
 def image_url_part(image: str) -> dict[str, Any]:
-    """Return a part that has an image's path or URL. The image is not read."""
+    """Return a part with the path or URL of an image, without reading a file."""
     return {"type": "image_url", "image_url": {"url": image}}
 
 
 def part_or_placeholder(image: str) -> dict[str, Any]:
-    """Return an image as `image_part` does, or a placeholder text if it cannot be read.
+    """Return an image like `image_part`, or a placeholder text if the image cannot be read.
 
     The first failure of each image is logged as a warning.
     """
@@ -120,7 +117,7 @@ def standard_image_part(block: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def generated_image(block: Any) -> dict[str, Any] | None:
-    """Return an image that a model made as a part of a user message.
+    """Convert an image that a model generated to a part of a user message.
 
     Return None for a block that is not an image.
 
@@ -178,8 +175,8 @@ def _local_path(image: str) -> Path:
 def json_text(value: Any, *, sort_keys: bool = False) -> str:
     """Write structured content as JSON text for a model.
 
-    Dates and times become ISO text, sets become sorted lists, and UUIDs, decimals and time spans become text. If the
-    content has a value that still cannot be written, values are tagged; see `langchain_agentmem.base.encoding`.
+    Dates and times become ISO text, sets become sorted lists, and UUIDs, decimals and time spans become text. If JSON
+    cannot express another value, all values are written with type tags; see `langchain_agentmem.base.encoding`.
 
     Args:
         value: The content.
@@ -214,7 +211,7 @@ def convert_content(content: Any, images: list[str] | None, part_of: PartOf = im
     Args:
         content: The content of a message: text, a dictionary, a list of texts and blocks, or None.
         images: The paths and URLs of the images of the message. None for no images.
-        part_of: The function that returns an image as a part. Default: `image_part`.
+        part_of: The function that converts the path or URL of an image to a part. Default: `image_part`.
 
     Returns:
         The text or the parts. A dictionary becomes JSON text. Blocks of unknown types are not changed.
@@ -242,8 +239,8 @@ def unwrap_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | No
             an envelope. None accepts every id.
 
     Returns:
-        The content for the provider, and the id of the call. Without an envelope, both are unchanged. An envelope with
-        other keys stays whole.
+        The content for the provider, and the id of the call. Without an envelope, both are unchanged. If an envelope
+        has further keys, the content is the whole envelope.
     """
     envelope = content
     if isinstance(content, str) and content.lstrip()[:1] == "{" and '"tool_call_id"' in content:
@@ -251,13 +248,13 @@ def unwrap_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | No
             envelope = json.loads(content)
     if not isinstance(envelope, dict) or "output" not in envelope:
         return content, tool_call_id
-    inner = envelope.get("tool_call_id")
-    if not isinstance(inner, str) or tool_call_id not in (None, inner):
+    envelope_id = envelope.get("tool_call_id")
+    if not isinstance(envelope_id, str) or tool_call_id not in (None, envelope_id):
         return content, tool_call_id
-    if set(envelope) != {"tool_call_id", "output"}:  # other keys must not be lost
-        return content, inner
+    if set(envelope) != {"tool_call_id", "output"}:  # further keys must not be lost
+        return content, envelope_id
     output = envelope["output"]
-    return output if isinstance(output, str) else json_text(output), inner
+    return output if isinstance(output, str) else json_text(output), envelope_id
 
 
 def readable_text(content: Any) -> str:
@@ -267,7 +264,7 @@ def readable_text(content: Any) -> str:
         content: Text, a dictionary, a list of texts and blocks, or None.
 
     Returns:
-        The text itself, or a line for each text: the texts and captions of blocks, or the texts in a dictionary.
+        The text itself, or one line for each text or caption of a block, or for each text in a dictionary.
         Reasoning, tool calls and data URLs are left out.
     """
     if isinstance(content, str):

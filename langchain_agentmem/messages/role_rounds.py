@@ -1,16 +1,15 @@
-"""The values of a role-based conversation: rounds, posts, attachments, shared entries.
+"""The values of a conversation between roles, such as "Planner": rounds, posts, attachments, shared entries.
 
-A `Conversation` is a list of `Round`s, one for each user query. A round is a list of `Post`s that roles send
-to each other, and a post may carry `Attachment`s: a plan, a thought, the result of an execution. A
-`SharedMemoryEntry` is stored as an attachment and visible to every role. `MessageContent` is the thought and the next
-action of an agent. `Retention` limits the messages that are kept.
+A `Conversation` is a list of `Round`s, one for each user query. A round is a list of `Post`s that roles send to each
+other. A post may have `Attachment`s, such as a plan, a thought, or the result of an execution. A `SharedMemoryEntry` is
+stored as an attachment and visible to every role. `MessageContent` is the thought and the next action of an agent.
+`Retention` limits the messages that are kept.
 
-All of them are values: frozen, compared by content, independent of clocks and storage. Each converts to a dictionary,
-to JSON or to YAML and back without loss, ids included. Dictionaries of older systems load too: missing ids are
+These values are frozen and compared by content. Each converts to a dictionary, to JSON or to YAML and back without
+loss, ids included. Dictionaries of TaskWeaver, an agent framework with the same classes, load too: missing ids are
 created, and attachments whose type no longer exists are dropped.
 
-Reading is strict about types: malformed data raises an error that names the problem. Users import these names from
-`langchain_agentmem.model`.
+Data with wrong types raises an error that names the problem. Users import these names from `langchain_agentmem.model`.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def new_id(prefix: str) -> str:
     """Make an id such as ``"conv-20260102-030405-1a2b3c4d"``.
 
     Args:
-        prefix: The kind of object. TaskWeaver uses ``conv``, ``round``, ``post``, ``atta`` and ``sme``.
+        prefix: The kind of object: ``conv``, ``round``, ``post``, ``atta`` (attachment), ``sme`` (shared memory entry).
 
     Returns:
         The prefix, the time in UTC to the second, and four random bytes in hexadecimal.
@@ -69,7 +68,7 @@ class Portable:
         """Build the value from the result of `to_dict`.
 
         Args:
-            data: A dictionary, from this package or from an older system.
+            data: A dictionary, from this package or from TaskWeaver.
 
         Returns:
             The value. None only for an attachment of a type that no longer exists.
@@ -83,7 +82,7 @@ class Portable:
         """Write the value as JSON text.
 
         Args:
-            indent: Spaces to indent by. Default: all on one line.
+            indent: The spaces to indent by. Default None: one line.
         """
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent)
 
@@ -97,7 +96,7 @@ class Portable:
         try:
             data = json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:
-            raise InvalidInput(f"This is not JSON: {error}") from error
+            raise InvalidInput(f"The text is not valid JSON: {error}") from error
         return cls._load_required(data)
 
     def to_yaml(self) -> str:
@@ -129,7 +128,7 @@ class Portable:
 
 
 def check_dict(cls: type, data: Any, *required: str) -> dict[str, Any]:
-    """Check that data is a dictionary with these keys, and copy it."""
+    """Check that data is a mapping with these keys, and return a copy as a dictionary."""
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{cls.__name__}: expected a dictionary, not {type(data).__name__}.")
     for key in required:
@@ -139,40 +138,39 @@ def check_dict(cls: type, data: Any, *required: str) -> dict[str, Any]:
 
 
 def json_copy(value: Any) -> Any:
-    """Copy a value through JSON: tuples become lists, and attachment types their names."""
+    """Copy a value through JSON. Tuples become lists, and attachment types become their names."""
     try:
         copy = json.loads(text := json.dumps(value, allow_nan=False, default=_encode_type))
         if json.dumps(copy) != text:
-            raise ValueError("two keys of one dictionary are the same text")  # noqa: TRY301 - converted below
+            raise ValueError("two keys of one dictionary become equal as texts")  # noqa: TRY301 - converted below
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"The value must be JSON-able: {error}") from error
+        raise InvalidInput(f"The value cannot be written as JSON: {error}") from error
     return copy
 
 
 def _encode_type(value: Any) -> str:
     if isinstance(value, AttachmentType):
         return value.value
-    raise TypeError(f"{type(value).__name__} {safe_repr(value, 60)} is not JSON-able")
+    raise TypeError(f"{type(value).__name__} {safe_repr(value, 60)} has no JSON form")
 
 
 class PortableModel(Options, Portable):
-    """A value that converts to a dictionary of its fields."""
+    """A value that converts to a dictionary with its fields as keys."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary of JSON types, with the keys in the order of the fields."""
-        data: dict[str, Any] = json_copy(self.model_dump())
-        return data
+        return dict(json_copy(self.model_dump()))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build the value from the result of `to_dict` or an older system; ignore unknown keys.
+        """Build the value from the result of `to_dict` or from TaskWeaver; ignore unknown keys.
 
         Raises:
             InvalidInput: A field is missing or has a wrong type.
         """
-        given = check_dict(cls, data)
+        fields = check_dict(cls, data)
         try:
-            return cls(**{name: given[name] for name in cls.model_fields if given.get(name) is not None})
+            return cls(**{name: fields[name] for name in cls.model_fields if fields.get(name) is not None})
         except InvalidInput as error:
             raise InvalidInput(f"{cls.__name__}: {error}") from error
 
@@ -184,27 +182,27 @@ class IdentifiedModel(PortableModel):
         id: The id. Default: a new id.
     """
 
-    _prefix: ClassVar[str]  # the first part of new ids, see `new_id`
+    _id_prefix: ClassVar[str]  # the first part of new ids, see `new_id`
 
     id: str = Field(default="", validate_default=True)
 
     @field_validator("id")
     @classmethod
-    def _default_id(cls, given: str) -> str:
-        return given or new_id(cls._prefix)
+    def _default_id(cls, value: str) -> str:
+        return value or new_id(cls._id_prefix)
 
 
-def _tuple_validator(kind: type[IdentifiedModel]) -> BeforeValidator:
+def _tuple_validator(item_class: type[IdentifiedModel]) -> BeforeValidator:
     """Make a validator that converts an iterable of values or dictionaries to a tuple.
 
     Attachments of types that no longer exist are dropped.
     """
 
-    def to_tuple(given: Any) -> Any:
-        if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-            return given
-        values = ((each, kind.from_dict(each) if isinstance(each, Mapping) else each) for each in given)
-        return tuple(value for each, value in values if value is not None or each is None)
+    def to_tuple(items: Any) -> Any:
+        if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
+            return items
+        values = ((item, item_class.from_dict(item) if isinstance(item, Mapping) else item) for item in items)
+        return tuple(value for item, value in values if value is not None or item is None)
 
     return BeforeValidator(to_tuple)
 
@@ -214,7 +212,7 @@ Scope = Literal["round", "conversation"]
 
 
 class AttachmentType(Enum):
-    """The type of an attachment: TaskWeaver's 22 types. Each value equals its name."""
+    """The type of an attachment, one of TaskWeaver's types. Each value equals its name."""
 
     plan = "plan"
     current_plan_step = "current_plan_step"
@@ -240,24 +238,24 @@ class AttachmentType(Enum):
     image_url = "image_url"
 
 
-def _parse_type(given: Any) -> AttachmentType:
-    kind = given if isinstance(given, AttachmentType) else AttachmentType.__members__.get(str(given))
-    if kind is None:
-        raise InvalidInput(f"Unknown attachment type {safe_repr(given)}. See AttachmentType.")
-    return kind
+def _parse_type(value: Any) -> AttachmentType:
+    attachment_type = value if isinstance(value, AttachmentType) else AttachmentType.__members__.get(str(value))
+    if attachment_type is None:
+        raise InvalidInput(f"Unknown attachment type {safe_repr(value)}. See AttachmentType.")
+    return attachment_type
 
 
 class SharedMemoryEntry(IdentifiedModel):
     """An entry that one role shares with all others.
 
     Attributes:
-        type: Its type: ``"plan"``, ``"experience_sub_path"``, or any name of your own.
-        scope: ``"round"``: valid only while its round is the last one. ``"conversation"``: always valid.
+        type: The type: ``"plan"``, ``"experience_sub_path"``, or any name of your own.
+        scope: ``"round"``: valid only while the round with the entry is the last one. ``"conversation"``: always valid.
         content: The shared text.
         id: The id. Default: a new id.
     """
 
-    _prefix = "sme"
+    _id_prefix = "sme"
 
     type: str
     scope: Scope
@@ -265,7 +263,7 @@ class SharedMemoryEntry(IdentifiedModel):
 
     @classmethod
     def create(cls, type: str, scope: Scope, content: str, id: str | None = None) -> Self:  # noqa: A002
-        """Make an entry, with a new id unless one is given."""
+        """Make an entry, with a new id unless `id` is set."""
         return cls(type=type, scope=scope, content=content, id="" if id is None else id)
 
 
@@ -273,14 +271,14 @@ class Attachment(IdentifiedModel):
     """A typed attachment of a post.
 
     Attributes:
-        type: Its type. The name of a type is accepted too.
-        content: Its text.
-        extra: Additional JSON-able data. A `SharedMemoryEntry` when the type is ``shared_memory_entry``.
-            Default None.
+        type: The type. The name of a type is accepted too.
+        content: The text.
+        extra: Additional data of JSON types. A `SharedMemoryEntry` if the type is ``shared_memory_entry``. Default
+            None.
         id: The id. Default: a new id.
     """
 
-    _prefix = "atta"
+    _id_prefix = "atta"
 
     type: Annotated[AttachmentType, BeforeValidator(_parse_type)]
     content: str
@@ -307,7 +305,7 @@ class Attachment(IdentifiedModel):
         extra: Any = None,
         id: str | None = None,  # noqa: A002
     ) -> Self:
-        """Make an attachment, with a new id unless one is given."""
+        """Make an attachment, with a new id unless `id` is set."""
         return cls(type=_parse_type(type), content=content, extra=extra, id="" if id is None else id)
 
     @classmethod
@@ -315,36 +313,36 @@ class Attachment(IdentifiedModel):
         """Build an attachment.
 
         Args:
-            data: The dictionary. A missing id is created. Content that is None becomes empty, and a list of texts
-                (older artifact paths) becomes lines.
+            data: The dictionary. A missing id is created. Content that is None becomes empty. A list of texts, such as
+                paths of artifacts in older data, becomes lines.
 
         Returns:
-            The attachment, or None if its type was removed (``init_plan``, ``python``, …) or is unknown.
+            The attachment, or None if its type is unknown, such as the former types ``init_plan`` and ``python``.
 
         Raises:
             InvalidInput: A field is missing or has a wrong type.
         """
-        given = check_dict(cls, data, "type")
-        if isinstance(given["type"], str) and given["type"] not in AttachmentType.__members__:
+        fields = check_dict(cls, data, "type")
+        if isinstance(fields["type"], str) and fields["type"] not in AttachmentType.__members__:
             return None
-        content: Any = given.get("content")
+        content: Any = fields.get("content")
         if isinstance(content, list) and all(isinstance(line, str) for line in content):
             content = "\n".join(content)
-        return super().from_dict(given | {"content": "" if content is None else content})
+        return super().from_dict(fields | {"content": "" if content is None else content})
 
 
 class Post(IdentifiedModel):
     """A message from one role to another.
 
     Attributes:
-        message: Its text. Default empty.
+        message: The text. Default empty.
         send_from: The role that sends the post.
         send_to: The role that receives it. Default ``"Unknown"``.
-        attachment_list: Its attachments, as a tuple; any iterable is accepted. Default empty.
+        attachment_list: The attachments, as a tuple. Any iterable is accepted. Default empty.
         id: The id. Default: a new id.
     """
 
-    _prefix = "post"
+    _id_prefix = "post"
 
     message: str = ""
     send_from: str
@@ -360,16 +358,16 @@ class Post(IdentifiedModel):
         attachment_list: Iterable[Attachment] = (),
         id: str | None = None,  # noqa: A002
     ) -> Self:
-        """Make a post, with a new id unless one is given. A message of None becomes empty."""
-        given: Any = {"message": "" if message is None else message, "attachment_list": attachment_list}
-        return cls(send_from=send_from, send_to=send_to, id="" if id is None else id, **given)
+        """Make a post, with a new id unless `id` is set. A message of None becomes empty."""
+        fields: Any = {"message": "" if message is None else message, "attachment_list": attachment_list}
+        return cls(send_from=send_from, send_to=send_to, id="" if id is None else id, **fields)
 
     def get_attachment(self, type: AttachmentType) -> tuple[Attachment, ...]:  # noqa: A002
         """Return the attachments of one type, in order."""
         return tuple(attachment for attachment in self.attachment_list if attachment.type is type)
 
     def with_attachment(self, *attachments: Attachment) -> Self:
-        """Return a copy with the same id and these attachments at its end."""
+        """Return a copy with the same id, and with these attachments added at the end."""
         return self.replace(attachment_list=(*self.attachment_list, *attachments))
 
 
@@ -379,11 +377,11 @@ class Round(IdentifiedModel):
     Attributes:
         user_query: The user's question.
         state: ``"created"``, ``"finished"`` or ``"failed"``. Default ``"created"``.
-        post_list: The posts in order, as a tuple; any iterable is accepted. Default empty.
+        post_list: The posts in order, as a tuple. Any iterable is accepted. Default empty.
         id: The id. Default: a new id.
     """
 
-    _prefix = "round"
+    _id_prefix = "round"
 
     user_query: str
     state: RoundState = "created"
@@ -397,25 +395,25 @@ class Round(IdentifiedModel):
         state: RoundState = "created",
         post_list: Iterable[Post] = (),
     ) -> Self:
-        """Make a round, with a new id unless one is given."""
+        """Make a round, with a new id unless `id` is set."""
         posts: Any = post_list  # validated as a tuple
         return cls(user_query=user_query, state=state, post_list=posts, id="" if id is None else id)
 
     def with_post(self, *posts: Post) -> Self:
-        """Return a copy with the same id and these posts at its end."""
+        """Return a copy with the same id, and with these posts added at the end."""
         return self.replace(post_list=(*self.post_list, *posts))
 
 
 class Conversation(IdentifiedModel):
-    """An ordered sequence of rounds with one id.
+    """A sequence of rounds.
 
     Attributes:
-        rounds: The rounds in order, as a tuple; any iterable is accepted. Default empty.
-        enabled: False for an example that is stored but not used. Default True.
+        rounds: The rounds in order, as a tuple. Any iterable is accepted. Default empty.
+        enabled: False if the conversation is stored as an example that is not used. Default True.
         id: The id. Default: a new id.
     """
 
-    _prefix = "conv"
+    _id_prefix = "conv"
 
     enabled: bool = True
     rounds: Annotated[tuple[Round, ...], _tuple_validator(Round)] = ()
@@ -430,12 +428,12 @@ class Conversation(IdentifiedModel):
 class MessageContent(PortableModel):
     """The thought and the next action of an agent.
 
-    New code passes a plain dictionary as content instead.
+    New code can use a plain dictionary as the content of a message instead.
 
     Attributes:
-        thought: Its reasoning. Default None.
+        thought: The reasoning of the agent. Default None.
         next_action: "call_tool", "invoke_agent" or "final_response". Default None.
-        action_input: The JSON-able input of the action. Default None.
+        action_input: The input of the action, in JSON types. Default None.
 
     Raises:
         InvalidInput: A field has a wrong type, or the action is unknown.

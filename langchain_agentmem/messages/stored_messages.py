@@ -1,8 +1,8 @@
 """Fast conversion of LangChain messages to stored bodies and back.
 
 A checkpoint of a long chat has thousands of messages, so reading a message must take only a microsecond or two. The
-usual shapes are read directly from the stored bytes. All others are read through `Message`, which has the same result
-but is slower. A message that would not be restored exactly has no body, and the caller stores it in another way.
+usual kinds of messages are read directly from their bodies, the stored bytes. All others are read through `Message`,
+with the same result but slower. A message that would not be restored exactly has no body.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from langchain_agentmem.messages.message import decode_body, encode_body
 
 _TAG_BYTES = f'"{TAG}"'.encode()
 
-_EMPTY: dict[str, BaseMessage] = {
+_EMPTIES: dict[str, BaseMessage] = {
     "user": HumanMessage(content=""),
     "assistant": AIMessage(content=""),
     "system": SystemMessage(content=""),
@@ -29,15 +29,15 @@ _EMPTY: dict[str, BaseMessage] = {
 }
 
 
-def _fields_of_type(message: BaseMessage, kind: type) -> tuple[str, ...]:
+def _find_fields(message: BaseMessage, kind: type) -> tuple[str, ...]:
     return tuple(name for name, value in message.__dict__.items() if type(value) is kind)
 
 
-_CONTAINERS = {type(each): (_fields_of_type(each, dict), _fields_of_type(each, list)) for each in _EMPTY.values()}
-_FIELD_NAMES = {type(empty): set(empty.__dict__) for empty in _EMPTY.values()}
-_CONTAINER_NAMES = {name for names in _CONTAINERS.values() for name in (*names[0], *names[1])}
+_CONTAINER_FIELDS = {type(empty): (_find_fields(empty, dict), _find_fields(empty, list)) for empty in _EMPTIES.values()}
+_FIELD_NAMES = {type(empty): set(empty.__dict__) for empty in _EMPTIES.values()}
+_CONTAINER_NAMES = {name for names in _CONTAINER_FIELDS.values() for name in (*names[0], *names[1])}
 _SCALARS = {str, int, float, bool, bytes, type(None)}
-_set = object.__setattr__
+_set_attribute = object.__setattr__
 _LANGCHAIN_FIELDS = {
     "user": {"additional_kwargs", "response_metadata"},
     "assistant": {"additional_kwargs", "response_metadata", "usage_metadata"},
@@ -48,81 +48,81 @@ _FIELDS = {"content", "role", "name", "langchain", "tool_calls", "tool_call_id"}
 
 
 class MessagePrototype:
-    """A message from which copies are made.
+    """A message that was read once, and from which copies are made.
 
     Attributes:
-        body: The bytes that are stored for it.
-        fields: Its fields. If `flat`, a message is equal if its fields are equal.
-        flat: True if all fields are texts, None or empty containers, so that equal fields have equal types.
-        given: The value of `__pydantic_fields_set__`: the names of all fields. The copies share this set.
+        body: The stored bytes of the message.
+        fields: The values of the fields. If `flat`, a message equals this one if its values are equal.
+        flat: True if all fields are texts, None or empty containers, so that equal values also have equal types.
+        fields_set: The value of `__pydantic_fields_set__`: the names of all fields. The copies share this set.
     """
 
-    __slots__ = ("_kind", "body", "fields", "flat", "given")
+    __slots__ = ("_message_class", "body", "fields", "fields_set", "flat")
 
-    def __init__(self, kind: type[BaseMessage], fields: dict[str, Any], body: bytes, *, flat: bool) -> None:
+    def __init__(self, message_class: type[BaseMessage], fields: dict[str, Any], body: bytes, *, flat: bool) -> None:
         self.body = body
         self.fields = fields
         self.flat = flat
-        self.given = _FIELD_NAMES[kind]
-        self._kind = kind
+        self.fields_set = _FIELD_NAMES[message_class]
+        self._message_class = message_class
 
     def copy(self) -> BaseMessage:
         """Return a new message, with containers of its own."""
-        kind = self._kind
+        message_class = self._message_class
         fields = self.fields.copy()
         if self.flat:
-            dicts, lists = _CONTAINERS[kind]
+            dicts, lists = _CONTAINER_FIELDS[message_class]
             for name in dicts:
                 fields[name] = {}
             for name in lists:
                 fields[name] = []
         else:
             fields = _copy_lists_and_dicts(fields)
-        message = kind.__new__(kind)  # as pydantic's model_construct does, without looking for defaults
-        _set(message, "__dict__", fields)
-        _set(message, "__pydantic_fields_set__", self.given)
-        _set(message, "__pydantic_extra__", {})
-        _set(message, "__pydantic_private__", None)
+        message = message_class.__new__(message_class)  # like pydantic's model_construct, but without setting defaults
+        _set_attribute(message, "__dict__", fields)
+        _set_attribute(message, "__pydantic_fields_set__", self.fields_set)
+        _set_attribute(message, "__pydantic_extra__", {})
+        _set_attribute(message, "__pydantic_private__", None)
         return message
 
 
-def body_of(message: BaseMessage) -> tuple[bytes, MessagePrototype | None] | None:
+def encode_message(message: BaseMessage) -> tuple[bytes, MessagePrototype | None] | None:
     """Encode a message as the body that a conversation would store for it.
 
     Args:
         message: Any message.
 
     Returns:
-        The body, and the result of `prototype_of` for it. None for a message that would not be restored exactly: one
-        of a user's own class, or one that contains objects or enums.
+        The body, and the result of `read_prototype` for the body. None for a message that would not be restored
+        exactly: a message of a user's own class, or one that contains objects or enums.
     """
     if type(message) not in EXACT_CLASSES:
         return None
     try:
         body = encode_body(from_langchain(message))
-        prototype = prototype_of(body, message.id)
-        same = (prototype.copy() if prototype else message_of(body, message.id)) == message
-        if same and not (prototype and prototype.flat):
-            same = not (_has_enums(message.__dict__) or _has_enums(message.__pydantic_extra__))
+        prototype = read_prototype(body, message.id)
+        is_exact = (prototype.copy() if prototype else read_message(body, message.id)) == message
+        if is_exact and not (prototype and prototype.flat):
+            is_exact = not (_has_enums(message.__dict__) or _has_enums(message.__pydantic_extra__))
     except Exception:  # noqa: BLE001 - it has values that cannot be stored
         return None
-    return (body, prototype) if same else None
+    return (body, prototype) if is_exact else None
 
 
-def prototype_of(body: bytes, message_id: str | None) -> MessagePrototype | None:
-    """Read a stored body of a usual shape.
+def read_prototype(body: bytes, message_id: str | None) -> MessagePrototype | None:
+    """Read a body of a usual kind of message.
 
     Args:
-        body: The body from `body_of`.
+        body: The body from `encode_message`.
         message_id: The message's id, if any.
 
     Returns:
-        The prototype to copy the message from, or None if `message_of` must read it.
+        The prototype to copy the message from, or None if `read_message` must read the body.
     """
     stored = _untagged_fields(body)
     role, content = stored.get("role"), stored.get("content")
-    empty = _EMPTY.get(role) if type(role) is str else None
-    if empty is None or (type(content) is not str and (type(content) is not list or _has_lost_integers(content))):
+    empty = _EMPTIES.get(role) if type(role) is str else None
+    if empty is None or (type(content) is not str and (type(content) is not list or _may_be_rounded(content))):
         return None
     fields = {**empty.__dict__, "content": content, "id": message_id}
     if len(stored) == 2 and role != "tool":  # noqa: PLR2004 - content and role
@@ -132,11 +132,11 @@ def prototype_of(body: bytes, message_id: str | None) -> MessagePrototype | None
     return MessagePrototype(type(empty), fields, body, flat=_is_flat(fields))
 
 
-def message_of(body: bytes, message_id: str | None) -> BaseMessage:
+def read_message(body: bytes, message_id: str | None) -> BaseMessage:
     """Read any stored body as a LangChain message.
 
     Args:
-        body: The body from `body_of`.
+        body: The body from `encode_message`.
         message_id: The message's id, if any.
 
     Returns:
@@ -151,10 +151,7 @@ def message_of(body: bytes, message_id: str | None) -> BaseMessage:
 
 
 def _untagged_fields(body: bytes) -> dict[str, Any]:
-    """Return the fields of a body.
-
-    The result is empty if the body has type tags or must be read through `Message`.
-    """
+    """Return the fields of a body; empty if the body must be read through `Message`."""
     if _TAG_BYTES in body:
         return {}
     try:
@@ -165,9 +162,9 @@ def _untagged_fields(body: bytes) -> dict[str, Any]:
 
 
 def _fill_fields(fields: dict[str, Any], stored: dict[str, Any], role: str) -> bool:
-    """Set all fields but the content; return False if the body must be read through `Message`."""
+    """Set all fields but the content. Return False if the body must be read through `Message`."""
     langchain = stored.get("langchain", {})
-    if not stored.keys() <= _FIELDS or not langchain.keys() <= _LANGCHAIN_FIELDS[role] or _has_lost_integers(langchain):
+    if not stored.keys() <= _FIELDS or not langchain.keys() <= _LANGCHAIN_FIELDS[role] or _may_be_rounded(langchain):
         return False
     if "agentmem" in langchain.get("additional_kwargs", {}):
         return False
@@ -183,7 +180,7 @@ def _fill_fields(fields: dict[str, Any], stored: dict[str, Any], role: str) -> b
 
 
 def _set_tool_calls(fields: dict[str, Any], calls: list[dict[str, Any]]) -> bool:
-    """Set the field "tool_calls"; return False if the body must be read through `Message`."""
+    """Set the field "tool_calls". Return False if the body must be read through `Message`."""
     fields["tool_calls"] = []
     for call in calls:
         function = call["function"]
@@ -195,22 +192,22 @@ def _set_tool_calls(fields: dict[str, Any], calls: list[dict[str, Any]]) -> bool
     return True
 
 
-def _has_lost_integers(value: Any) -> bool:
+def _may_be_rounded(value: Any) -> bool:
     """Return whether a value has a float that may have been an integer of more than 64 bits.
 
     orjson rounds such integers to floats, whose magnitude is at least 2**53.
     """
     if type(value) is dict:
-        return any(_has_lost_integers(item) for item in value.values())
+        return any(_may_be_rounded(item) for item in value.values())
     if type(value) is list:
-        return any(map(_has_lost_integers, value))
+        return any(map(_may_be_rounded, value))
     return type(value) is float and abs(value) >= 2.0**53
 
 
 def _has_enums(value: Any) -> bool:
     """Return whether a value has enum members.
 
-    A body restores an enum member as a plain value. The two may be equal, so a comparison cannot detect the loss.
+    A body restores an enum member as a plain value. The two can be equal, so a comparison does not detect the change.
     """
     if isinstance(value, dict):
         items: Iterable[Any] = itertools.chain(value, value.values())

@@ -1,11 +1,12 @@
 """Named branches: shared memory, independent of any thread.
 
-The first write to a branch creates it. A fork is a single row, which refers to its parent and the position where it
-begins; nothing is copied. A fork sees the versions of its parent up to that position. Siblings never see each other.
+The first write to a branch creates it. A fork is a single row with its parent branch and the position where it begins,
+and no memory is copied. A fork sees the versions of its parent up to that position. Forks of one branch never see each
+other's versions.
 
 `MemorySession` reads, writes and traces the memory of a branch or thread. In traces, user content appears only in
-values, never in input names or dictionary keys, so that it can be removed. Keys of core memory, kinds of events and
-tags are content too.
+values, never in input names or dictionary keys, so that it can be removed. The keys of core memory, the kinds of events
+and the tags of records are content too.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
     from langchain_agentmem.rewinding.thread_memory import ThreadPosition
 
 NAMED_BRANCH = "layers"
+"""The kind of named branches in the database. The branches of threads have another kind."""
 MAIN = "main"
-"""The branch of a namespace that the threads of the namespace also see."""
+"""The name of the branch that the threads of a namespace also see, if they share memory."""
 
 
 class BranchPosition(NamedTuple):
@@ -53,7 +55,7 @@ class BranchPosition(NamedTuple):
     Attributes:
         path: The path of the branch's namespace.
         name: The name of the branch.
-        scopes: The namespaces that share their memory.
+        scopes: The rules that determine which namespaces share memory.
     """
 
     path: str
@@ -63,7 +65,7 @@ class BranchPosition(NamedTuple):
     def view(self, tx: Transaction, now: int) -> MemoryView:
         """Return the view at the end of the branch; an empty view if the branch does not exist."""
         rows = query.find_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
-        view = view_of(tx, rows[0]["id"], rows[0]["head"], now) if rows else MemoryView((), (), now)
+        view = load_view(tx, rows[0]["id"], rows[0]["head"], now) if rows else MemoryView((), (), now)
         return self._with_scope(tx, view)
 
     def _with_scope(self, tx: Transaction, view: MemoryView) -> MemoryView:
@@ -74,13 +76,13 @@ class BranchPosition(NamedTuple):
         return view._replace(scope=rows[0]["scope"], author=rows[0]["id"] or 0) if rows else view
 
     def open_for_write(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
-        """Lock the branch and return its view and next position; create it if missing."""
+        """Lock the branch, and return its view and next position; create the branch if missing."""
         branch, head = self.lock(tx, now)
-        view = view_of(tx, branch, head, now)
-        moved = query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0)
-        if not moved:
+        view = load_view(tx, branch, head, now)
+        is_moved = query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0)
+        if not is_moved:
             raise BranchMoved
-        author = main_author(tx, self.path) if self.name == MAIN else None
+        author = ensure_main_author(tx, self.path) if self.name == MAIN else None
         return self._with_scope(tx, view), WriteTarget(
             branch,
             head + 1,
@@ -90,9 +92,9 @@ class BranchPosition(NamedTuple):
         )
 
     def lock(self, tx: Transaction, now: int) -> tuple[int, int]:
-        """Lock the branch and return its row id and its head; create it if missing.
+        """Lock the branch, and return its row id and last position; create the branch if missing.
 
-        Nobody else can write to the branch until the transaction ends.
+        No other transaction can write to the branch until this one ends.
         """
         rows = query.lock_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
         if not rows:
@@ -100,15 +102,15 @@ class BranchPosition(NamedTuple):
             query.create_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name, now=now)
             rows = query.lock_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
             if not rows:
-                raise BranchMoved  # others created and deleted it in between: retry
+                raise BranchMoved  # created and deleted by others meanwhile; the database retries the transaction
         return rows[0]["id"], rows[0]["head"]
 
 
 MemoryPosition: TypeAlias = "BranchPosition | ThreadPosition"
-"""The position from which memory is read and written. Both have `path`, `name`, `view` and `open_for_write`."""
+"""A position at which memory is read and written. Both classes have `path`, `name`, `view` and `open_for_write`."""
 
 
-def thread_id_of(point: MemoryPosition) -> str | None:
+def get_thread_id(point: MemoryPosition) -> str | None:
     """Return the thread id of a memory position; None for a branch."""
     return None if isinstance(point, BranchPosition) else point.name
 
@@ -118,7 +120,7 @@ def resolve_branch(branch: str | MemoryPosition, namespace: Any, scopes: Scopes)
 
     Args:
         branch: The name of a branch, or a memory position.
-        namespace: The namespace of the branch. None for the namespace of the running config, else the root.
+        namespace: The namespace of the branch. None for the namespace of the current run, else the root.
         scopes: The rules that resolve a call to its namespace.
 
     Raises:
@@ -129,16 +131,16 @@ def resolve_branch(branch: str | MemoryPosition, namespace: Any, scopes: Scopes)
     return BranchPosition(path_of(scopes.resolve(namespace)), check_id(branch, "branch"), scopes)
 
 
-def main_author(tx: Transaction, path: str) -> Author:
-    """Return the author of the branch "main" of a namespace; create it if missing."""
+def ensure_main_author(tx: Transaction, path: str) -> Author:
+    """Return the author row of the branch "main" of a namespace; create the author if missing."""
     [row] = query.author_of_main(tx, path=path)
     rows = [row] if row["id"] is not None else query.create_main_author(tx, path=path)
     if not rows:
-        raise BranchMoved  # another transaction created it: retry
+        raise BranchMoved  # created by another transaction meanwhile; the database retries this one
     return Author(rows[0]["id"], row["scope"])
 
 
-def view_of(tx: Transaction, branch: int, position: int, time: int) -> MemoryView:
+def load_view(tx: Transaction, branch: int, position: int, time: int) -> MemoryView:
     """Return the view at a position of a branch.
 
     The view of a subgraph's branch includes its base: the memory of the outer graph that the subgraph sees.
@@ -150,15 +152,15 @@ def view_of(tx: Transaction, branch: int, position: int, time: int) -> MemoryVie
         time: The time at which expiry is judged, in microseconds since 1970.
     """
     rows = query.branch_lineage(tx, branch=branch, position=position, with_bases=1)
-    groups = [tuple(each) for row in rows if row["groups"] for each in json.loads(row["groups"])]
+    groups = [tuple(group) for row in rows if row["groups"] for group in json.loads(row["groups"])]
     descends = all(row["with_base"] is None for row in rows)
     return MemoryView(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), time, descends)
 
 
-def series_name(tx: Transaction, point: MemoryPosition, view: MemoryView) -> str:
-    """Return the name of the index series that receives the writes of a memory position.
+def find_series_name(tx: Transaction, point: MemoryPosition, view: MemoryView) -> str:
+    """Return the name of the search series that receives the writes of a position.
 
-    All forks of a branch share the name of the root branch.
+    It is the name of the thread or of the oldest ancestor branch, so that a branch and its forks share one series.
 
     Args:
         tx: The transaction.
@@ -167,14 +169,14 @@ def series_name(tx: Transaction, point: MemoryPosition, view: MemoryView) -> str
     """
     if not isinstance(point, BranchPosition) or len(view.branches) <= 1:
         return point.name
-    [name] = branch_names(tx, [view.branches[-1][0]])
+    [name] = load_branch_names(tx, [view.branches[-1][0]])
     return name
 
 
-def visible_series(tx: Transaction, point: MemoryPosition, view: MemoryView) -> tuple[str, ...] | None:
-    """Return the names of all index series that may contain the memory of a position.
+def list_visible_series(tx: Transaction, point: MemoryPosition, view: MemoryView) -> tuple[str, ...] | None:
+    """Return the names of all search index series that may contain the memory of a position.
 
-    A copy of a thread also shows what the original thread wrote.
+    A copy of a thread also shows memory in the series of the original thread.
 
     Args:
         tx: The transaction.
@@ -182,21 +184,21 @@ def visible_series(tx: Transaction, point: MemoryPosition, view: MemoryView) -> 
         view: The view of the position.
 
     Returns:
-        The names; None if the view has a scope, since its search is not limited to series.
+        The names; None if the view includes the threads of a scope, since a search then includes all series.
     """
     if view.scope is not None:
         return None
     if isinstance(point, BranchPosition):
-        return (series_name(tx, point, view),)
+        return (find_series_name(tx, point, view),)
     rows = query.visible_threads(tx, **view.parameters())
     return tuple(dict.fromkeys((point.name, *(row["name"] for row in rows if row["name"] is not None))))
 
 
-def branch_names(tx: Transaction, branches: Sequence[int]) -> list[str]:
+def load_branch_names(tx: Transaction, branches: Sequence[int]) -> list[str]:
     """Return the names of branches, in the given order."""
     rows = query.branch_names(tx, ids=json.dumps(list(branches)))
     names = {row["id"]: row["name"] for row in rows}
-    return [names[each] for each in branches]
+    return [names[branch] for branch in branches]
 
 
 def create_fork(tx: Transaction, point: BranchPosition, name: str, now: int) -> BranchPosition:
@@ -232,8 +234,8 @@ class PendingWrite:
         now: The time of the write, in microseconds since 1970.
         drafts: The versions to write.
         evicted: The keys that are removed from core memory to make room.
-        writer: The source and actor of the drafts, except of moved drafts.
-        thread: The id of the thread that is written; None for a branch.
+        writer: The source and actor of the drafts, except of drafts that move a version.
+        thread: The id of the thread whose memory is written; None for a branch.
     """
 
     view: MemoryView
@@ -248,7 +250,7 @@ class PendingWrite:
         self.drafts.append(VersionDraft(kind, key, None, self.now))
 
     def sign(self, draft: VersionDraft) -> VersionDraft:
-        """Return a draft with the writer's source and actor; a moved draft keeps its own."""
+        """Return a draft with the writer's source and actor, except a draft with `moved`."""
         if draft.moved or self.writer.source is None:
             return draft
         return draft._replace(source=self.writer.source, actor=self.writer.actor)
@@ -258,7 +260,7 @@ class PendingWrite:
 class MemorySession:
     """The access of layers, facts and tools to one memory: reading, writing and tracing.
 
-    A session lives as long as its memory. A `PendingWrite` lives as long as one transaction.
+    A session may be used for any number of transactions. A `PendingWrite` belongs to one transaction.
 
     Attributes:
         database: The database of the memory.
@@ -273,17 +275,17 @@ class MemorySession:
         return self.database.now()
 
     def trace_inputs(self, **inputs: Any) -> dict[str, Any]:
-        """Return the inputs of a traced step: the memory and the arguments.
+        """Return the inputs of a traced step: the names of the memory, and the arguments.
 
         Args:
             **inputs: The arguments. Values of None are left out.
         """
         point = self.point
-        where: dict[str, Any] = {"branch": point.name}
+        position: dict[str, Any] = {"branch": point.name}
         if not isinstance(point, BranchPosition):
-            pinned = None if point.writable else point.configurable.get("checkpoint_id")
-            where = {"thread_id": point.name, "checkpoint_id": pinned}
-        return drop_none({"namespace": "/".join(namespace_of(point.path)), **where, **inputs})
+            checkpoint_id = None if point.writable else point.configurable.get("checkpoint_id")
+            position = {"thread_id": point.name, "checkpoint_id": checkpoint_id}
+        return drop_none({"namespace": "/".join(namespace_of(point.path)), **position, **inputs})
 
     def read(
         self,
@@ -297,9 +299,9 @@ class MemorySession:
 
         Args:
             name: The name of the step in a trace. None if the call is part of another step.
-            load: Reads within a transaction, given a view.
-            outputs: Returns the outputs in a trace, given the value. Default: a summary.
-            **inputs: The inputs in a trace, in addition to the memory.
+            load: Called with a transaction and the view; returns the value.
+            outputs: Called with the value; returns the outputs for the trace. Default: a summary of the value.
+            **inputs: The inputs for the trace, in addition to the names of the memory.
         """
         now, trace = self.now(), partial(self.trace_inputs, **inputs)
         return self.database.read(name, lambda tx: load(tx, self.point.view(tx, now)), trace, outputs)
@@ -307,7 +309,7 @@ class MemorySession:
     def write(
         self,
         name: str | None,
-        make: Callable[[Transaction, PendingWrite], T],
+        prepare: Callable[[Transaction, PendingWrite], T],
         *,
         outputs: Outputs | None = None,
         **inputs: Any,
@@ -316,12 +318,12 @@ class MemorySession:
 
         Args:
             name: The name of the step in a trace. None if the call is part of another step.
-            make: Adds drafts to a `PendingWrite`, and returns the value.
-            outputs: Returns the outputs in a trace, given the value. Default: a summary.
+            prepare: Adds drafts to a `PendingWrite`, and returns the value.
+            outputs: Called with the value; returns the outputs for the trace. Default: a summary of the value.
             **inputs: As for `read`.
         """
-        now, note, trace = self.now(), current_source(), partial(self.trace_inputs, **inputs)
-        return self.database.write(name, lambda tx: apply_change(tx, self.point, make, now, note), trace, outputs)
+        now, writer, trace = self.now(), current_source(), partial(self.trace_inputs, **inputs)
+        return self.database.write(name, lambda tx: apply_change(tx, self.point, prepare, now, writer), trace, outputs)
 
     def step(self, name: str, run_type: RunType = "chain", **inputs: Any) -> Step:
         """Open a traced step for several operations, as a context manager.
@@ -337,29 +339,29 @@ class MemorySession:
 def apply_change(
     tx: Transaction,
     point: MemoryPosition,
-    make: Callable[[Transaction, PendingWrite], T],
+    prepare: Callable[[Transaction, PendingWrite], T],
     now: int,
-    note: SourceNote = NO_SOURCE,
+    writer: SourceNote = NO_SOURCE,
 ) -> T:
     """Change the memory of a position within a transaction.
 
     Args:
         tx: The transaction.
         point: The memory position.
-        make: Adds drafts to a `PendingWrite`, and returns the value.
+        prepare: Adds drafts to a `PendingWrite`, and returns the value.
         now: The time, in microseconds since 1970.
-        note: The source and actor of the change.
+        writer: The source and actor of the change.
     """
     view, target = point.open_for_write(tx, now)
-    change = PendingWrite(view=view, now=now, writer=note, thread=thread_id_of(point))
-    value = make(tx, change)
-    drafts = [change.sign(each) for each in change.drafts]
+    change = PendingWrite(view=view, now=now, writer=writer, thread=get_thread_id(point))
+    value = prepare(tx, change)
+    drafts = [change.sign(draft) for draft in change.drafts]
     if target.branch is not None:
         expired = query.expired_memory(tx, branch=target.branch, at=now, limit=20)
-        # If an expired key is also written, the later draft replaces the deletion mark.
+        # Also delete some expired entries. If one of their keys is also written, the later draft applies.
         drafts = [*(VersionDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
-        name = series_name(tx, point, view)
+        name = find_series_name(tx, point, view)
         memory_rows.write(tx, target, drafts, series=DocumentSeries(point.path, drafts[0].kind, name), now=now)
     return value
 
@@ -385,9 +387,9 @@ class LayerDiff:
     """The differences between two branches in one layer.
 
     Attributes:
-        mine: Entries that only this branch has, by key or id.
-        theirs: Entries that only the other branch has.
-        changed: Entries that both have with different content.
+        mine: The content of entries that only this branch has, by key or id.
+        theirs: The content of entries that only the other branch has.
+        changed: Entries that both branches have with different content.
     """
 
     mine: Mapping[str, str] = field(default_factory=dict)
@@ -438,7 +440,7 @@ class BranchTree:
         while pending:
             branch, depth = pending.pop()
             lines.append(f"{'  ' * depth}{branch.name}")
-            pending += [(each, depth + 1) for each in reversed(branch.children)]
+            pending += [(fork, depth + 1) for fork in reversed(branch.children)]
         return "\n".join(lines)
 
 
@@ -459,7 +461,7 @@ def list_ancestors(session: MemorySession) -> list[str]:
         return [session.point.name]
 
     def load(tx: Transaction, view: MemoryView) -> list[str]:
-        names = branch_names(tx, [branch for branch, _ in view.branches])
+        names = load_branch_names(tx, [branch for branch, _ in view.branches])
         return names[::-1] or [session.point.name]
 
     return session.read("layers.ancestors", load)
@@ -491,8 +493,9 @@ def diff_branches(session: MemorySession, other: MemoryPosition) -> BranchDiff:
         other_view = other.view(tx, view.time)
         diffs = {}
         for layer, kind in _KIND_OF_LAYER.items():
-            own, others = (memory_rows.load_current(tx, each, kind) for each in (view, other_view))
-            diffs[layer] = diff_layer({each.key: each for each in own}, {each.key: each for each in others})
+            mine = {version.key: version for version in memory_rows.load_current(tx, view, kind)}
+            theirs = {version.key: version for version in memory_rows.load_current(tx, other_view, kind)}
+            diffs[layer] = diff_layer(mine, theirs)
         return BranchDiff(**diffs)
 
     return session.read("layers.diff", load, from_branch=other.name)
@@ -515,14 +518,14 @@ def require_branch(point: MemoryPosition) -> BranchPosition:
 def diff_layer(mine: Mapping[str, MemoryVersion], theirs: Mapping[str, MemoryVersion]) -> LayerDiff:
     """Return the differences between two states of a layer."""
     return LayerDiff(
-        mine={key: each.text for key, each in mine.items() if key not in theirs},
-        theirs={key: each.text for key, each in theirs.items() if key not in mine},
+        mine={key: version.text for key, version in mine.items() if key not in theirs},
+        theirs={key: version.text for key, version in theirs.items() if key not in mine},
         changed={
-            key: ChangedEntry(mine=each.text, theirs=theirs[key].text)
-            for key, each in mine.items()
-            if key in theirs and _content_of(each) != _content_of(theirs[key])
+            key: ChangedEntry(mine=mine[key].text, theirs=theirs[key].text)
+            for key in mine
+            if key in theirs and _get_content(mine[key]) != _get_content(theirs[key])
         },
     )
 
 
-_content_of = attrgetter("body", "label", "importance", "expires_at", "extra")
+_get_content = attrgetter("body", "label", "importance", "expires_at", "extra")

@@ -1,8 +1,8 @@
-"""The rows of memory: versions of entries that are identified by kind and key, and the views of them.
+"""The rows of memory: versions of entries that are identified by kind and key, and the views of these versions.
 
-A *view* consists of a lineage of branches, each up to a position, and of groups of rows without a place on a branch. It
-shows the newest version of every key. A version that marks the entry as deleted hides it. A *write target* is where new
-versions go: the next position of a branch, or a group.
+A *view* is what one position sees: a lineage of branches, each up to a position, and *groups* of rows that have no
+position on a branch yet. The view shows the newest version of each key. If that version is a deletion mark, the view
+shows no entry for the key. New versions go to a *write target*: the next position of a branch, or a group.
 
 `find_problems` reports damage that the database itself cannot detect.
 """
@@ -29,7 +29,7 @@ from langchain_agentmem.storage.transaction import Row
 CORE, EVENT, RECORD = "core", "event", "record"
 FACT = "fact"
 FORMER_FACT = "fact_former"
-"""The kind of a row that marks the fact of the same key as renamed: a correction changed its names."""
+"""The kind of a row that marks the fact of the same key as renamed by a correction."""
 FACT_TEXT = "fact_text"
 """The kind of an original text from which facts are extracted."""
 
@@ -38,29 +38,29 @@ FACT_DUE, FACT_FAILURE = "fact_due", "fact_failure"
 
 
 FOREVER = 2**62
-"""The end position of a row without a later version."""
+"""The value of the column "until" for a row without a later version on its branch."""
 SHARED_KINDS = (CORE, EVENT, RECORD, FACT, FORMER_FACT, "fact_rule", "message")
-"""The kinds that threads of a scope share."""
+"""The kinds that the threads of a scope (a namespace with shared memory) share."""
 SEARCHABLE_KINDS = ("event", "fact", "fact_text", "record", "thread_item", "thread_post", "thread_round")
 """The kinds that a search finds."""
 OTHER_SOURCES = "others"
-"""The key under which a correction lists a fact's other sources: pairs of a message id, or None, and a thread id."""
+"""The key of a correction's list of further sources: pairs of a message id, or None, and a thread id."""
 STATEMENT = "said"
-"""The action of an event that states something; the event names the source message."""
+"""The action of an event in the history of a fact: a message stated the fact. The event names the message."""
 
 
 class MemoryView(NamedTuple):
     """The memory that is visible from one position.
 
     Attributes:
-        branches: The lineage: branches with their last visible position, the nearest first.
-        groups: The groups without a place, each with its last visible row.
+        branches: The lineage: the row id of each branch with its last visible position, the nearest branch first.
+        groups: The unsealed groups, each with the row id of its last visible row.
         time: The time at which expiry is judged, in microseconds since 1970.
         descends: True if each branch is a fork of the next one, so that its rows are newer than those of the next one.
         scope: The row id of the namespace whose other threads are visible too. Default: no other thread is visible.
         author: The row id of the reading author. The scope adds only rows of other authors.
-        max_stamp: The stamp as of which rows of other authors are visible. Default: their current rows. A stamp is a
-            write time, increased if needed to keep the versions of a key in order.
+        max_stamp: Rows of other authors are visible as they were at this stamp. Default: their current rows. A stamp is
+            a write time in microseconds, increased if needed to keep the versions of a key in order.
     """
 
     branches: tuple[tuple[int, int], ...]
@@ -125,13 +125,13 @@ class VersionDraft(NamedTuple):
         label: A short classification, such as the kind of an event.
         importance: The importance, from 1 to 5.
         expires_at: The expiry time, in microseconds since 1970.
-        extra: Further data, stored as JSON. Its "told" lists events; those with the action "said" name source messages.
+        extra: Further data, stored as JSON. For a fact, its "told" lists the events of the fact's history.
         subject: The subject, for lookups.
         object: The object, for lookups.
         findable: True if a search finds the version by its `search_words`.
         source: The source: "user", "model", "tool", "import" or "person".
         actor: The name of the source.
-        moved: True if the version only moves or repeats an earlier one and keeps its source and actor.
+        moved: True if the version moves or repeats an earlier one, so that it keeps the earlier source and actor.
         correction: The details of the correction, if a person wrote the version to correct an entry.
     """
 
@@ -157,7 +157,7 @@ class MemoryVersion(NamedTuple):
 
     Attributes:
         number: Its number in the order of writing.
-        branch: The row id of its branch; None before it has a place.
+        branch: The row id of its branch; None before its group is sealed.
         kind: The kind of the entry.
         key: The key of the entry.
         label: A short classification.
@@ -201,7 +201,7 @@ _COLUMNS = (
 
 def inherit_source(draft: VersionDraft, *versions: MemoryVersion) -> VersionDraft:
     """Return a draft with the least trusted source of the versions that it repeats."""
-    least_trusted = max(versions, key=lambda each: trust_rank(each.source))
+    least_trusted = max(versions, key=lambda version: trust_rank(version.source))
     return draft._replace(source=least_trusted.source, actor=least_trusted.actor, moved=True)
 
 
@@ -225,7 +225,7 @@ def load_current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVer
     has_few_keys = kind == CORE and view.scope is not None and view.max_stamp is None
     select = query.current_memory_few_keys if has_few_keys else query.current_memory
     rows = select(tx, **view.parameters(), kind=kind, at=view.time)
-    return [version_of(row) for row in rows]
+    return [read_version(row) for row in rows]
 
 
 def load_named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]) -> dict[str, MemoryVersion]:
@@ -235,19 +235,20 @@ def load_named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]
         return _merge_versions(tx, view, keys)
     rows = query.memory_of_keys(tx, **view.parameters(), kind=kind, keys=as_json(keys))
     return {
-        row["key"]: version_of(row)
+        row["key"]: read_version(row)
         for row in rows
         if not row["deleted"] and (row["expires_at"] is None or row["expires_at"] > view.time)
     }
 
 
 def _merge_versions(tx: Transaction, view: MemoryView, keys: list[str] | None = None) -> dict[str, MemoryVersion]:
-    """Return the versions of facts that a view shows of all authors, merged by key.
+    """Return the facts that a view shows, each merged from the versions of all authors.
 
     Only versions that are newer than the last deletion of the key are merged.
 
-    `extra["own"]` contains the numbers of the events on the view's own lineage. If the thread is a copy,
-    `extra["foreign"]` contains those that the original thread wrote. Other threads do not see them through the copy.
+    In a merged version, `extra["own"]` lists the numbers of the events on the view's own lineage. If the thread is a
+    copy, `extra["foreign"]` lists the events that the original thread wrote. Other threads see those events only in the
+    original thread.
     """
     if keys is None:
         rows = query.versions_by_author(tx, **view.parameters(), kind=FACT)
@@ -269,15 +270,15 @@ def _merge_rows(rows: Sequence[Row], author: int) -> MemoryVersion:
     own: list[int] = []
     foreign: list[int] = []
     for row in rows:
-        extra = extra_of(row)
-        events, others = extra["told"], extra.get("foreign", [])
+        extra = read_extra(row)
+        events, foreign_of_row = extra["told"], extra.get("foreign", [])
         if row["mine"]:
             own = [event["n"] for event in events]
-            foreign = others if row["author_id"] in (None, author) else own
-        by_number.update((event["n"], event) for event in events if row["mine"] or event["n"] not in others)
+            foreign = foreign_of_row if row["author_id"] in (None, author) else own
+        by_number.update((event["n"], event) for event in events if row["mine"] or event["n"] not in foreign_of_row)
     all_events = sorted(by_number.values(), key=lambda event: (event["at"], event["n"]))
-    extra = {**extra_of(rows[0]), "told": all_events, "foreign": foreign}
-    newest_version = version_of(rows[-1])
+    extra = {**read_extra(rows[0]), "told": all_events, "foreign": foreign}
+    newest_version = read_version(rows[-1])
     if len(rows) == 1 and rows[0]["mine"] and not foreign:
         return newest_version
     return newest_version._replace(extra={**extra, "own": own}, created_at=min(row["created_at"] for row in rows))
@@ -296,14 +297,15 @@ def load_newest(
         label: The label of the entries; None for any.
     """
     if limit is None:
-        return [each for each in load_current(tx, view, kind) if label is None or each.label == label]
-    levels = limit if view.descends else len(view.branches)
-    while True:  # the newest entries lie on the first levels of a long lineage
-        near_view = view._replace(branches=view.branches[:levels])
+        return [version for version in load_current(tx, view, kind) if label is None or version.label == label]
+    # The newest entries of a long lineage are usually on its nearest branches, so these are read first.
+    branch_count = limit if view.descends else len(view.branches)
+    while True:
+        near_view = view._replace(branches=view.branches[:branch_count])
         rows = query.newest_memory(tx, **near_view.parameters(), kind=kind, label=label, limit=limit, at=view.time)
-        if len(rows) >= limit or levels >= len(view.branches):
-            return [version_of(row) for row in reversed(rows)]
-        levels = 4 * (levels + 1)
+        if len(rows) >= limit or branch_count >= len(view.branches):
+            return [read_version(row) for row in reversed(rows)]
+        branch_count = 4 * (branch_count + 1)
 
 
 def visible_numbers(tx: Transaction, view: MemoryView, numbers: Iterable[int]) -> set[int]:
@@ -318,13 +320,13 @@ def visible_numbers(tx: Transaction, view: MemoryView, numbers: Iterable[int]) -
 def write(
     tx: Transaction, target: WriteTarget, drafts: Sequence[VersionDraft], *, series: DocumentSeries, now: int
 ) -> list[int]:
-    """Write versions; each one replaces its branch's version of the same key.
+    """Write versions; on a branch, each one ends the earlier version of its key.
 
     Args:
         tx: The transaction.
         target: The branch or group to write to.
-        drafts: The versions. Of two with the same kind and key, the later one is written.
-        series: The series of findable versions in the search index. Each kind has its own series of this name.
+        drafts: The versions. Of several versions with the same kind and key, only the last one is written.
+        series: The series of the search index for findable versions. Its kind is replaced by the kind of each draft.
         now: The time, in microseconds since 1970.
 
     Returns:
@@ -333,21 +335,22 @@ def write(
     drafts = list({(draft.kind, draft.key): draft for draft in drafts}.values())
     author, stamp = target.author, None
     if target.branch is not None:
-        has_others = False
+        has_other_authors = False
         if author is not None:
             keys = as_json([(draft.kind, draft.key) for draft in drafts])
             [newest] = query.newest_stamp_of_keys(tx, scope=author.scope, keys=keys)
             stamp = max(now, (newest["stamp"] or 0) + 1)
-            has_others = bool(query.has_other_authors(tx, scope=author.scope))
+            has_other_authors = bool(query.has_other_authors(tx, scope=author.scope))
         ended: list[Row] = []
-        slot = {"branch": target.branch, "position": target.position, "stamp": stamp, "author": None}
+        end = {"branch": target.branch, "position": target.position, "stamp": stamp, "author": None}
         for draft in drafts:
-            ended += query.end_version(tx, **slot, kind=draft.kind, key=draft.key)
+            ended += query.end_version(tx, **end, kind=draft.kind, key=draft.key)
         delete_unseen(tx, [row["id"] for row in ended], keep_past=target.shared)
-        if not target.forked and not has_others:  # a deletion mark would hide nothing
+        if not target.forked and not has_other_authors:  # a deletion mark would hide nothing
             drafts = [draft for draft in drafts if draft.body is not None or draft.correction is not None]
-    # Store bodies only now: the deletion of the replaced versions would also delete an equal, unused body.
+    # Bodies are stored after the deletion of ended versions, which also deletes equal bodies that no row uses.
     queries.store_bodies(tx, {queries.digest(draft.body): draft.body for draft in drafts if draft.body is not None})
+    # The value of a placement is a batch of documents of one kind, and the index of the draft in that batch.
     placements = _place_documents(tx, series, [draft for draft in drafts if draft.findable and draft.body is not None])
     common = {"branch": target.branch, "position": target.position, "group": target.group, "stamp": stamp, "now": now}
     common |= {"scope": None, "author": None} if author is None else {"scope": author.scope, "author": author.id}
@@ -365,48 +368,48 @@ def write(
             visible_until=FOREVER if author is not None and draft.kind in SHARED_KINDS else 0,
         )
         numbers.append(row["id"])
-        if sources := sources_of(draft.extra):
+        if sources := list_sources(draft.extra):
             query.insert_source.run_many(tx, [{"memory": row["id"], "source": name} for name in sorted(sources)])
         if draft.correction is not None:
             query.set_correction(tx, id=row["id"], correction=as_json(draft.correction))
     numbers_by_key = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
     for batch in {id(batch): batch for batch, _ in placements.values()}.values():
-        owners = [numbers_by_key[key] for key, (other, _) in placements.items() if other is batch]
+        owners = [numbers_by_key[key] for key, (key_batch, _) in placements.items() if key_batch is batch]
         search_index.write(tx, batch, owners)
     return numbers
 
 
-def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
+def list_sources(extra: Mapping[str, Any] | None) -> set[str]:
     """Return the names of a version's sources: messages, conversations and threads."""
     names: set[str] = set()
     for event in (extra or {}).get("told", ()):
         if event.get("do") == STATEMENT:
-            names |= _source_names(event.get("id"), event.get("in"))
+            names |= _list_source_names(event.get("id"), event.get("in"))
         for message, conversation in event.get(OTHER_SOURCES, ()):
-            names |= _source_names(message, conversation)
+            names |= _list_source_names(message, conversation)
     return names
 
 
-def _source_names(message: str | None, conversation: str | None) -> set[str]:
-    """Return the names of a message, and of the conversation and thread around it."""
-    names = set() if message is None else {message_source(message)}
+def _list_source_names(message: str | None, conversation: str | None) -> set[str]:
+    """Return the names of a message, its conversation and the thread around it."""
+    names = set() if message is None else {format_message_source(message)}
     if conversation is not None:
-        names |= {conversation_source(each) for each in (conversation, outer_thread(conversation))}
+        names |= {format_conversation_source(name) for name in (conversation, outer_thread(conversation))}
     return names
 
 
-def message_source(message_id: str) -> str:
-    """Return the name of a message as a source."""
+def format_message_source(message_id: str) -> str:
+    """Return the text that stands for a message in the table of sources."""
     return f"message {message_id}"
 
 
-def conversation_source(conversation_id: str) -> str:
-    """Return the name of a conversation or thread as a source."""
+def format_conversation_source(conversation_id: str) -> str:
+    """Return the text that stands for a conversation or thread in the table of sources."""
     return f"conversation {conversation_id}"
 
 
 def delete_unseen(tx: Transaction, ids: Iterable[int], *, keep_past: bool = True) -> list[int]:
-    """Delete those of the given rows that are no longer visible, with documents and contents.
+    """Delete the invisible ones of some rows, with their contents and search documents.
 
     Args:
         tx: The transaction.
@@ -428,12 +431,12 @@ def delete_rows(tx: Transaction, rows: Sequence[Row]) -> None:
 
     Args:
         tx: The transaction.
-        rows: The rows, with "id", "document_id", "hash", "body" and "extra".
+        rows: The rows, with the columns "id", "document_id", "hash", "body" and "extra".
     """
     if rows:
-        _unindex(tx, rows)
+        _remove_from_index(tx, rows)
         query.delete_memory.run_many(tx, [{"id": row["id"]} for row in rows])
-        _collect_bodies(tx, rows)
+        _delete_unused_bodies(tx, rows)
 
 
 def mark_deleted(tx: Transaction, rows: Sequence[Row], *, hides_nothing: bool = False) -> None:
@@ -446,14 +449,14 @@ def mark_deleted(tx: Transaction, rows: Sequence[Row], *, hides_nothing: bool = 
             Default: False.
     """
     if rows:
-        _unindex(tx, rows)
+        _remove_from_index(tx, rows)
         query.mark_memory_deleted.run_many(tx, [{"id": row["id"], "hide": int(hides_nothing)} for row in rows])
         query.delete_sources.run_many(tx, [{"memory": row["id"]} for row in rows])
-        _collect_bodies(tx, rows)
+        _delete_unused_bodies(tx, rows)
 
 
 def clean_namespace(tx: Transaction, path: str) -> None:
-    """Remove a namespace's empty search series and idle authors, and the namespace if empty."""
+    """Delete a namespace's empty search series and unused authors; and the namespace if empty."""
     for kind in SEARCHABLE_KINDS:
         search_index.delete_series(tx, path, kind)
     query.delete_idle_authors(tx, path=path)
@@ -461,28 +464,25 @@ def clean_namespace(tx: Transaction, path: str) -> None:
 
 
 def search_words(body: bytes, extra: Mapping[str, Any]) -> str:
-    """Return the words by which a search finds a row.
-
-    These are the "words" of its `extra`, or else its text and its tags.
-    """
+    """Return the text by which a search finds a row: `extra["words"]`, or body and tags."""
     if "words" in extra:
         return str(extra["words"])
     return "\n".join([decode_text(body), *extra.get("tags", ())])
 
 
-def _unindex(tx: Transaction, rows: Sequence[Row]) -> None:
+def _remove_from_index(tx: Transaction, rows: Sequence[Row]) -> None:
     indexed = [row for row in rows if row["document_id"] is not None]
     search_index.remove(tx, [(row["document_id"], _readable_words(row)) for row in indexed])
 
 
-def _collect_bodies(tx: Transaction, rows: Sequence[Row]) -> None:
+def _delete_unused_bodies(tx: Transaction, rows: Sequence[Row]) -> None:
     queries.collect_bodies(tx, [bytes(row["hash"]) for row in rows if row["hash"] is not None])
 
 
 def _readable_words(row: Row) -> str:
     """Return the search words of a row that may be damaged; empty if it is unreadable."""
     try:
-        return search_words(bytes(row["body"] or b""), extra_of(row))
+        return search_words(bytes(row["body"] or b""), read_extra(row))
     except (ValueError, DatabaseUnreadable):
         return ""
 
@@ -490,21 +490,21 @@ def _readable_words(row: Row) -> str:
 def _place_documents(
     tx: Transaction, series: DocumentSeries, drafts: Sequence[VersionDraft]
 ) -> dict[tuple[str, str], tuple[search_index.PlacedDocuments, int]]:
-    """Reserve the places of drafts in the search index; return them by kind and key."""
+    """Reserve numbers in the search index; return batches and indices by kind and key."""
     placements: dict[tuple[str, str], tuple[search_index.PlacedDocuments, int]] = {}
     for kind in sorted({draft.kind for draft in drafts}):
-        same_kind = [draft for draft in drafts if draft.kind == kind]
-        items = []
-        for draft in same_kind:
+        drafts_of_kind = [draft for draft in drafts if draft.kind == kind]
+        documents = []
+        for draft in drafts_of_kind:
             extra = draft.extra or {}
-            words = search_words(draft.body or b"", extra)
-            items.append(IndexedDocument(words, draft.created_at, speaker=extra.get("speaker"), role=extra.get("role")))
-        batch = search_index.reserve_places(tx, series._replace(kind=kind), items)
-        placements.update({(kind, draft.key): (batch, index) for index, draft in enumerate(same_kind)})
+            fields = {"speaker": extra.get("speaker"), "role": extra.get("role")}
+            documents.append(IndexedDocument(search_words(draft.body or b"", extra), draft.created_at, **fields))
+        batch = search_index.reserve_places(tx, series._replace(kind=kind), documents)
+        placements.update({(kind, draft.key): (batch, index) for index, draft in enumerate(drafts_of_kind)})
     return placements
 
 
-def extra_of(row: Row) -> Mapping[str, Any]:
+def read_extra(row: Row) -> Mapping[str, Any]:
     """Return the decoded `extra` of a row."""
     return read_column(row["extra"], dict)
 
@@ -516,27 +516,29 @@ _plain_fields = itemgetter(
 """Returns the columns of a row that are the first fields of a `MemoryVersion`."""
 
 
-def version_of(row: Row) -> MemoryVersion:
+def read_version(row: Row) -> MemoryVersion:
     """Return the version in a row."""
-    return MemoryVersion._make((*_plain_fields(row), bytes(row["body"]), extra_of(row)))
+    return MemoryVersion._make((*_plain_fields(row), bytes(row["body"]), read_extra(row)))
 
 
 PAGE_SIZE = 500
+"""The number of rows that `find_problems` reads at a time."""
 _INT64 = Annotated[int, Ge(-(2**63)), Lt(2**63)]
 _GROUPS: TypeAdapter[list[Any]] = TypeAdapter(list[_INT64] | list[Annotated[list[_INT64], Len(2, 2)]])
-_CORRECTION = frozenset({"id", "by", "undoes", "before", "after", "sources", "events"})
+"""The JSON of groups: a list of row ids, or of pairs of a group's row id and the row id of its last visible row."""
+_CORRECTION_KEYS = frozenset({"id", "by", "undoes", "before", "after", "sources", "events"})
 """The keys that the JSON of a correction must have."""
 
 
 def find_problems(tx: Transaction) -> list[str]:
-    """Check the branches and the rows on them.
+    """Find damage in the branches and rows of memory that the database cannot detect.
 
     Returns:
         The problems as sentences; empty if there are none.
     """
     rows = query.short_branches(tx)
-    faults = [f"branch {row['id']} ends at {row['head']}, but {row['what']} at {row['position']}" for row in rows]
-    for rows, problem in (
+    problems = [f"branch {row['id']} ends at {row['head']}, but {row['what']} at {row['position']}" for row in rows]
+    for rows, text in (
         (query.wrong_parents(tx), "branch {} begins on a branch that is not older, or at an incomplete place"),
         (query.overlapping_memory(tx), "memory {} is visible next to a newer version of it"),
         (query.malformed_memory(tx), "memory {} lacks a place or a body, or ends before it begins"),
@@ -546,36 +548,36 @@ def find_problems(tx: Transaction) -> list[str]:
         (query.unexpected_sources(tx), "memory {} states nothing, but has source messages"),
         (query.lost_groups(tx), "nothing refers to group {} of memory"),
     ):
-        faults += [problem.format(row["id"]) for row in rows]
+        problems += [text.format(row["id"]) for row in rows]
     after = 0
     while page := query.extras_after(tx, after=after, limit=PAGE_SIZE):
-        noted_sources: dict[int, set[str]] = {row["id"]: set() for row in page}
+        listed_sources: dict[int, set[str]] = {row["id"]: set() for row in page}
         for row in query.sources_between(tx, after=after, last=page[-1]["id"]):
-            noted_sources.setdefault(row["memory_id"], set()).add(row["source"])
-        faults += [fault for row in page if (fault := _check_extra(row, noted_sources[row["id"]]))]
+            listed_sources.setdefault(row["memory_id"], set()).add(row["source"])
+        problems += [problem for row in page if (problem := _check_extra(row, listed_sources[row["id"]]))]
         after = page[-1]["id"]
     for row in query.stored_groups(tx):
         try:
             _GROUPS.validate_json(row["groups"], strict=True)
         except ValidationError:
-            faults.append(f"the groups that {row['what']} {safe_repr(row['name'])} had written cannot be read")
-    return faults
+            problems.append(f"the groups that {row['what']} {safe_repr(row['name'])} had written cannot be read")
+    return problems
 
 
-def _check_extra(row: Row, noted_sources: set[str]) -> str | None:
+def _check_extra(row: Row, listed_sources: set[str]) -> str | None:
     """Return the problem of a version's JSON; None if there is none.
 
     The JSON must name exactly the sources that the table `memory_source` lists for the version.
     """
     try:
-        extra, correction = extra_of(row), read_column(row["correction"], dict)
-        sources = sources_of(extra) if row["copy_of"] is None else set()  # a copy is found by its original
+        extra, correction = read_extra(row), read_column(row["correction"], dict)
+        sources = list_sources(extra) if row["copy_of"] is None else set()  # only originals are in `memory_source`
     except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable):
         return f"the extra data of memory {row['id']} cannot be read"
-    if row["correction"] is not None and not correction.keys() >= _CORRECTION:
+    if row["correction"] is not None and not correction.keys() >= _CORRECTION_KEYS:
         return f"the correction of memory {row['id']} cannot be read"
     return (
         None
-        if sources == noted_sources
+        if sources == listed_sources
         else f"memory {row['id']} has other source messages than its source table lists"
     )

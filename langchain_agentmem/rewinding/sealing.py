@@ -1,19 +1,18 @@
 """The sealing of memory: each put stores the place of its checkpoint in memory.
 
-This module uses four terms:
+This module uses five terms:
 
-- A *group* holds the writes of one execution of a task.
+- A *group* holds the memory rows that one execution of a task wrote.
 - A *place* is a position on a branch. A checkpoint with a place shows the lineage of the place.
 - The *lineage* of a place is its branch up to that position, and the parents of the branch up to each fork.
 - To *seal* a group is to give its rows a position on a branch.
+- The *base* of a subgraph's branch is what the subgraph sees of the graph that called it: the place of that graph's
+  checkpoint, and the groups that the calling task had written when the subgraph began.
 
-In the transaction that puts a checkpoint, the saver seals the groups of the tasks that led to *that* checkpoint. The
-place of the checkpoint is the position of these groups. A checkpoint without such groups shares its parent's place. If
-the parent's branch has later positions, a new branch begins at the parent's place. So a fork is one row, which the
-first write after that place creates.
-
-A subgraph's checkpoints have places on branches of their own. The *base* of such a branch is the place of the outer
-graph's checkpoint. The base also includes the groups that the calling task had written when the subgraph began.
+In the transaction that puts a checkpoint, the saver seals the groups of the tasks that led to the checkpoint. The place
+of the checkpoint is the position of these groups. If there are none, the checkpoint shares its parent's place. If the
+parent's branch has later positions, a new branch begins at the parent's place. So a fork is one row, which the first
+write after that place creates.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import BranchMoved, InvalidInput, StepIsOver, safe_repr
 from langchain_agentmem.messages.message import ROLE_SOURCES
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import view_of
+from langchain_agentmem.rewinding.branches import load_view
 from langchain_agentmem.rewinding.graph_runs import (
     FinishedTask,
     GraphLoop,
@@ -39,7 +38,7 @@ from langchain_agentmem.rewinding.graph_runs import (
     Place,
     RunRegistry,
     TaskExecution,
-    levels_around,
+    list_levels,
 )
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, MemoryView, WriteTarget
 from langchain_agentmem.storage import Transaction, query
@@ -54,6 +53,8 @@ THREAD_BRANCH = "thread"
 STALE_AFTER = 24 * 3_600 * 1_000_000
 """The age, in microseconds, up to which unsealed groups are kept. Their tasks may still be running."""
 
+_INPUT_TASK = "00000000-0000-0000-0000-000000000000"
+"""The task id under which LangGraph stores the input of a graph."""
 _CONTROL_CHANNELS = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
 
 
@@ -72,28 +73,28 @@ class ParentCheckpoint(NamedTuple):
 
 
 Prefetched: TypeAlias = tuple[Rows, Rows, Mapping[str, Rows]]
-"""The queries that a put sends before it waits for a result.
+"""The rows of three queries that a put sends before it waits for a result.
 
 - The row of the thread, locked until the transaction ends. Empty for a subgraph.
-- The newest other checkpoint with its place. Empty for a subgraph.
-- By checkpoint id: the places of checkpoints that the run began with or put last, and the tasks that finished there.
+- The newest other checkpoint of the thread, with its place. Empty for a subgraph.
+- By the id of a checkpoint that the run began with or put last: its place, and the tasks that finished in its step.
 """
 
 
 @dataclass(slots=True)
 class CheckpointPut:
-    """A checkpoint that is being put, and the head of its thread before that.
+    """A checkpoint that is being put, and the previous head of its thread.
 
     Attributes:
         at: The thread as the config names it.
         thread: The row of the thread, with its checkpoint namespace.
-        ns: Its checkpoint namespace, which is the name of its loop.
+        ns: Its checkpoint namespace.
         parent: The id of the parent checkpoint.
         checkpoint: The checkpoint.
         metadata: Its metadata.
         configurable: The configurable of the config.
         read_parent: Reads the parent checkpoint.
-        prefetched: The queries that were sent ahead.
+        prefetched: The rows of the queries that were already sent.
         now: The time, in microseconds since 1970.
         read_messages: Reads its new messages. With `everything`, reads all its messages and those of its parent. None
             if messages are not recorded.
@@ -122,6 +123,11 @@ class CheckpointPut:
     author: Author | None = None
 
     @property
+    def id(self) -> str:
+        """The id of the checkpoint."""
+        return str(self.checkpoint["id"])
+
+    @property
     def ns_id(self) -> int:
         """The row id of its checkpoint namespace."""
         return self.thread.ns_id or 0
@@ -134,7 +140,7 @@ class CheckpointPut:
         self.author = None if thread["author"] is None else Author(thread["author"], thread["scope"])
         self.moves_head = True
         for row in newest:
-            self.head, self.moves_head = row["name"], row["name"] < str(self.checkpoint["id"])
+            self.head, self.moves_head = row["name"], row["name"] < self.id
             self.head_place = None if row["branch_id"] is None else (row["branch_id"], row["position"])
 
 
@@ -153,7 +159,7 @@ class _SubgraphBase(NamedTuple):
 
 
 _UNORDERED_BASE = _SubgraphBase("", None, {})
-"""The base of a branch without an outer graph, if its first groups are older than rows of its parent branch."""
+"""The base of a branch of the thread's own graph whose first groups are older than rows of its parent branch."""
 
 
 # -- queries, views and groups ----------------------------------------------------------------------------------------
@@ -181,71 +187,71 @@ def prefetch(
         locked_thread = query.lock_thread.lazy(tx, thread=thread.id)
         head = query.newest_other_checkpoint.lazy(tx, ns_id=thread.ns_id, checkpoint=checkpoint)
     run_starts: dict[str, Rows] = {}
-    if (run := runs.run_of(configurable, at)) is not None and ns in run.loops:
-        for loop, base_id in runs.unread_checkpoints(run):
+    if (run := runs.ensure_run(configurable, at)) is not None and ns in run.loops:
+        for loop, checkpoint_id in runs.list_unread_checkpoints(run):
             if loop.ns == ns:
-                where = {"thread": thread.id, "ns_id": thread.ns_id, "ns": ns, "checkpoint": base_id}
-                run_starts[base_id] = query.find_run_start.lazy(tx, **where)
+                start = {"thread": thread.id, "ns_id": thread.ns_id, "ns": ns, "checkpoint": checkpoint_id}
+                run_starts[checkpoint_id] = query.find_run_start.lazy(tx, **start)
     return locked_thread, head, run_starts
 
 
 def load_start_places(
     tx: Transaction, runs: RunRegistry, run: GraphRun, ns: str = "", prefetched: Mapping[str, Rows] | None = None
 ) -> None:
-    """Read missing places of the checkpoints that a run's loops began with or put last.
+    """Read the unknown places of the checkpoints that a run's loops began with or put last.
 
-    For the checkpoints that the loops began with, the tasks that finished there are read too.
+    Also read the tasks that finished in the first step of each loop.
 
     Args:
         tx: The transaction.
         runs: The runs of this process.
         run: The run.
-        ns: The name of the loop that `prefetched` belongs to.
-        prefetched: The queries that were already sent for that loop, by checkpoint id.
+        ns: The checkpoint namespace of the loop that `prefetched` belongs to.
+        prefetched: The rows of queries that were already sent for that loop, by checkpoint id.
     """
-    for loop, checkpoint in runs.unread_checkpoints(run):
+    for loop, checkpoint in runs.list_unread_checkpoints(run):
         rows: Rows | None = prefetched.get(checkpoint) if prefetched and loop.ns == ns else None
         if rows is None:
             thread = find_thread(tx, run.at, loop.ns)
-            where = {"ns": loop.ns, "checkpoint": checkpoint}
-            rows = () if thread is None else query.find_run_start(tx, thread=thread.id, ns_id=thread.ns_id, **where)
+            start = {"ns": loop.ns, "checkpoint": checkpoint}
+            rows = () if thread is None else query.find_run_start(tx, thread=thread.id, ns_id=thread.ns_id, **start)
         place = next(((row["branch_id"], row["position"]) for row in rows if row["branch_id"] is not None), None)
         finished = tuple(
             FinishedTask(row["task"], row["caller"], tuple(json.loads(row["groups"])))
             for row in rows
-            if row["task"] is not None and (loop.results is None or row["task"] in loop.results)
+            if row["task"] is not None and (loop.tasks_with_results is None or row["task"] in loop.tasks_with_results)
         )
         has_memory = bool(finished)
         if place is not None and not (run.has_memory or has_memory):  # a place may show only recorded messages
-            has_memory = bool(query.has_task_memory(tx, lineage=json.dumps(_branches_to(tx, place)), groups="[]"))
+            has_memory = bool(query.has_task_memory(tx, lineage=json.dumps(_load_lineage(tx, place)), groups="[]"))
         with runs.lock:
             loop.places.setdefault(checkpoint, place)
-            if checkpoint == loop.base:
+            if checkpoint == loop.start_id:
                 loop.finished_tasks = finished
             run.has_memory = run.has_memory or has_memory
 
 
-def view_of_task(
+def load_task_view(
     tx: Transaction, runs: RunRegistry, configurable: Mapping[str, Any], at: ThreadKey
 ) -> tuple[GraphRun, TaskExecution, MemoryView]:
     """Return the run, the execution and the view of the running task.
 
-    A task sees the lineages of its graph and of outer graphs. It also sees unsealed writes of earlier steps, of its
-    callers and its own. It does not see the writes of parallel tasks.
+    A task sees the lineages of its graph and of outer graphs. It also sees its own unsealed writes, and those of its
+    callers and of earlier steps. It does not see the writes of parallel tasks.
 
     Raises:
         InvalidInput: The graph uses another checkpointer.
         StepIsOver: Another attempt has replaced this one.
     """
-    run, levels, owners, execution = runs.resolve_execution(configurable, at)
+    run, levels, callers, execution = runs.resolve_execution(configurable, at)
     load_start_places(tx, runs, run)
-    writes = runs.visible_writes(run, levels, owners, execution)
+    writes = runs.collect_visible_writes(run, levels, callers, execution)
     rows: list[Row] = []
     for place in writes.places:
         rows += query.branch_lineage(tx, branch=place[0], position=place[1], with_bases=0)
     branches = dict.fromkeys((row["branch_id"], row["up_to"]) for row in rows)
     descends = len(writes.places) == 1 and all(row["with_base"] is None for row in rows)
-    groups, time = sorted(writes.groups.items()), checkpoint_time(levels[-1].checkpoint)
+    groups, time = sorted(writes.groups.items()), parse_id_time(levels[-1].checkpoint)
     view = MemoryView(tuple(branches), tuple(groups), time, descends)
     return run, execution, view
 
@@ -253,15 +259,15 @@ def view_of_task(
 def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: TaskExecution, now: int) -> int:
     """Return the group that an execution of a task writes to; create it if missing.
 
-    The following groups of the same task are deleted: those of earlier attempts in the same run, those of executions
-    that ended without a result, and those older than a day. Groups of other runs and of finished tasks are kept. Their
-    own checkpoints may still be put.
+    The following groups of the same task are deleted: groups of earlier attempts in the same run, groups of executions
+    that ended without a result, and groups older than a day. Groups of other runs and of finished tasks are kept, since
+    the checkpoints that follow them may still be put.
 
     Raises:
         StepIsOver: Another execution has replaced this one, its writes are already sealed, or its thread was deleted.
     """
-    group, task = runs.group_of(run, execution), execution.task
-    was_stored = execution.was_stored  # read before the lookup, after which a parallel call may commit the group
+    group, task = runs.choose_group(run, execution), execution.task
+    was_stored = execution.was_stored  # read before the lookup: a parallel call may commit the group after it
     if query.lock_group(tx, group=group):
         execution.was_stored = True
     else:
@@ -274,23 +280,23 @@ def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: Tas
             runs.scopes.check_new(*run.at)
             thread = make_thread(tx, *run.at, now)
         for row in query.groups_of_task(tx, thread=thread.id, task=task.id):
-            # Its own group exists if another call of the same execution began at the same time.
+            # The group of this execution exists if another call of the execution began at the same time.
             is_live = (
-                row["owner"] not in (None, execution.owner)
+                row["owner"] not in (None, execution.run_token)
                 and not row["ended"]
                 and row["created_at"] > now - STALE_AFTER
             )
             if row["id"] != group and not is_live and row["id"] not in json.loads(row["finished"] or "[]"):
                 drop_group(tx, row["id"])
-        where = {"thread": thread.id, "ns": task.ns, "checkpoint": task.checkpoint, "task": task.id}
-        query.create_group(tx, group=group, **where, owner=execution.owner, now=now)
+        fields = {"thread": thread.id, "ns": task.ns, "checkpoint": task.checkpoint, "task": task.id}
+        query.create_group(tx, group=group, **fields, owner=execution.run_token, now=now)
         if not query.lock_group(tx, group=group):
             raise BranchMoved
     return group
 
 
 def drop_group(tx: Transaction, group: int) -> None:
-    """Delete a group, with its rows that have no place on a branch."""
+    """Delete a group with its unsealed rows."""
     memory_rows.delete_rows(tx, query.rows_of_group(tx, group=group))
     query.delete_group(tx, group=group)
 
@@ -301,25 +307,25 @@ def drop_group(tx: Transaction, group: int) -> None:
 def note_outer_writes(tx: Transaction, runs: RunRegistry, run: GraphRun, loop: GraphLoop, task: GraphTask) -> None:
     """Record the groups that the calling task has written when a subgraph begins.
 
-    The subgraph sees each group up to its last row at that time. If the subgraph continues from its own checkpoint, the
-    groups that only that checkpoint shows are recorded too.
+    The subgraph sees each group up to its last row at that time. If the subgraph continues from its own checkpoint,
+    also record the groups that the checkpoint shows and the outer graph's checkpoint does not.
     """
     load_start_places(tx, runs, run)
-    live = runs.writes_around(run, loop, task)
-    if live.groups or live.places:
-        subgraph_groups = {group: up_to for group, up_to in _all_groups(tx, live).items() if group not in live.groups}
-        last = query.last_rows_of_groups(tx, ids=json.dumps([*live.groups]))
-        # A group without rows is left out: later writes to it are not visible.
-        loop.outer_groups = subgraph_groups | {row["group_id"]: row["row"] for row in last}
-    if (place := loop.places.get(loop.base or "")) is None:
+    outer = runs.collect_outer_writes(run, loop, task)
+    if outer.groups or outer.places:
+        subgraph_groups = {group: last for group, last in _list_groups(tx, outer).items() if group not in outer.groups}
+        last_rows = query.last_rows_of_groups(tx, ids=json.dumps([*outer.groups]))
+        # A group without rows is left out: the subgraph does not see rows that the task writes later.
+        loop.outer_groups = subgraph_groups | {row["group_id"]: row["row"] for row in last_rows}
+    if (place := loop.places.get(loop.start_id or "")) is None:
         return
-    base = _subgraph_base(tx, runs, run, run.at, loop.ns, loop.parents)
-    if base is not None and _branch_base(tx, place[0]).checkpoint != base.checkpoint:
+    base = _find_subgraph_base(tx, runs, run, run.at, loop.ns, loop.parents)
+    if base is not None and _load_branch_base(tx, place[0]).checkpoint != base.checkpoint:
         base.groups.update(loop.outer_groups)
         thread = find_thread(tx, run.at, loop.ns)
-        if loop.last_input != loop.base and thread is not None and thread.ns_id is not None:
-            place = None if loop.last_input is None else place_of(tx, thread.ns_id, loop.last_input)
-        loop.own_groups = {} if place is None else _missing_groups(tx, place, base)
+        if loop.last_input != loop.start_id and thread is not None and thread.ns_id is not None:
+            place = None if loop.last_input is None else find_place(tx, thread.ns_id, loop.last_input)
+        loop.own_groups = {} if place is None else _find_missing_groups(tx, place, base)
 
 
 def finish_task(
@@ -332,10 +338,10 @@ def finish_task(
     task_id: str,
     now: int,
 ) -> None:
-    """Record that a task has finished, when it stores its channel writes.
+    """Record that a task has finished, in the transaction that stores its channel writes.
 
-    If two runs execute a task at the same time, LangGraph keeps the first result. So the groups of the first execution
-    are sealed.
+    If two runs execute a task at the same time, LangGraph keeps the first result. So a put seals the groups of the
+    first execution.
 
     Args:
         tx: The transaction.
@@ -347,8 +353,8 @@ def finish_task(
         task_id: The id of the task.
         now: The time, in microseconds since 1970.
     """
-    run = runs.run_of(configurable, at)
-    if run is None or task_id == "00000000-0000-0000-0000-000000000000":  # the input, not a task
+    run = runs.ensure_run(configurable, at)
+    if run is None or task_id == _INPUT_TASK:
         return
     success = is_result(channel for channel, _ in writes)
     if success:
@@ -361,11 +367,11 @@ def finish_task(
         return
     load_start_places(tx, runs, run)
     ns = configurable.get("checkpoint_ns") or ""
-    task, live = runs.task_writes(run, ns, task_id)
-    groups = _all_groups(tx, live)
+    task, live_writes = runs.find_task_writes(run, ns, task_id)
+    groups = _list_groups(tx, live_writes)
     ids, caller = json.dumps(sorted(groups)), None if task is None else task.caller
-    where = {"thread": thread.id, "ns_id": thread.ns_id or 0, "ns": ns, "checkpoint": configurable["checkpoint_id"]}
-    query.insert_finished_task(tx, **where, task=task_id, caller=caller, groups=ids, now=now)
+    step = {"thread": thread.id, "ns_id": thread.ns_id or 0, "ns": ns, "checkpoint": configurable["checkpoint_id"]}
+    query.insert_finished_task(tx, **step, task=task_id, caller=caller, groups=ids, now=now)
     if groups:
         query.insert_finished_groups(tx, thread=thread.id, task=task_id, ids=ids)
 
@@ -381,7 +387,7 @@ def seal(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> Callable[[],
     If the checkpoint becomes the head of the thread and does not follow the old head, update which rows are current.
 
     Returns:
-        The function to call after the checkpoint is stored.
+        The function to call after the commit.
     """
     put.read_head()
     place, note_stored = _seal_checkpoint(tx, runs, put)
@@ -398,27 +404,26 @@ def update_visibility(tx: Transaction, thread: int, before: Place | None, after:
     Args:
         tx: The transaction.
         thread: The row id of the thread.
-        before: The place of its old head.
-        after: The place of its new head.
+        before: The place of its old head; None if there is none.
+        after: The place of its new head; None if there is none.
         now: The time, in microseconds since 1970.
     """
     if before == after:
         return
-    old, new = dict(_branches_to(tx, before)), dict(_branches_to(tx, after))
-    author = author_of(tx, thread)
-    for branch in sorted(old.keys() | new.keys()):
-        old_end, new_end = ends = old.get(branch, 0), new.get(branch, 0)
+    old_lineage, new_lineage = dict(_load_lineage(tx, before)), dict(_load_lineage(tx, after))
+    author = ensure_author(tx, thread)
+    for branch in sorted(old_lineage.keys() | new_lineage.keys()):
+        old_end, new_end = old_lineage.get(branch, 0), new_lineage.get(branch, 0)
         if old_end != new_end:
-            query.update_visibility(
-                tx, branch=branch, author=author.id, low=min(ends), high=max(ends), after=new_end, stamp=now
-            )
+            low, high = sorted((old_end, new_end))
+            query.update_visibility(tx, branch=branch, author=author.id, low=low, high=high, after=new_end, stamp=now)
 
 
-def author_row(tx: Transaction, thread: int) -> Row:
+def load_author_row(tx: Transaction, thread: int) -> Row:
     """Return the row of a thread's author, with its scope; its id is None if missing.
 
     Raises:
-        BranchMoved: The thread was deleted meanwhile; the operation is retried.
+        BranchMoved: The thread was deleted meanwhile. The database then retries the transaction.
     """
     row: Row | None = next(iter(query.author_of_thread(tx, thread=thread)), None)
     if row is None:
@@ -426,12 +431,12 @@ def author_row(tx: Transaction, thread: int) -> Row:
     return row
 
 
-def author_of(tx: Transaction, thread: int) -> Author:
+def ensure_author(tx: Transaction, thread: int) -> Author:
     """Return the author of a thread; create it if missing."""
-    row = author_row(tx, thread)
+    row = load_author_row(tx, thread)
     rows = [row] if row["id"] is not None else query.create_author(tx, thread=thread)
     if not rows:
-        raise BranchMoved  # another transaction created it: retry
+        raise BranchMoved  # created by another transaction meanwhile; the database retries this one
     return Author(rows[0]["id"], row["scope"])
 
 
@@ -439,44 +444,43 @@ def _seal_checkpoint(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> 
     """Seal the groups of a checkpoint, and store its place.
 
     Returns:
-        The place, and the function to call after the checkpoint is stored.
+        The place, and the function to call after the commit.
     """
-    run = runs.run_of(put.configurable, put.at)
+    run = runs.ensure_run(put.configurable, put.at)
     source = put.metadata.get("source")
-    name = str(put.checkpoint["id"])
     loop = None if run is None else run.loops.get(put.ns)
     if run is None or loop is None:
-        return _seal_without_run(tx, put, name, copied=run is None and source == "fork"), lambda: None
+        return _seal_without_run(tx, put, is_copy=run is None and source == "fork"), lambda: None
     with runs.lock:
-        if put.parent not in (loop.last_put, loop.base):
+        if put.parent not in (loop.last_put, loop.start_id):
             loop.restart(put.parent)
             run.resumed = True
-    parent_exists = put.parent in (None, put.head)
-    if not parent_exists and not query.checkpoint_exists(tx, ns_id=put.ns_id, checkpoint=put.parent):
-        runs.forget()  # the thread was deleted meanwhile; this run starts it again
+    has_known_parent = put.parent in (None, put.head)
+    if not has_known_parent and not query.checkpoint_exists(tx, ns_id=put.ns_id, checkpoint=put.parent):
+        runs.forget()  # the thread was deleted meanwhile, and this put creates it again
     load_start_places(tx, runs, run, put.ns, put.prefetched[2])
-    if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
-        _resume_base(tx, runs, loop, put)
-    base = _subgraph_base(tx, runs, run, put.at, put.ns, put.metadata.get("parents") or {})
-    # A person's write may have moved the head to a new place since `loop.places` was filled.
+    if put.parent is not None and put.parent == loop.start_id and loop.last_put is None and source == "loop":
+        _resume_first_step(tx, runs, loop, put)
+    base = _find_subgraph_base(tx, runs, run, put.at, put.ns, put.metadata.get("parents") or {})
+    # A person's write (`amend_head`) may have moved the head to a new place since `loop.places` was filled.
     place = put.head_place if put.parent == put.head else loop.places.get(str(put.parent))
-    steps = runs.steps_to_seal(run, loop, name)
+    steps = runs.list_steps_to_seal(run, loop, put.id)
     step_places: list[tuple[str, Place | None]] = []
     if base is not None:
         base.groups.update(loop.outer_groups)
     if run.has_memory:
-        place = _start_place(tx, put, place, base, loop.own_groups if put.parent == loop.base else None)
-        for step, live in steps:
+        place = _choose_start_place(tx, put, place, base, loop.own_groups if put.parent == loop.start_id else None)
+        for step, writes in steps:
             step_places.append((step, place))
-            place = _seal_groups(tx, put, place, _all_groups(tx, live), base)
-    place = _set_place(tx, put, name, place)
+            place = _seal_groups(tx, put, place, _list_groups(tx, writes), base)
+    place = _store_place(tx, put, place)
 
     def note_stored() -> None:
         with runs.lock:
-            loop.last_put = name
-            loop.places[name] = place
-            for step, before in step_places:  # a checkpoint that is never put: its tasks began at this place
-                loop.places.setdefault(step, before)
+            loop.last_put = put.id
+            loop.places[put.id] = place
+            for step, step_place in step_places:  # LangGraph may never put the checkpoint of a step
+                loop.places.setdefault(step, step_place)
 
     return place, note_stored
 
@@ -495,96 +499,101 @@ def amend_head(tx: Transaction, thread: Thread, now: int) -> WriteTarget:
         The position to write to.
 
     Raises:
-        InvalidInput: The thread has no checkpoint.
+        InvalidInput: The thread has no checkpoint yet.
     """
     query.lock_thread(tx, thread=thread.id)
     rows = [] if thread.ns_id is None else query.latest_checkpoint(tx, ns_id=thread.ns_id)
     if thread.ns_id is None or not rows:
         raise InvalidInput(f"The thread {safe_repr(thread.name)} has no checkpoint yet.")
-    place = place_of(tx, thread.ns_id, rows[0]["name"])
-    # Only a branch that the thread began is extended: a search finds rows by that thread.
+    place = find_place(tx, thread.ns_id, rows[0]["name"])
+    # Extend only a branch that this thread created: a search finds rows by the thread that created the branch.
     if place is None or not query.extend_branch(tx, branch=place[0], position=place[1], thread=thread.name):
         place = _insert_branch(tx, thread.path, thread.name, place, now), 0
         query.extend_branch(tx, branch=place[0], position=0, thread=thread.name)
     target = {"branch": place[0], "position": place[1] + 1}
     query.set_position(tx, ns_id=thread.ns_id, checkpoint=rows[0]["name"], **target)
-    return WriteTarget(place[0], place[1] + 1, forked=True, author=author_of(tx, thread.id))
+    return WriteTarget(place[0], place[1] + 1, forked=True, author=ensure_author(tx, thread.id))
 
 
-def place_of(tx: Transaction, ns_id: int, checkpoint: str) -> Place | None:
+def find_place(tx: Transaction, ns_id: int, checkpoint: str) -> Place | None:
     """Return the place of a checkpoint; None if the thread had no memory up to it."""
     rows = query.find_position(tx, ns_id=ns_id, checkpoint=checkpoint)
     return (rows[0]["branch_id"], rows[0]["position"]) if rows else None
 
 
-def checkpoint_time(checkpoint: str) -> int:
+def parse_id_time(checkpoint: str) -> int:
     """Return the time in a checkpoint's id, in microseconds since 1970.
 
-    The result is 0 if the id is not a UUID of version 6.
+    The result is 0 if the id is not a UUID of version 6. Its upper 48 bits and 12 bits after the version count units of
+    100 ns since October 15, 1582.
     """
     try:
         number = int(checkpoint.replace("-", ""), 16)
     except ValueError:
         return 0
-    if number >> 76 & 0xF != 6:  # noqa: PLR2004 - the version
+    if number >> 76 & 0xF != 6:  # noqa: PLR2004 - the version of the UUID
         return 0
     ticks = (number >> 80 << 12) | (number >> 64 & 0xFFF)
-    return (ticks - 0x01B21DD213814000) // 10
+    return (ticks - 0x01B21DD213814000) // 10  # the constant is the ticks from 1582 to 1970
 
 
 # -- helpers --------------------------------------------------------------------------------------------------------
 
 
-def _seal_without_run(tx: Transaction, put: CheckpointPut, name: str, *, copied: bool) -> Place | None:
-    """Set the place of a checkpoint that is put outside of a run, such as a state update.
+def _seal_without_run(tx: Transaction, put: CheckpointPut, *, is_copy: bool) -> Place | None:
+    """Store the place of a checkpoint that is put outside of a run, such as a state update.
 
-    The copy that a fork makes has the place of a checkpoint with the same parent and versions.
+    With `is_copy`, the checkpoint is LangGraph's copy for a fork. It gets the place of the original, which has the same
+    parent and versions.
     """
-    if copied:
+    if is_copy:
         versions = as_json(short_versions(dict(put.checkpoint)))
-        original = query.sibling_position(tx, ns_id=put.ns_id, parent=put.parent, versions=versions, checkpoint=name)
-        return _set_place(tx, put, name, (original[0]["branch_id"], original[0]["position"]) if original else None)
-    base = _subgraph_base(tx, None, None, put.at, put.ns, put.metadata.get("parents") or {})
+        rows = query.sibling_position(tx, ns_id=put.ns_id, parent=put.parent, versions=versions, checkpoint=put.id)
+        return _store_place(tx, put, (rows[0]["branch_id"], rows[0]["position"]) if rows else None)
+    base = _find_subgraph_base(tx, None, None, put.at, put.ns, put.metadata.get("parents") or {})
     place = put.head_place
     if put.parent != put.head:
-        place = None if put.parent is None else place_of(tx, put.ns_id, put.parent)
+        place = None if put.parent is None else find_place(tx, put.ns_id, put.parent)
     if base is not None and place is not None:
-        base.groups.update(_branch_base(tx, place[0]).groups)
-    place = _start_place(tx, put, place, base)
+        base.groups.update(_load_branch_base(tx, place[0]).groups)
+    place = _choose_start_place(tx, put, place, base)
     if put.metadata.get("source") == "update" and put.parent is not None:
         rows = query.finished_tasks(tx, thread=put.thread.id, ns=put.ns, checkpoint=put.parent)
         groups = {group for row in rows if row["caller"] is None for group in json.loads(row["groups"])}
         parent = put.read_parent(tx) if groups else None
+        # The update applies the results of finished tasks if it changes the versions that a node has seen.
         if parent is not None and any(
             seen and seen != parent.versions_seen.get(node) for node, seen in put.checkpoint["versions_seen"].items()
         ):
             place = _seal_groups(tx, put, place, dict.fromkeys(groups, FOREVER), base)
-    return _set_place(tx, put, name, place)
+    return _store_place(tx, put, place)
 
 
-def _resume_base(tx: Transaction, runs: RunRegistry, loop: GraphLoop, put: CheckpointPut) -> None:
-    """Add `loop.base` to the open steps of a loop that continues the step of that checkpoint.
+def _resume_first_step(tx: Transaction, runs: RunRegistry, loop: GraphLoop, put: CheckpointPut) -> None:
+    """Add the step of `loop.start_id` to the loop's steps, if the loop continues that step.
 
-    The put then seals the groups of tasks that finished under that checkpoint in an earlier run.
+    A loop with a new input does not continue it. If the step is added, the put also seals the groups of tasks that
+    finished in the step in an earlier run.
     """
-    if loop.base is None or loop.base in loop.steps:
+    if loop.start_id is None or loop.start_id in loop.steps:
         return
-    step, versions = loop.step, loop.versions
-    if step is None:
+    step_number, versions = loop.step_number, loop.versions
+    if step_number is None:
         parent = put.read_parent(tx)
         if parent is None or parent.step is None:
             return
-        step, versions = parent.step, parent.versions
+        step_number, versions = parent.step, parent.versions
+    # LangGraph marks the versions at which it was interrupted as seen by "__interrupt__"; an input changes "__start__".
     seen = put.checkpoint["versions_seen"].get("__interrupt__", {})
     current = put.checkpoint["channel_versions"]
-    resumed = all(seen.get(name) == version for name, version in versions.items())
-    resumed = resumed and current.get("__start__") == versions.get("__start__")
-    if put.metadata["step"] == step + 1 or (resumed and not loop.pinned):
+    is_resumed = all(seen.get(channel) == version for channel, version in versions.items())
+    is_resumed = is_resumed and current.get("__start__") == versions.get("__start__")
+    if put.metadata["step"] == step_number + 1 or (is_resumed and not loop.pinned):
         with runs.lock:
-            loop.steps.add(loop.base)
+            loop.steps.add(loop.start_id)
 
 
-def _subgraph_base(
+def _find_subgraph_base(
     tx: Transaction,
     runs: RunRegistry | None,
     run: GraphRun | None,
@@ -599,21 +608,21 @@ def _subgraph_base(
         runs: The runs of this process.
         run: The run; None outside of runs.
         at: The thread.
-        inner: The name of the subgraph within the thread.
-        parents: The checkpoint ids of the outer loops, by their names.
+        inner: The checkpoint namespace of the subgraph.
+        parents: The checkpoint ids of the outer loops, by checkpoint namespace.
     """
-    names = [level.ns for level in reversed(levels_around(inner, parents)) if level.ns != inner]
-    if not inner or not names:
+    outer_namespaces = [level.ns for level in reversed(list_levels(inner, parents)) if level.ns != inner]
+    if not inner or not outer_namespaces:
         return None
-    base = _SubgraphBase(parents[names[0]], None, {})
-    for ns in names:  # if the nearest graph has no place yet, the next outer one is the base
-        known = None if runs is None or run is None else runs.place_at_step(run, ns, parents[ns])
-        if known is not None:
-            base.groups.update(_all_groups(tx, known[1]))
-            place = known[0]
+    base = _SubgraphBase(parents[outer_namespaces[0]], None, {})
+    for ns in outer_namespaces:  # if the nearest graph has no place yet, use the place of the next outer graph
+        place_in_run = None if runs is None or run is None else runs.find_place_at_step(run, ns, parents[ns])
+        if place_in_run is not None:
+            place, further_writes = place_in_run
+            base.groups.update(_list_groups(tx, further_writes))
         else:
             thread = find_thread(tx, at, ns)
-            place = None if thread is None or thread.ns_id is None else place_of(tx, thread.ns_id, parents[ns])
+            place = None if thread is None or thread.ns_id is None else find_place(tx, thread.ns_id, parents[ns])
         if place is not None:
             return base._replace(place=place)
         if run is not None and ns in run.loops:
@@ -621,7 +630,7 @@ def _subgraph_base(
     return base
 
 
-def _start_place(
+def _choose_start_place(
     tx: Transaction,
     put: CheckpointPut,
     place: Place | None,
@@ -630,41 +639,42 @@ def _start_place(
 ) -> Place | None:
     """Return the place after which the groups of a checkpoint are sealed.
 
-    For a subgraph, this is a place on a branch with the subgraph's base.
+    For a subgraph, the place is on a branch with the subgraph's base.
 
     A subgraph that keeps its state continues from its own checkpoint, even if the outer checkpoint has changed. It then
-    gets a new branch. The groups that its own checkpoint shows and the new base does not are added to that branch.
+    gets a new branch, to which this function adds the groups that its own checkpoint shows and the new base does not.
 
     Args:
         tx: The transaction.
         put: The checkpoint.
         place: The place of the parent checkpoint.
         base: The base of the subgraph; None if the graph is not a subgraph.
-        own_groups: The groups to add to a new branch. Default: they are read.
+        own_groups: The groups to add to a new branch. Default: read them from the database.
     """
     if base is None:
         return place
-    old_base = None if place is None else _branch_base(tx, place[0])
+    old_base = None if place is None else _load_branch_base(tx, place[0])
     if old_base is not None and old_base.checkpoint == base.checkpoint:
-        return place if old_base == base else (_new_branch(tx, put, place, base), 0)
+        return place if old_base == base else (_create_branch(tx, put, place, base), 0)
     if own_groups is None:
-        own_groups = {} if place is None else _missing_groups(tx, place, base)
+        own_groups = {} if place is None else _find_missing_groups(tx, place, base)
     if base.place is None and not base.groups and not own_groups:
         return None
-    return _seal_groups(tx, put, (_new_branch(tx, put, None, base), 0), own_groups, base)
+    return _seal_groups(tx, put, (_create_branch(tx, put, None, base), 0), own_groups, base)
 
 
-def _missing_groups(tx: Transaction, place: Place, base: _SubgraphBase) -> Groups:
+def _find_missing_groups(tx: Transaction, place: Place, base: _SubgraphBase) -> Groups:
     """Return the groups that a subgraph's place shows and a base does not.
 
     Unsealed groups of callers that have not finished are left out.
     """
-    base_view = MemoryView((), (), 0) if base.place is None else view_of(tx, *base.place, 0)
-    view = view_of(tx, *place, 0)
-    base_positions = dict(base_view.branches)
-    branches = json.dumps([level for level in view.branches if base_positions.get(level[0], -1) < level[1]])
-    on_branches = query.groups_on_lineage(tx, lineage=branches, groups=json.dumps(view.groups))
-    groups = {row["group_id"]: FOREVER for row in on_branches if row["group_id"] not in base.groups}
+    base_view = MemoryView((), (), 0) if base.place is None else load_view(tx, *base.place, 0)
+    view = load_view(tx, *place, 0)
+    base_ends = dict(base_view.branches)
+    # Branches that the base shows up to the same position, or further, contain no missing groups.
+    branches = json.dumps([(branch, end) for branch, end in view.branches if base_ends.get(branch, -1) < end])
+    shown_groups = query.groups_on_lineage(tx, lineage=branches, groups=json.dumps(view.groups))
+    groups = {row["group_id"]: FOREVER for row in shown_groups if row["group_id"] not in base.groups}
     rows = query.sealable_groups(tx, lineage=json.dumps(base_view.branches), groups=json.dumps(sorted(groups.items())))
     return {row["group_id"]: FOREVER for row in rows}
 
@@ -672,44 +682,45 @@ def _missing_groups(tx: Transaction, place: Place, base: _SubgraphBase) -> Group
 def _seal_groups(
     tx: Transaction, put: CheckpointPut, place: Place | None, groups: Groups, base: _SubgraphBase | None
 ) -> Place | None:
-    """Seal groups after a place, unless its lineage already contains them.
+    """Seal groups at the position after a place, unless its lineage already contains them.
 
     Returns:
-        The place after them.
+        The place of the sealed groups; the unchanged place if there are none.
     """
     if not groups:
         return place
-    branches = _branches_to(tx, place)
-    found = query.sealable_groups(tx, lineage=json.dumps(branches), groups=json.dumps(sorted(groups.items())))
-    if not found:
+    branches = _load_lineage(tx, place)
+    unsealed = query.sealable_groups(tx, lineage=json.dumps(branches), groups=json.dumps(sorted(groups.items())))
+    if not unsealed:
         return place
     if place is None:
-        place = _new_branch(tx, put, None, base), 0
+        place = _create_branch(tx, put, None, base), 0
     [row] = query.lock_branch_head(tx, branch=place[0])
     thread = row["thread"]
-    late = any(each["late"] for each in found)
-    if late or row["head"] > place[1]:
-        branch_base = _UNORDERED_BASE if late and base is None else base
-        place, thread = (_new_branch(tx, put, place, branch_base), 0), put.at.name
+    is_unordered = any(group["late"] for group in unsealed)  # some rows are older than rows of the branch
+    if is_unordered or row["head"] > place[1]:
+        branch_base = _UNORDERED_BASE if is_unordered and base is None else base
+        place, thread = (_create_branch(tx, put, place, branch_base), 0), put.at.name
     branch, position = place[0], place[1] + 1
-    author = put.author or author_of(tx, put.thread.id)
+    author = put.author or ensure_author(tx, put.thread.id)
     stamp = None
-    if not put.ns:  # writes of a subgraph become current when the outermost graph seals them
-        ids = json.dumps([each["group_id"] for each in found])
+    if not put.ns:  # rows of a subgraph become current only when the thread's own graph seals them
+        ids = json.dumps([group["group_id"] for group in unsealed])
         [row] = query.newest_stamp(tx, scope=author.scope, ids=ids)
         stamp = max(put.now, (row["stamp"] or 0) + 1)
         if stamp > put.now:  # the view of the checkpoint must include the rows that it seals
-            query.advance_view_stamp(tx, ns_id=put.ns_id, name=str(put.checkpoint["id"]), stamp=stamp)
-    for row in found:
+            query.advance_view_stamp(tx, ns_id=put.ns_id, name=put.id, stamp=stamp)
+    for row in unsealed:
         target = {"group": row["group_id"], "branch": branch, "position": position}
-        writer = author if row["writer"] in (None, put.thread.id) else author_of(tx, row["writer"])
-        heads = {"author": author.id, "stamp": stamp, "at_head": int(put.moves_head)}
+        # The rows of a copied thread may have been written by the original.
+        writer = author if row["writer"] in (None, put.thread.id) else ensure_author(tx, row["writer"])
+        visibility = {"author": author.id, "stamp": stamp, "at_head": int(put.moves_head)}
         is_current = int(put.moves_head and writer == author)
         query.seal_group(tx, **target, scope=author.scope, author=writer.id, stamp=stamp, at_head=is_current)
         if stamp is not None and row["writer"] is None:
             query.stamp_group(tx, group=row["group_id"], stamp=stamp)
-        query.copy_group(tx, **target, **heads)
-        query.supersede_sealed(tx, **target, **heads)
+        query.copy_group(tx, **target, **visibility)
+        query.supersede_sealed(tx, **target, **visibility)
         query.insert_sealed_group(tx, **target, thread=None if row["search_thread"] == thread else row["search_thread"])
         query.delete_group(tx, group=row["group_id"])
     if not query.move_head(tx, branch=branch, expected=place[1], position=position, added=0):
@@ -718,41 +729,41 @@ def _seal_groups(
 
 
 def _record_messages(tx: Transaction, put: CheckpointPut, place: Place | None) -> Place | None:
-    """Record the new messages of a checkpoint after a place; return the place after them.
+    """Record the new messages of a checkpoint after a place; return the place of the messages.
 
-    If the lineage shows no message yet, the thread was not recorded before, and all its messages are recorded. All
-    messages are also read if a message without an id repeats an earlier one, since its key contains its number.
+    If the lineage shows no message yet, record all messages of the thread. Also read all messages if a message without
+    an id repeats an earlier one: its key contains the count of equal messages before it.
     """
     if put.read_messages is None:
         return place
     recorder = thread_recorder()
     messages: Mapping[str, RecordedMessage] = {}
-    known: dict[str, bytes | None] = {}
+    visible_hashes: dict[str, bytes | None] = {}
     if place is not None:
         messages = recorder.name_messages(put.read_messages(tx, everything=False), put.now)
-        known = _known_hashes(tx, put, place, messages)
-    repeats = any(each.has_no_id and key in known for key, each in messages.items())
-    if place is None or repeats or (messages and not known):
+        visible_hashes = _load_visible_hashes(tx, put, place, messages)
+    repeats = any(message.has_no_id and key in visible_hashes for key, message in messages.items())
+    if place is None or repeats or (messages and not visible_hashes):
         messages = recorder.name_messages(put.read_messages(tx, everything=True), put.now)
     if place is not None and repeats:
-        known = _known_hashes(tx, put, place, messages)
-    recorded = recorder.record_messages(tx, put.thread.path, put.at.name, messages, known, now=put.now)
-    put.stored_ids[:] = [each.entry.key for each in recorded if each.new]
+        visible_hashes = _load_visible_hashes(tx, put, place, messages)
+    recorded = recorder.record_messages(tx, put.thread.path, put.at.name, messages, visible_hashes, now=put.now)
+    put.stored_ids[:] = [message.entry.key for message in recorded if message.new]
     if not recorded:
         return place
-    # Only a branch that the thread began is extended: a search finds rows by that thread.
+    # Extend only a branch that this thread created: a search finds rows by the thread that created the branch.
     if place is None or not query.extend_branch(tx, branch=place[0], position=place[1], thread=put.at.name):
-        place = _new_branch(tx, put, place, None), 0
+        place = _create_branch(tx, put, place, None), 0
         query.extend_branch(tx, branch=place[0], position=0, thread=put.at.name)
     place = place[0], place[1] + 1
-    _write_messages(tx, put, place, recorded, known)
+    _write_messages(tx, put, place, recorded, visible_hashes)
     return place
 
 
-def _known_hashes(
+def _load_visible_hashes(
     tx: Transaction, put: CheckpointPut, place: Place, messages: Mapping[str, RecordedMessage]
 ) -> dict[str, bytes | None]:
-    """Return the hashes of messages that the lineage of a place shows, by their ids.
+    """Return the hashes of the given messages that a place shows, by their keys.
 
     The result also has the key None if the lineage shows any message of the thread.
     """
@@ -763,33 +774,32 @@ def _known_hashes(
 
 
 def _write_messages(
-    tx: Transaction, put: CheckpointPut, place: Place, recorded: Sequence[RecordedMessage], known: Mapping[str, Any]
+    tx: Transaction, put: CheckpointPut, place: Place, recorded: Sequence[RecordedMessage], hashes: Mapping[str, Any]
 ) -> None:
     branch, position = place
-    author = put.author or author_of(tx, put.thread.id)
+    author = put.author or ensure_author(tx, put.thread.id)
     stamp = put.now
-    if repeated := [each.entry.key for each in recorded if each.entry.key in known]:
+    if repeated := [message.entry.key for message in recorded if message.entry.key in hashes]:
         keys = json.dumps([("message", key) for key in repeated])
         [row] = query.newest_stamp_of_keys(tx, scope=author.scope, keys=keys)
         stamp = max(stamp, (row["stamp"] or 0) + 1)
         if stamp > put.now:
-            query.advance_view_stamp(tx, ns_id=put.ns_id, name=str(put.checkpoint["id"]), stamp=stamp)
-        ended = stamp if put.moves_head else None
+            query.advance_view_stamp(tx, ns_id=put.ns_id, name=put.id, stamp=stamp)
+        version = {"branch": branch, "position": position, "kind": "message", "author": author.id}
+        end_stamp = stamp if put.moves_head else None
         for key in repeated:
-            query.end_version(
-                tx, branch=branch, position=position, kind="message", key=key, stamp=ended, author=author.id
-            )
+            query.end_version(tx, **version, key=key, stamp=end_stamp)
     common = {"branch": branch, "position": position, "now": put.now, "scope": author.scope, "author": author.id}
     common |= {"stamp": stamp, "visible_until": FOREVER if put.moves_head else 0}
     rows = []
-    for each in recorded:
-        fields = {"key": each.entry.key, "hash": each.hash, "created_at": each.entry.created_at}
-        rows.append(common | fields | {"source": ROLE_SOURCES.get(each.entry.role or "")})
+    for message in recorded:
+        fields = {"key": message.entry.key, "hash": message.hash, "created_at": message.entry.created_at}
+        rows.append(common | fields | {"source": ROLE_SOURCES.get(message.entry.role or "")})
     query.insert_thread_message.run_many(tx, rows)
 
 
 def _insert_branch(tx: Transaction, path: str, thread: str, parent: Place | None, now: int) -> int:
-    """Create a branch of a thread, at a place or without a parent."""
+    """Create a branch of a thread, forked at a place or without a parent; return its row id."""
     parent_id, position = parent or (None, None)
     [row] = query.create_thread_branch(
         tx, path=path, kind=THREAD_BRANCH, thread=thread, parent=parent_id, position=position, now=now
@@ -797,7 +807,8 @@ def _insert_branch(tx: Transaction, path: str, thread: str, parent: Place | None
     return int(row["id"])
 
 
-def _new_branch(tx: Transaction, put: CheckpointPut, parent: Place | None, base: _SubgraphBase | None) -> int:
+def _create_branch(tx: Transaction, put: CheckpointPut, parent: Place | None, base: _SubgraphBase | None) -> int:
+    """Create a branch of a checkpoint's thread, with a base if it has one; return its row id."""
     branch = _insert_branch(tx, put.thread.path, put.at.name, parent, put.now)
     if base is not None:
         base_branch, position = base.place or (None, None)
@@ -808,34 +819,34 @@ def _new_branch(tx: Transaction, put: CheckpointPut, parent: Place | None, base:
     return branch
 
 
-def _set_place(tx: Transaction, put: CheckpointPut, name: str, place: Place | None) -> Place | None:
-    """Set the place of a checkpoint, after its new messages."""
+def _store_place(tx: Transaction, put: CheckpointPut, place: Place | None) -> Place | None:
+    """Record the new messages of a checkpoint; then store and return its place."""
     place = _record_messages(tx, put, place)
     if place is not None:
-        query.insert_position(tx, ns_id=put.ns_id, checkpoint=name, branch=place[0], position=place[1])
+        query.insert_position(tx, ns_id=put.ns_id, checkpoint=put.id, branch=place[0], position=place[1])
     return place
 
 
-def _branch_base(tx: Transaction, branch: int) -> _SubgraphBase:
-    rows = query.find_branch_base(tx, branch=branch)
-    if not rows:
+def _load_branch_base(tx: Transaction, branch: int) -> _SubgraphBase:
+    """Return the base of a branch; `_UNORDERED_BASE` if it has none."""
+    row = next(iter(query.find_branch_base(tx, branch=branch)), None)
+    if row is None:
         return _UNORDERED_BASE
-    row = rows[0]
     place = None if row["base_id"] is None else (row["base_id"], row["base_position"])
     return _SubgraphBase(row["checkpoint"], place, dict(json.loads(row["groups"])))
 
 
-def _branches_to(tx: Transaction, place: Place | None) -> list[Place]:
+def _load_lineage(tx: Transaction, place: Place | None) -> list[Place]:
     """Return the lineage of a place, nearest branch first; empty for no place."""
     rows = () if place is None else query.branch_lineage(tx, branch=place[0], position=place[1], with_bases=0)
     return [(row["branch_id"], row["up_to"]) for row in rows]
 
 
-def _all_groups(tx: Transaction, live: LiveWrites) -> Groups:
-    """Return the current groups, including those on the lineages of subgraphs."""
-    groups = dict(live.groups)
-    for place in live.places:
-        branches = _branches_to(tx, place)
+def _list_groups(tx: Transaction, writes: LiveWrites) -> Groups:
+    """Return the groups of current writes, including sealed groups of subgraphs."""
+    groups = dict(writes.groups)
+    for place in writes.places:
+        branches = _load_lineage(tx, place)
         rows = query.groups_on_lineage(tx, lineage=json.dumps(branches), groups="[]")
         groups.update((row["group_id"], FOREVER) for row in rows)
     return groups

@@ -1,8 +1,8 @@
 """The visibility rules of searches, and the conversion of visible hits to `Recollection` objects.
 
-From a memory position, a search finds the memory that the position shows. Without a position it finds current memory:
-the ends of named branches, and the views of the newest checkpoints of threads. In a run, it finds the memory that the
-task sees of its own thread.
+A search at a memory position finds the memory that the position shows. A search without a position finds current
+memory: the memory at the ends of named branches and at the newest checkpoints of threads. In a run, the position is the
+running task.
 
 The search method of a layer uses the same search as `memory.search`, limited to one memory position.
 """
@@ -25,7 +25,7 @@ from langchain_agentmem.base.origins import Trust, parse_trust
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import column_role
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import BranchPosition, MemoryPosition, MemorySession, visible_series
+from langchain_agentmem.rewinding.branches import BranchPosition, MemoryPosition, MemorySession, list_visible_series
 from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView
 from langchain_agentmem.rewinding.thread_memory import ThreadPosition, conversation_of_run, thread_position
 from langchain_agentmem.search.analysis import analyze_query
@@ -40,13 +40,13 @@ from langchain_agentmem.threads.thread_rows import find_thread
 
 
 class CurrentTurn(NamedTuple):
-    """The newest turn of the conversation of a run.
+    """The newest turn of a run's conversation: a user message and the answers to it.
 
     Attributes:
         path: The path of the conversation's namespace.
-        name: Its id.
-        run_start: The start of the run, if its input may not be stored yet. Messages visible there belong to an earlier
-            turn.
+        name: The id of the conversation.
+        run_start: The checkpoint that the run began with, if the input of the run may not be stored yet. Messages that
+            are visible there belong to an earlier turn.
     """
 
     path: str
@@ -58,15 +58,15 @@ class SearchView(NamedTuple):
     """The position and the visibility rules of a search.
 
     Attributes:
-        point: The memory position whose memory is searched as seen from there; None for current memory.
+        point: The memory position; None to search current memory.
         own_only: True to search only the memory of the position.
-        view: The view of the position, once it is known.
-        scopes: The namespaces that share their memory.
-        abandoned: True to also find messages that no newest checkpoint shows.
-        conversations: The requested conversations. Messages that a copied thread inherited, and messages of a nested
-            graph, are found only as messages of their own conversation.
-        turn: The current turn of a run's conversation. It is left out, since the model's context contains it.
-        context_ids: The ids of the messages in the model's context, if they are known.
+        view: The view of the position; None before `with_view`.
+        scopes: The rules that determine which namespaces share memory.
+        abandoned: True to also find messages that only older checkpoints show.
+        conversations: The ids of the requested conversations; empty for all. A message that a copied thread inherited,
+            or that is in a nested graph, is found only in its original conversation.
+        turn: The current turn of a run's conversation. A search omits its messages, which are in the model's context.
+        context_ids: The ids of the messages in the model's context, if known.
     """
 
     point: MemoryPosition | None = None
@@ -79,9 +79,9 @@ class SearchView(NamedTuple):
     context_ids: frozenset[str] | None = None
 
     def narrow_filter(self, tx: Transaction, search_filter: SearchFilter, now: int) -> SearchFilter:
-        """Limit a search filter to the thread, and leave out the current turn.
+        """Limit a search filter to the memory of the thread, and leave out the current turn.
 
-        A thread without a scope searches only its own lineage.
+        A thread that does not share memory searches only its own lineage.
 
         Args:
             tx: The transaction.
@@ -94,14 +94,14 @@ class SearchView(NamedTuple):
             return search_filter
         if search_filter.conversations is not None:
             return search_filter
-        if search_filter.low == "" and (path := home_path(tx, self.point)):
+        if search_filter.low == "" and (path := find_home_path(tx, self.point)):
             search_filter = search_filter._replace(low=path, high=path + "\x1f")
-        return search_filter._replace(conversations=visible_series(tx, self.point, self.view))
+        return search_filter._replace(conversations=list_visible_series(tx, self.point, self.view))
 
     def with_view(self, tx: Transaction, now: int) -> SearchView:
         """Return a copy with the view of the position.
 
-        Load the view before any rows. Rows that were read before the view may lack places that the view contains.
+        Call this before rows are read: a group that is sealed in between would be missing in rows that were read first.
 
         Args:
             tx: The transaction.
@@ -111,10 +111,11 @@ class SearchView(NamedTuple):
 
 
 EVERYWHERE = SearchView()
+"""The search view of a search of all current memory."""
 
 
 def visible_messages(tx: Transaction, search_view: SearchView, numbers: Collection[int], now: int) -> Rows:
-    """Return the given messages that a position shows, with the wording visible there.
+    """Return those of the given messages that a position shows, in the versions that it shows.
 
     Args:
         tx: The transaction.
@@ -124,14 +125,14 @@ def visible_messages(tx: Transaction, search_view: SearchView, numbers: Collecti
     """
     view = search_view.view or MemoryView((), (), now)
     name = None if search_view.point is None else search_view.point.name
-    where = {"name": name, "anywhere": int(search_view.view is None), "keys": json.dumps(search_view.conversations)}
-    return query.visible_messages(tx, **view.parameters(), **where, ids=json.dumps(sorted(numbers))) if numbers else ()
+    limits = {"name": name, "anywhere": int(search_view.view is None), "keys": json.dumps(search_view.conversations)}
+    return query.visible_messages(tx, **view.parameters(), **limits, ids=json.dumps(sorted(numbers))) if numbers else ()
 
 
 def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the texts by which a search finds rows, by the numbers of the rows."""
     rows = query.memory_texts(tx, ids=json.dumps(list(owners)))
-    return {row["id"]: (memory_rows.search_words(bytes(row["body"]), memory_rows.extra_of(row)),) for row in rows}
+    return {row["id"]: (memory_rows.search_words(bytes(row["body"]), memory_rows.read_extra(row)),) for row in rows}
 
 
 def visible_rows(
@@ -146,8 +147,8 @@ def visible_rows(
         search_view: The position of the search. Default: `EVERYWHERE`.
 
     Returns:
-        The rows by their numbers; and views, each with the numbers of the rows that it shows. The view None stands for
-        the ends of all named branches.
+        The rows by their numbers; and views, each with the numbers of the rows that it shows. None stands for the view
+        at the ends of all named branches.
     """
     loaded = query.memory_hits(tx, ids=json.dumps([hit.owner for hit in hits]))
     rows = {row["id"]: row for row in loaded}
@@ -166,23 +167,23 @@ def visible_rows(
         and (row["expires_at"] is None or row["expires_at"] > now)
     }
     views.append((None, branch_ends))
-    unshared = {
+    unshared_rows = {
         number: row
         for number, row in rows.items()
         if row["kind"] not in memory_rows.SHARED_KINDS or not search_view.scopes.is_shared(row["path"])
     }
-    thread_branches = {row["branch_id"] for row in unshared.values() if row["branch_kind"] == "thread"}
+    thread_branches = {row["branch_id"] for row in unshared_rows.values() if row["branch_kind"] == "thread"}
     if thread_branches:
-        # Memory of a subgraph also lies on its caller's branch, as a copy.
-        copies = query.branches_of_copies(tx, ids=json.dumps(list(unshared)))
+        # Rows of a subgraph's branch also have a copy on the branch of the graph that called it.
+        copies = query.branches_of_copies(tx, ids=json.dumps(list(unshared_rows)))
         thread_branches.update(row["id"] for row in copies)
-        for place in query.newest_positions(tx, ids=json.dumps(sorted(thread_branches))):
-            view = branches.view_of(tx, place["branch_id"], place["position"], now)
-            views.append((view, memory_rows.visible_numbers(tx, view, unshared)))
+        for head in query.newest_positions(tx, ids=json.dumps(sorted(thread_branches))):
+            view = branches.load_view(tx, head["branch_id"], head["position"], now)
+            views.append((view, memory_rows.visible_numbers(tx, view, unshared_rows)))
     return rows, views
 
 
-def recollections_of(
+def make_recollections(
     hits: Sequence[SearchHit], rows: Mapping[int, Row], values: Mapping[int, tuple[str, Any]], kind: str | None = None
 ) -> dict[int, Recollection]:
     """Return hits as `Recollection` objects, by the numbers of their documents.
@@ -190,8 +191,8 @@ def recollections_of(
     Args:
         hits: The hits of a search.
         rows: The rows, by their numbers.
-        values: The texts of the visible rows, and their values for the user, by the numbers of the rows.
-        kind: The public name of their kind. Default: the name in the index.
+        values: The text of each visible row, and the object that the user receives, by the number of the row.
+        kind: The public name of the rows' kind. Default: the name in the search index.
     """
     return {
         hit.document: Recollection(
@@ -215,11 +216,11 @@ def recollections_of(
 
 
 VisibleValues: TypeAlias = Callable[[MemoryView | None, list[MemoryVersion]], dict[int, tuple[str, Any]]]
-"""Returns the text and value of each given version, by number. The view is None for the ends of named branches."""
+"""Returns the text and the user's object of each version, by number. The view is None for ends of named branches."""
 
 
 def visible_recollections(
-    tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None, values_of: VisibleValues
+    tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None, load_values: VisibleValues
 ) -> dict[int, Recollection]:
     """Return the visible hits as `Recollection` objects, by the numbers of their documents.
 
@@ -228,13 +229,13 @@ def visible_recollections(
         hits: The hits of a search.
         now: The time, in microseconds since 1970.
         search_view: The position of the search.
-        values_of: Returns their texts, and their values for the user.
+        load_values: Returns the texts of the visible versions, and the objects that the user receives.
     """
     rows, views = visible_rows(tx, hits, now, search_view)
     values: dict[int, tuple[str, Any]] = {}
     for view, numbers in views:
-        values |= values_of(view, [memory_rows.version_of(rows[number]) for number in sorted(numbers)])
-    return recollections_of(hits, rows, values)
+        values |= load_values(view, [memory_rows.read_version(rows[number]) for number in sorted(numbers)])
+    return make_recollections(hits, rows, values)
 
 
 def resolve_search(
@@ -242,14 +243,14 @@ def resolve_search(
 ) -> tuple[SearchFilter, SearchView]:
     """Return the filter and the position of a search.
 
-    A given namespace is searched with all namespaces below it. Otherwise a run searches its own namespace. If memory
-    follows the thread, the run finds the memory that its thread shows. In a namespace that does not share memory, a run
-    finds only its own thread.
+    A given namespace is searched with all namespaces below it. Otherwise a run searches its own namespace. If the graph
+    uses this memory's checkpointer, the run finds the memory that its task sees. With another checkpointer, a run finds
+    only the conversation of its thread, unless the namespace shares memory.
 
     Args:
         database: The database of the memory.
         namespace: The namespace to search. Default: the namespace of the run, else the root.
-        config: The config of the run. Default: the run in which this is called.
+        config: The config of the run. Default: the run in which this function is called.
         everything: True to search every namespace of this memory.
 
     Raises:
@@ -257,28 +258,28 @@ def resolve_search(
     """
     scopes = database.scopes
     run_config = config if config is not None else namespaces.running_config() if scopes.is_run_allowed() else None
-    base_view = SearchView(scopes=scopes, turn=running_turn(database, run_config))
+    search_view = SearchView(scopes=scopes, turn=running_turn(database, run_config))
     if everything:
         if namespace is not None and namespaces.path_of(namespace):
             raise InvalidInput("Give a namespace or everything=True, not both.")
-        return SearchFilter(*namespaces.path_range(scopes.boundary or ())), base_view
+        return SearchFilter(*namespaces.path_range(scopes.boundary or ())), search_view
     path = namespaces.path_of(scopes.resolve(namespace, config))
     no_thread = namespaces.configurable_of(run_config).get("thread_id") is None
-    is_named = bool(namespace) or (no_thread and scopes.boundary is not None)
-    low, high = namespaces.path_range(namespaces.namespace_of(path)) if is_named else (path, path + "\x1f")
+    subtree = bool(namespace) or (no_thread and scopes.boundary is not None)
+    low, high = namespaces.path_range(namespaces.namespace_of(path)) if subtree else (path, path + "\x1f")
     search_filter = SearchFilter(low, high)
     if no_thread:
-        return search_filter, base_view
+        return search_filter, search_view
     try:
         thread = thread_position(database, run_config)
     except InvalidInput:
         if not namespace or config is not None:
             raise
-        return search_filter, base_view  # another graph's run
+        return search_filter, search_view  # the run is one of a graph that does not use this memory
     if thread.follows_thread:
-        return search_filter, base_view._replace(point=thread) if not is_named or path == thread.path else base_view
-    conversations = None if is_named or scopes.is_shared(path) else (thread.name,)
-    return search_filter._replace(conversations=conversations), base_view
+        return search_filter, search_view._replace(point=thread) if not subtree or path == thread.path else search_view
+    conversations = None if subtree or scopes.is_shared(path) else (thread.name,)
+    return search_filter._replace(conversations=conversations), search_view
 
 
 def running_turn(database: Database, config: Mapping[str, Any] | None) -> CurrentTurn | None:
@@ -286,19 +287,18 @@ def running_turn(database: Database, config: Mapping[str, Any] | None) -> Curren
     try:
         thread = thread_position(database, config or {})
         name = conversation_of_run(database, config) if thread.writable else None
-    except InvalidInput:  # no thread, or another graph's run
+    except InvalidInput:  # no thread, or the run is one of a graph that does not use this memory
         return None
     if name is None:
         return None
-    base = None
-    if thread.follows_thread and name == thread.name:
-        base = thread.runs.start_checkpoint(thread.configurable, thread.at)
-    run_start = None if base is None else thread._replace(configurable={"checkpoint_id": base}, own_only=True)
+    is_own = thread.follows_thread and name == thread.name  # not the conversation of a nested graph
+    start_id = thread.runs.find_start_checkpoint(thread.configurable, thread.at) if is_own else None
+    run_start = None if start_id is None else thread._replace(configurable={"checkpoint_id": start_id}, own_only=True)
     return CurrentTurn(thread.path, name, run_start)
 
 
 LIMIT_GROWTH = 4
-"""The factor by which the search limit grows when too few of the hits are wanted."""
+"""The factor by which the search limit grows when too few hits pass the condition."""
 
 
 def find_versions(
@@ -306,7 +306,7 @@ def find_versions(
     kinds: Sequence[str],
     query: str,
     limit: int,
-    wanted: Callable[[MemoryVersion], bool] = lambda _: True,
+    is_wanted: Callable[[MemoryVersion], bool] = lambda _: True,
 ) -> list[tuple[MemoryVersion, Recollection]]:
     """Find entries in a memory, without a traced step of its own.
 
@@ -315,7 +315,7 @@ def find_versions(
         kinds: The kinds to find. Keys must be unique across these kinds.
         query: The text to search for.
         limit: The maximum number of hits.
-        wanted: Returns True if a version may be a hit. Default: all may.
+        is_wanted: The condition: returns True if a version may be a hit. Default: any version may be one.
 
     Returns:
         The versions with their hits, the best first.
@@ -328,23 +328,25 @@ def find_versions(
     search = Search(analyzed, search_filter, limit, search_view=search_view, name=None)
     while True:
         recollections = search.find(session.database)
-        key_lists = [[each.id, *(key for _, key in each.also)] for each in recollections]
+        # Each recollection has the id of its entry, and the ids of other entries with an equal text.
+        key_lists = [[hit.id, *(key for _, key in hit.also)] for hit in recollections]
         load = partial(_load_named, kinds=kinds, keys=[key for keys in key_lists for key in keys])
         versions = session.read(None, load)
         hits = []
-        for each, keys in zip(recollections, key_lists, strict=True):  # the first wanted entry of each text
-            if version := next((versions[key] for key in keys if key in versions and wanted(versions[key])), None):
-                hits.append((version, each))
+        for hit, keys in zip(recollections, key_lists, strict=True):  # the first wanted entry of each text
+            if version := next((versions[key] for key in keys if key in versions and is_wanted(versions[key])), None):
+                hits.append((version, hit))
         if len(hits) >= limit or len(recollections) < search.limit:
             return hits[:limit]
         search = search._replace(limit=search.limit * LIMIT_GROWTH)
 
 
 def _load_named(tx: Transaction, view: MemoryView, kinds: Sequence[str], keys: list[str]) -> dict[str, MemoryVersion]:
+    """Return the entries of several kinds that a view shows under some keys."""
     return {key: version for kind in kinds for key, version in memory_rows.load_named(tx, view, kind, keys).items()}
 
 
-def home_path(tx: Transaction, point: MemoryPosition) -> str:
+def find_home_path(tx: Transaction, point: MemoryPosition) -> str:
     """Return the path of the namespace of a memory position.
 
     A config that names only a thread's id may refer to a thread in another namespace.
@@ -369,12 +371,14 @@ def position_filter(tx: Transaction, point: MemoryPosition, view: MemoryView, ki
         view: The view of the position.
         kinds: The kinds to find.
     """
-    path = home_path(tx, point)
-    return SearchFilter(path, path + "\x1f", kinds=tuple(kinds), conversations=visible_series(tx, point, view))
+    path = find_home_path(tx, point)
+    return SearchFilter(path, path + "\x1f", kinds=tuple(kinds), conversations=list_visible_series(tx, point, view))
 
 
-MOST_HITS = 10_000
-_TEXT = InstanceOf[str]  # one object, since pydantic caches by identity; its own `str` rejects surrogates
+MAX_HITS = 10_000
+"""The largest limit of a search."""
+_TEXT = InstanceOf[str]
+"""The type of a query. Unlike `str`, it allows surrogates. pydantic caches validators by the identity of the type."""
 
 
 class SearchRequest(NamedTuple):
@@ -409,11 +413,11 @@ def build_search(
         InvalidInput: An argument is wrong.
     """
     text, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust = request
-    check = database.limits.check
-    check("query_chars", len(check_value(_TEXT, text, "query")), "The query")
+    check_limit = database.limits.check
+    check_limit("query_chars", len(check_value(_TEXT, text, "query")), "The query")
     for name, values in (("kinds", kinds), ("roles", roles)):
-        check("conditions", len(check_value(Sequence[str] | None, values, name) or ()), f"The list of {name}")
-    check_value(Annotated[int, Ge(0), Le(MOST_HITS)], limit, "limit")
+        check_limit("conditions", len(check_value(Sequence[str] | None, values, name) or ()), f"The list of {name}")
+    check_value(Annotated[int, Ge(0), Le(MAX_HITS)], limit, "limit")
     if unknown := [kind for kind in kinds or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"Unknown kind {safe_repr(unknown[0])}. Valid kinds: {', '.join(all_parts().kinds)}.")
     check_value(Order, order, "order")

@@ -1,7 +1,8 @@
 """The memory of a thread, as seen by a task or at a checkpoint.
 
-Copying a thread copies no rows. A copy shares the branches of the original, and keeps its memory when the original is
-deleted. The removal of checkpoints deletes exactly the rows that no remaining checkpoint, fork or subgraph can see.
+A copy of a thread shares the branches of the original, so no rows are copied. The copy keeps its memory when the
+original is deleted. When checkpoints are removed, exactly the rows that no remaining checkpoint, fork or subgraph can
+see are deleted.
 
 `PART` registers the tables of memory, their verification, and the erasure of whole namespaces.
 """
@@ -16,17 +17,17 @@ from uuid import UUID
 
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
-from langchain_agentmem.rewinding import memory_rows, message_sources, sealing
+from langchain_agentmem.rewinding import graph_runs, memory_rows, message_sources, sealing
 from langchain_agentmem.rewinding.branches import (
     MAIN,
     NAMED_BRANCH,
     BranchPosition,
     MemoryPosition,
-    main_author,
+    ensure_main_author,
+    load_view,
     resolve_branch,
-    view_of,
 )
-from langchain_agentmem.rewinding.graph_runs import Place, RunRegistry, nested_graphs, runs_of, thread_key_of
+from langchain_agentmem.rewinding.graph_runs import Place, RunRegistry, get_run_registry
 from langchain_agentmem.rewinding.memory_rows import FOREVER, MemoryView, WriteTarget
 from langchain_agentmem.rewinding.sealing import STALE_AFTER, drop_group
 from langchain_agentmem.storage import Transaction, query
@@ -37,7 +38,9 @@ from langchain_agentmem.threads import thread_rows
 from langchain_agentmem.threads.thread_rows import ROOT_NS, find_thread
 
 WITHIN_HINT = "choose one with memory.within(...)"
+"""The end of the error for a thread id that several namespaces contain."""
 _TASK_KEY = "__pregel_task_id"
+"""The key of the task id in LangGraph's configs; a config without this key is not the config of a task."""
 
 
 class ThreadPosition(NamedTuple):
@@ -59,7 +62,7 @@ class ThreadPosition(NamedTuple):
 
     @property
     def follows_thread(self) -> bool:
-        """True if memory follows the thread; False in a graph with another checkpointer."""
+        """True if rewinding the thread rewinds its memory; False with another checkpointer."""
         return _TASK_KEY not in self.configurable or self.runs.uses_saver(self.configurable, self.at)
 
     @property
@@ -74,20 +77,20 @@ class ThreadPosition(NamedTuple):
 
     @property
     def writable(self) -> bool:
-        """True in a task."""
+        """True in a task, False at a checkpoint."""
         return _TASK_KEY in self.configurable
 
     def view(self, tx: Transaction, now: int) -> MemoryView:
         """Return the view of the task or checkpoint."""
         if _TASK_KEY in self.configurable:
-            _, _, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
+            _, _, view = sealing.load_task_view(tx, self.runs, self.configurable, self.at)
             return self._with_scope(tx, view)
         ns = self.configurable.get("checkpoint_ns") or ROOT_NS
         thread = find_thread(tx, self.at, ns)
         name = self.configurable.get("checkpoint_id")
         if thread is None or thread.ns_id is None:
             return self._with_scope(tx, MemoryView((), (), now))
-        path = thread.path  # the config may lack the namespace
+        path = thread.path  # a config may name only the thread's id, so `self.at` may lack the namespace
         max_stamp = None
         if name is None:
             latest = query.latest_checkpoint(tx, ns_id=thread.ns_id)
@@ -95,12 +98,15 @@ class ThreadPosition(NamedTuple):
         elif not self.own_only:
             rows = query.find_view_stamp(tx, ns_id=thread.ns_id, name=name)
             max_stamp = rows[0]["stamp"] if rows else None
-        place = sealing.place_of(tx, thread.ns_id, name)
-        view = MemoryView((), (), now) if place is None else view_of(tx, *place, sealing.checkpoint_time(name) or now)
+        place = sealing.find_place(tx, thread.ns_id, name)
+        view = MemoryView((), (), now) if place is None else load_view(tx, *place, sealing.parse_id_time(name) or now)
         return self._with_scope(tx, view, max_stamp, path)
 
     def _with_scope(self, tx: Transaction, view: MemoryView, stamp: int | None = None, path: str = "") -> MemoryView:
-        """Add the memory of other threads in the scope to a view, now or up to a stamp."""
+        """Add the memory of other threads in the namespace to a view, if they share memory.
+
+        With a stamp, add the versions that were current at that stamp (see `MemoryView.max_stamp`).
+        """
         path = path or self.at.path
         if self.own_only or not self.runs.scopes.is_shared(path):
             return view
@@ -121,8 +127,8 @@ class ThreadPosition(NamedTuple):
         if self.amends:
             thread = find_thread(tx, self.at, exact=True)
             if thread is None:
-                home = namespaces.namespace_of(self.path)
-                raise InvalidInput(f"There is no thread {safe_repr(self.name)} in {safe_repr(home)}.")
+                namespace = namespaces.namespace_of(self.path)
+                raise InvalidInput(f"There is no thread {safe_repr(self.name)} in {safe_repr(namespace)}.")
             target = sealing.amend_head(tx, thread, now)
             return self.view(tx, now), target
         if _TASK_KEY not in self.configurable:
@@ -130,7 +136,7 @@ class ThreadPosition(NamedTuple):
                 "The memory of a thread is written by its nodes; outside of them it can only be read. In a node, pass "
                 "the node's own config. For memory that is independent of threads, pass the name of a branch."
             )
-        run, execution, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
+        run, execution, view = sealing.load_task_view(tx, self.runs, self.configurable, self.at)
         group_id = sealing.open_group(tx, self.runs, run, execution, now)
         if all(group != group_id for group, _ in view.groups):
             view = view._replace(groups=(*view.groups, (group_id, FOREVER)))
@@ -146,76 +152,76 @@ def amending_position(database: Database, name: str, path: str) -> ThreadPositio
         path: The path of its namespace.
 
     Raises:
-        InvalidInput: The threads of the namespace share their memory; people write to its branch "main".
+        InvalidInput: The threads of the namespace share their memory, so people write to its branch "main" instead.
     """
     if database.scopes.is_shared(path):
         raise InvalidInput("The threads of a namespace share their memory: leave out thread_id to change it for all.")
-    return ThreadPosition(runs_of(database), namespaces.ThreadKey(path, name), {}, amends=True)
+    return ThreadPosition(get_run_registry(database), namespaces.ThreadKey(path, name), {}, amends=True)
 
 
-def thread_position(database: Database, given: Any, *, own_only: bool = False) -> ThreadPosition:
-    """Return the thread that a config or runtime of LangGraph names.
+def thread_position(database: Database, selector: Any, *, own_only: bool = False) -> ThreadPosition:
+    """Return the memory position of the thread that a config or runtime of LangGraph names.
 
     Args:
         database: The database of the memory.
-        given: A config, a `Runtime` or a `ToolRuntime`; None for the run in which this is called. In a task of the
-            thread, a config without a checkpoint refers to that task.
+        selector: A config, a `Runtime` or a `ToolRuntime`; None for the run in which this function is called. In a task
+            of the thread, a config without a checkpoint id refers to that task.
         own_only: True to see only the thread's own lineage. Default: False.
 
     Raises:
         InvalidInput: The config names no thread, or an id is not valid.
     """
-    running, config = namespaces.running_config(), _config_of(given)
+    running, config, scopes = namespaces.running_config(), _resolve_config(selector), database.scopes
     if not isinstance(config, Mapping) or not isinstance(config.get("configurable") or {}, Mapping):
         raise InvalidInput(
-            f"A thread must be given as the config of a node or as its runtime, got {safe_repr(given)}. Outside of a "
-            "run, and in OS threads without its context, pass the config or the name of a branch."
+            f"A thread must be given as the config of a node or as its runtime, got {safe_repr(selector)}. Outside of "
+            "a run, and in OS threads without its context, pass the config or the name of a branch."
         )
-    at = thread_key_of(config, database.scopes)
+    at = graph_runs.parse_thread_key(config, scopes)
     configurable: Mapping[str, Any] = config["configurable"]
     for key in ("checkpoint_id", "checkpoint_ns"):
         if not isinstance(configurable.get(key), str | UUID | None):
             raise InvalidInput(f"{key} must be a string, got {safe_repr(configurable[key])}.")
     if _TASK_KEY not in configurable and not configurable.get("checkpoint_id") and running is not None:
-        task = running.get("configurable") or {}
-        with suppress(InvalidInput):  # another graph's run
-            if _TASK_KEY in task and database.scopes.is_run_allowed() and thread_key_of(running, database.scopes) == at:
-                configurable = task
-    return ThreadPosition(runs_of(database), at, configurable, own_only)
+        current = running.get("configurable") or {}
+        with suppress(InvalidInput):  # raised for a graph that uses other thread ids
+            if _TASK_KEY in current and scopes.is_run_allowed() and graph_runs.parse_thread_key(running, scopes) == at:
+                configurable = current
+    return ThreadPosition(get_run_registry(database), at, configurable, own_only)
 
 
-def _config_of(given: Any) -> Any:
-    """Return a config unchanged; else the config of a LangGraph object, or of the current run."""
-    return given if isinstance(given, Mapping) else getattr(given, "config", None) or namespaces.running_config()
+def _resolve_config(value: Any) -> Any:
+    """Return a config unchanged, the config of a runtime, or else that of the current run."""
+    return value if isinstance(value, Mapping) else getattr(value, "config", None) or namespaces.running_config()
 
 
 def resolve_position(
-    database: Database, given: Any, namespace: Sequence[str] | None = None, *, own_only: bool = False
+    database: Database, selector: Any, namespace: Sequence[str] | None = None, *, own_only: bool = False
 ) -> MemoryPosition:
-    """Return the position that a branch, a config, a namespace or the current run selects.
+    """Return the memory position that a branch, config, namespace or current run selects.
 
-    A branch name or config takes precedence over the run's thread. The last choice is the branch "main" of the
-    namespace.
+    A branch name or config takes precedence over the thread of the current run. If no branch or thread is selected, the
+    position is the branch "main" of the namespace.
 
     Args:
         database: The database of the memory.
-        given: The name of a branch, or an object that names a thread, see `thread_position`. Default: the current run.
-        namespace: The namespace. If `given` is None, its branch "main" is selected. A namespace other than the thread's
-            selects "main" too.
+        selector: The name of a branch; or a config or runtime, as for `thread_position`. Default: the current run.
+        namespace: The namespace. Its branch "main" is selected if `selector` is None, or names a thread of another
+            namespace.
         own_only: True to see only a thread's own lineage. Default: False.
 
     Raises:
         InvalidInput: Neither a thread nor a namespace is named, or an id is not valid.
     """
     scopes = database.scopes
-    if isinstance(given, str) or (given is None and (namespace is not None or not scopes.is_run_allowed())):
-        return resolve_branch(MAIN if given is None else given, namespace, scopes)
-    config = _config_of(given)
+    if isinstance(selector, str) or (selector is None and (namespace is not None or not scopes.is_run_allowed())):
+        return resolve_branch(MAIN if selector is None else selector, namespace, scopes)
+    config = _resolve_config(selector)
     if isinstance(config, Mapping) and namespaces.configurable_of(config).get("thread_id") is None:
         path = namespaces.path_of(scopes.resolve(namespace, config))
         if scopes.is_shared(path):
             return BranchPosition(path, MAIN, scopes)
-    thread = thread_position(database, given, own_only=own_only)
+    thread = thread_position(database, selector, own_only=own_only)
     path = thread.path
     if namespace is not None and namespaces.path_of(namespace):
         path = namespaces.path_of(scopes.resolve(namespace))
@@ -233,30 +239,34 @@ def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *,
     Args:
         database: The database of the memory.
         config: The config of the run.
-        shared: True if a nested graph belongs to the conversation of the graph that calls it. Default: False.
+        shared: True to treat a nested graph as a part of the graph that calls it. Default: False.
 
     Returns:
         The id; None if the run has no thread or no conversation.
     """
     configurable = namespaces.configurable_of(config)
-    if (thread := configurable.get("thread_id")) is None:
+    if (thread_id := configurable.get("thread_id")) is None:
         return None
-    thread, graphs = namespaces.check_id(thread, "thread"), nested_graphs(configurable)
-    if runs_of(database).is_thread_deleted(configurable):
+    thread_id, graphs = namespaces.check_id(thread_id, "thread"), graph_runs.list_nested_graphs(configurable)
+    if get_run_registry(database).is_thread_deleted(configurable):
         return None
     if not (graphs := graphs[:-1] if shared else graphs):
-        return thread
-    saves = runs_of(database).saves_checkpoints(configurable, graphs[-1])
-    return namespaces.nested_conversation(thread, graphs[-1]) if saves else None
+        return thread_id
+    saves_checkpoints = get_run_registry(database).saves_checkpoints(configurable, graphs[-1])
+    return namespaces.nested_conversation(thread_id, graphs[-1]) if saves_checkpoints else None
 
 
 BATCH_SIZE = 500
+"""The number of rows that a query of a deletion returns at most."""
 
 
 class ThreadLeftovers(NamedTuple):
-    """The branches, groups and scope to clean when a thread is deleted or pruned.
+    """The data to check for invisible rows after a thread is deleted or pruned.
 
-    The branches include their ancestors. The scope identifies the branch "main" of the namespace.
+    Attributes:
+        branches: The row ids of the thread's branches and of their ancestors.
+        groups: The row ids of its unsealed groups.
+        scope: The row id of its namespace, whose branch "main" is checked too.
     """
 
     branches: list[int]
@@ -267,8 +277,8 @@ class ThreadLeftovers(NamedTuple):
 def copy_thread(tx: Transaction, source: namespaces.ThreadKey, target: str, *, now: int) -> None:
     """Copy a thread and its references to memory.
 
-    Both threads share branches until one of them writes. Each thread has a conversation of its own, with
-    the messages. It remains when the other thread is deleted.
+    Both threads share branches until one of them writes. The conversation is copied with its messages, so it remains
+    when the other thread is deleted.
 
     Args:
         tx: The transaction.
@@ -282,8 +292,8 @@ def copy_thread(tx: Transaction, source: namespaces.ThreadKey, target: str, *, n
     existing = find_thread(tx, namespaces.ThreadKey(thread.path, target), exact=True)
     old_head = None if existing is None else head_place(tx, existing.id)
     copy_id = thread_rows.copy_thread(tx, thread, existing, target, now=now).id
-    author, copy_author = sealing.author_of(tx, thread.id), sealing.author_of(tx, copy_id)
-    # Rows that the copy seals keep the original as their author.
+    author, copy_author = sealing.ensure_author(tx, thread.id), sealing.ensure_author(tx, copy_id)
+    # Only messages get the copy as their author. Groups of the original that the copy seals keep their author.
     query.copy_thread_messages(tx, source=author.id, target=copy_author.id)
     thread_recorder().copy_thread_entries(tx, namespaces.ThreadKey(thread.path, source.name), target, now=now)
     query.copy_positions(tx, source=thread.id, target=copy_id)
@@ -292,8 +302,8 @@ def copy_thread(tx: Transaction, source: namespaces.ThreadKey, target: str, *, n
     sealing.update_visibility(tx, copy_id, old_head, head_place(tx, copy_id), now)
 
 
-def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
-    """Lock a thread; return the branches that move with it into another namespace.
+def lock_movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
+    """Lock a thread; return the row ids of the branches that move with it.
 
     Args:
         tx: The transaction.
@@ -304,19 +314,19 @@ def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
         InvalidInput: The thread shares its memory with a copy, or with the branch it was forked from.
     """
     query.lock_thread(tx, thread=thread)
-    sealing.author_of(tx, thread)
-    ids: list[int] = []
+    sealing.ensure_author(tx, thread)
+    branches: list[int] = []
     pending = {row["id"] for row in query.branches_of_checkpoints(tx, thread=thread)}
-    while pending:
-        rows = query.ancestor_branches(tx, ids=json.dumps(sorted({*ids, *pending})))
-        ids = sorted(row["id"] for row in rows)
-        pending = {row["id"] for row in query.branches_of_originals(tx, ids=json.dumps(ids))} - {*ids}
-    if query.has_other_references(tx, thread=thread, ids=json.dumps(ids)):
+    while pending:  # add ancestors, and branches whose rows were copied to the branches found so far
+        rows = query.ancestor_branches(tx, ids=json.dumps(sorted({*branches, *pending})))
+        branches = sorted(row["id"] for row in rows)
+        pending = {row["id"] for row in query.branches_of_originals(tx, ids=json.dumps(branches))} - {*branches}
+    if query.has_other_references(tx, thread=thread, ids=json.dumps(branches)):
         raise InvalidInput(
             f"The thread {safe_repr(name)} shares its memory with a copy of it, or with the branch it was forked from. "
             "Both must stay in one namespace: delete one of them first."
         )
-    return ids
+    return branches
 
 
 def delete_threads(
@@ -326,12 +336,12 @@ def delete_threads(
 
     Args:
         tx: The transaction.
-        low: The first namespace path.
-        high: The path after the last.
+        low: The lowest namespace path.
+        high: The upper bound of the namespace paths, exclusive.
         name: The id of the threads; None for all.
         now: The time, in microseconds since 1970. Needed only with `scopes`.
-        scopes: The rules for namespaces that share their memory, and retain the memory of deleted threads on their
-            branch "main". Default: nothing is retained.
+        scopes: The rules of namespaces. A namespace that shares memory may retain the memory of deleted threads on its
+            branch "main". Default: no memory is retained.
 
     Returns:
         The deleted threads.
@@ -352,11 +362,11 @@ def delete_threads(
     deleted = thread_rows.delete_threads(tx, threads)
     for row in threads:
         thread_recorder().delete_thread_entries(tx, namespaces.ThreadKey(row["path"], row["name"]))
-    for branch, position in merged_places:  # move rows that only their copies on "main" still need
+    for branch, position in merged_places:  # a copy on "main" whose original is otherwise unused is replaced by it
         if rows := query.copies_to_replace(tx, branch=branch, position=position):
             pairs = [{"copy": row["copy"], "original": row["original"]} for row in rows]
             query.replace_copy.run_many(tx, pairs)
-            query.delete_memory.run_many(tx, [{"id": each["copy"]} for each in pairs])
+            query.delete_memory.run_many(tx, [{"id": pair["copy"]} for pair in pairs])
     _sweep_leftovers(tx, leftovers)
     for path in sorted({row["path"] for row in threads}):
         memory_rows.clean_namespace(tx, path)
@@ -364,11 +374,11 @@ def delete_threads(
 
 
 def _hide_memory(tx: Transaction, row: Row, *, forget_quotes: bool) -> None:
-    """Mark the memory of a deleted thread as no longer current.
+    """Mark the memory of a thread that is being deleted as no longer current.
 
-    With `forget_quotes`, also forget corrections that quote the thread.
+    With `forget_quotes`, also remove the details of corrections that contain text of the thread.
     """
-    author = sealing.author_row(tx, row["id"])
+    author = sealing.load_author_row(tx, row["id"])
     if author["id"] is not None:
         query.hide_author_memory(tx, author=author["id"], branch=0)
     if forget_quotes:
@@ -377,20 +387,20 @@ def _hide_memory(tx: Transaction, row: Row, *, forget_quotes: bool) -> None:
 
 
 def _merge_into_main(tx: Transaction, at: namespaces.ThreadKey, now: int) -> list[Place]:
-    """Copy the current memory of a thread to the branch "main" of its scope.
+    """Copy the current memory of a thread to the branch "main" of its namespace.
 
-    Return the new position, or nothing if no row is copied. Rows keep their author and stamps.
+    Return a list with the place of the copies, or an empty list if no row is copied. Rows keep their author and stamps.
     """
     thread = find_thread(tx, at)
     if thread is None or (place := head_place(tx, thread.id)) is None:
         return []
-    author = sealing.author_of(tx, thread.id)
+    author = sealing.ensure_author(tx, thread.id)
     if not query.has_shared_memory(tx, author=author.id):
         query.hide_author_memory(tx, author=author.id, branch=0)
         return []
-    view = view_of(tx, *place, now)
+    view = load_view(tx, *place, now)
     branch, head = BranchPosition(at.path, MAIN).lock(tx, now)
-    main_author(tx, at.path)
+    ensure_main_author(tx, at.path)
     merged = query.copy_to_main(tx, **view.parameters(), from_author=author.id, branch=branch, position=head + 1)
     superseded = query.supersede_on_main(tx, branch=branch, position=head + 1, now=now)
     query.hide_author_memory(tx, author=author.id, branch=branch)
@@ -401,14 +411,14 @@ def _merge_into_main(tx: Transaction, at: namespaces.ThreadKey, now: int) -> lis
 
 
 def forget_authors(tx: Transaction, low: str, high: str, name: str) -> None:
-    """Remove everything that the threads of an id ever wrote, also from shared memory.
+    """Delete all memory that the threads of an id wrote, even from shared memory.
 
-    Rows that these writes hid on lineages of copies stay hidden.
+    In copies of the threads, deletion marks replace the deleted rows, so older versions do not become visible again.
 
     Args:
         tx: The transaction.
-        low: The first namespace path.
-        high: The path after the last.
+        low: The lowest namespace path.
+        high: The upper bound of the namespace paths, exclusive.
         name: The id of the threads.
     """
     rows = query.memory_of_authors(tx, low=low, high=high, name=name)
@@ -425,43 +435,43 @@ def forget_authors(tx: Transaction, low: str, high: str, name: str) -> None:
 
 
 def head_place(tx: Transaction, thread: int) -> Place | None:
-    """Return the place of the newest checkpoint of a thread; None if it has none."""
+    """Return the place of the newest checkpoint of a thread; None if there is none."""
     rows = query.thread_head(tx, thread=thread)
     return (rows[0]["branch_id"], rows[0]["position"]) if rows and rows[0]["branch_id"] is not None else None
 
 
 def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *, now: int) -> int:
-    """Remove the checkpoints of some runs, and the rows that only these checkpoints showed.
+    """Delete the checkpoints of some runs, and the rows that only these checkpoints showed.
 
-    The pending writes of the runs to other checkpoints are removed too.
+    Also delete the pending writes that the runs stored under checkpoints of other runs.
 
     Args:
         tx: The transaction.
         runs: The ids of the runs.
-        low: The first namespace path.
-        high: The path after the last.
+        low: The lowest namespace path.
+        high: The upper bound of the namespace paths, exclusive.
         now: The time, in microseconds since 1970.
 
     Returns:
-        The number of removed checkpoints.
+        The number of deleted checkpoints.
     """
-    wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
-    threads = query.threads_of_runs(tx, **wanted)
+    selection = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
+    threads = query.threads_of_runs(tx, **selection)
     heads = {row["id"]: head_place(tx, row["id"]) for row in threads}
-    writes = query.writes_of_runs(tx, **wanted)
-    leftovers = [_collect_leftovers(tx, each) for each in sorted(heads.keys() | {row["thread_id"] for row in writes})]
-    checkpoints = query.checkpoints_of_runs(tx, **wanted)
+    writes = query.writes_of_runs(tx, **selection)
+    thread_ids = sorted(heads.keys() | {row["thread_id"] for row in writes})
+    leftovers = [_collect_leftovers(tx, thread) for thread in thread_ids]
+    checkpoints = query.checkpoints_of_runs(tx, **selection)
     thread_rows.delete_for_runs(tx, checkpoints, writes)
     for thread, old_head in heads.items():
         sealing.update_visibility(tx, thread, old_head, head_place(tx, thread), now)
     dropped: set[int] = set()
     for row in writes:
-        for each in query.groups_of_task(tx, thread=row["thread_id"], task=row["task"]):
-            if each["ended"]:
-                dropped.add(each["id"])
-        where = {name: row[name] for name in ("ns_id", "checkpoint", "task")}
-        for each in query.delete_finished_task(tx, thread=row["thread_id"], **where):
-            dropped.update(json.loads(each["groups"]))
+        groups = query.groups_of_task(tx, thread=row["thread_id"], task=row["task"])
+        dropped.update(group["id"] for group in groups if group["ended"])
+        task = {name: row[name] for name in ("ns_id", "checkpoint", "task")}
+        for finished in query.delete_finished_task(tx, thread=row["thread_id"], **task):
+            dropped.update(json.loads(finished["groups"]))
     _sweep_leftovers(tx, leftovers)
     _drop_groups(tx, sorted(dropped))
     return len(checkpoints)
@@ -477,12 +487,12 @@ def prune_thread(tx: Transaction, at: namespaces.ThreadKey, *, keep: int, now: i
         now: The time, in microseconds since 1970.
 
     Returns:
-        The number of removed checkpoints; if it is `thread_rows.BATCH_SIZE`, there may be more.
+        The number of deleted checkpoints; if it is `thread_rows.BATCH_SIZE`, there may be more.
     """
     thread = find_thread(tx, at, exact=True)
     if thread is None:
         return 0
-    leftovers = _collect_leftovers(tx, thread.id)  # before the removal: later, some branches are not found
+    leftovers = _collect_leftovers(tx, thread.id)  # first, since some branches are found only by removed checkpoints
     removed = thread_rows.prune_thread(tx, at, keep=keep)
     _sweep_branches(tx, leftovers)
     sweep_thread(tx, thread.id, now)
@@ -490,9 +500,9 @@ def prune_thread(tx: Transaction, at: namespaces.ThreadKey, *, keep: int, now: i
 
 
 def sweep_thread(tx: Transaction, thread: int, now: int) -> None:
-    """Delete rows that a thread's checkpoints no longer show, and stale writes of its tasks.
+    """Delete rows that a thread's checkpoints no longer show, and stale groups of its tasks.
 
-    Writes without a checkpoint are stale after a day (`STALE_AFTER`).
+    A group that no checkpoint has sealed is stale after a day (`STALE_AFTER`).
 
     Args:
         tx: The transaction.
@@ -512,31 +522,31 @@ def _collect_leftovers(tx: Transaction, thread: int) -> ThreadLeftovers:
     thread_branches = query.branches_of_thread(tx, thread=thread)
     branches = query.ancestor_branches(tx, ids=json.dumps([row["id"] for row in thread_branches]))
     groups = query.groups_of_thread(tx, thread=thread)  # for a copy, also groups of the original
-    row = sealing.author_row(tx, thread)
-    return ThreadLeftovers([each["id"] for each in branches], sorted(each["id"] for each in groups), row["scope"])
+    scope = sealing.load_author_row(tx, thread)["scope"]
+    return ThreadLeftovers([row["id"] for row in branches], sorted(row["id"] for row in groups), scope)
 
 
 def _sweep_leftovers(tx: Transaction, leftovers: Sequence[ThreadLeftovers]) -> None:
-    """Delete rows of some threads that are no longer visible, and groups of deleted threads."""
-    for each in leftovers:
-        _sweep_branches(tx, each)
-        rows = query.existing_groups(tx, ids=json.dumps(each.groups))
+    """Delete the invisible rows of some threads, and groups that were deleted with them."""
+    for thread in leftovers:
+        _sweep_branches(tx, thread)
+        rows = query.existing_groups(tx, ids=json.dumps(thread.groups))
         existing = {row["id"] for row in rows}
-        _drop_groups(tx, [group for group in each.groups if group not in existing])
-    for scope in sorted({each.scope for each in leftovers}):
+        _drop_groups(tx, [group for group in thread.groups if group not in existing])
+    for scope in sorted({thread.scope for thread in leftovers}):
         _sweep_main(tx, scope)
 
 
 def _sweep_branches(tx: Transaction, leftovers: ThreadLeftovers) -> None:
-    """Delete the rows on some branches that are no longer visible."""
+    """Delete invisible rows on some branches, and branches that are then empty and unused."""
     branches = leftovers.branches
     while branches:
         while page := query.unreferenced_memory(tx, ids=json.dumps(branches), limit=BATCH_SIZE):
             memory_rows.delete_rows(tx, page)
             copied = [row["copy_of"] for row in page if row["copy_of"] is not None]
             if copied:  # originals that were kept for these copies may be unused now
-                found = query.branches_of_memory(tx, ids=json.dumps(copied))
-                branches = [*branches, *({row["id"] for row in found} - {*branches})]
+                original_branches = query.branches_of_memory(tx, ids=json.dumps(copied))
+                branches = [*branches, *({row["id"] for row in original_branches} - {*branches})]
         idle = {row["id"] for row in query.idle_branches(tx, ids=json.dumps(branches))}
         for branch in sorted(idle):
             query.delete_branch(tx, branch=branch)
@@ -546,13 +556,13 @@ def _sweep_branches(tx: Transaction, leftovers: ThreadLeftovers) -> None:
 
 
 def _sweep_main(tx: Transaction, scope: int) -> None:
-    """Delete rows that are no longer current on a branch "main" and that no checkpoint shows."""
+    """Delete rows on a branch "main" that are no longer current and that no checkpoint shows."""
     while page := query.superseded_memory(tx, scope=scope, limit=BATCH_SIZE):
         memory_rows.delete_rows(tx, page)
 
 
 def _drop_groups(tx: Transaction, groups: Sequence[int]) -> None:
-    """Drop those of some groups that no finished task or subgraph references."""
+    """Delete the given groups, except those that a finished task or subgraph references."""
     if groups:
         referenced = {row["group_id"] for row in query.referenced_groups(tx, ids=json.dumps(groups))}
         for group in groups:
@@ -563,13 +573,13 @@ def _drop_groups(tx: Transaction, groups: Sequence[int]) -> None:
 def erase_branches(tx: Transaction, low: str, high: str) -> int:
     """Delete the branches of some namespaces with all rows on them.
 
-    The threads of the namespaces must be deleted already. Groups without an owner, which only damage leaves, are
-    deleted with any erasure.
+    The threads of the namespaces must be deleted already. Also delete groups that nothing references in the whole
+    database; only damage leaves such groups.
 
     Args:
         tx: The transaction.
-        low: The first namespace path.
-        high: The path after the last.
+        low: The lowest namespace path.
+        high: The upper bound of the namespace paths, exclusive.
 
     Returns:
         The number of named branches that were deleted.
@@ -591,7 +601,7 @@ def erase_branches(tx: Transaction, low: str, high: str) -> int:
 
 
 def _erase(tx: Transaction, erasure: Erasure) -> None:
-    """Delete threads and branches with their memory, and memory derived from them."""
+    """Delete threads and branches with their memory, and memory derived from messages."""
     low, high, name = erasure.low, erasure.high, erasure.name
     [before] = query.memory_total(tx, last=None)
     if name is not None:
@@ -603,7 +613,7 @@ def _erase(tx: Transaction, erasure: Erasure) -> None:
             forget_authors(tx, low, high, name)
     if name is None:
         erasure.removed["branches"] += erase_branches(tx, low, high)
-    [after] = query.memory_total(tx, last=before["last"])  # without rows that others write meanwhile
+    [after] = query.memory_total(tx, last=before["last"])  # without rows that other connections added meanwhile
     erasure.removed["memories"] += max(0, before["total"] - after["total"])
 
 

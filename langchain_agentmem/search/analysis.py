@@ -2,15 +2,15 @@
 
 The analysis runs in Python, so that SQLite and PostgreSQL index and find exactly the same.
 
-A term is a run of letters and digits, case-folded and in Unicode's compatibility form, without the marks that
-people leave out when they type (é finds e), and reduced to its stem. Text in scripts without spaces between words is
-cut into overlapping pairs of characters. Korean words are indexed whole and also cut, since particles are attached to
-them. The stemmer is English and applies to words of plain letters. It changes texts and queries in the same way, so
-words of other languages are still found. `docs/languages.md` lists how well each language works.
+A term is a word of letters and digits, case-folded, in Unicode's compatibility form and without most accents, so that
+"cafe" finds "café". It is reduced to its stem. A *run* is a word, an emoji, or adjacent characters of a script without
+spaces between words, such as Chinese. Such characters are cut into overlapping pairs. Korean words are indexed whole
+and in pairs, since particles are attached to them. The stemmer is English and changes only ASCII words. It changes
+texts and queries in the same way, so words of other languages are still found. See `docs/languages.md`.
 
-The module also holds the rules for English that ranking needs. Stop words, irregular forms, kinds of answer and
-features of messages are English only. In other languages, the only features are "?", digits, and words that happen to
-be spelled like English ones. Search works without these features. No rule contains a person's name.
+The module also has the English rules that ranking needs: stop words, irregular forms, kinds of answers, and features of
+messages. In other languages, the only features are "?", digits, and words that happen to be spelled like English ones.
+Search works without these features. No rule contains a person's name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STOP_WORDS = word_set(_ENGLISH, "stop_words")
 BASE_FORMS: Mapping[str, str] = MappingProxyType(
     {form: base for base, *forms in (group.split() for group in _ENGLISH["forms"].split("|")) for form in forms}
 )
-"""The base form of each irregular form of a verb or noun, in lower case. English only."""
+"""The base form of each irregular form, such as "go" for "went". English only."""
 _TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
     frozenset(_ENGLISH[name].encode().split()) for name in ("time_words", "number_words", "first_person")
 )
@@ -44,25 +44,23 @@ _TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
 
 @cache
 def _patterns(name: str) -> dict[str, re.Pattern[str]]:
-    """Build the patterns of a table, by name. Each line of a pattern is an alternative."""
-    asking = "|".join(_ENGLISH["asking"].splitlines())
+    """Build the patterns of a table by name. Each line of a pattern is an alternative."""
+    question_start = "|".join(_ENGLISH["asking"].splitlines())  # the text that may precede a question word
     return {
-        each: re.compile("|".join(lines.splitlines()).replace("ASKING", asking))
-        for each, lines in _ENGLISH[name].items()
+        key: re.compile("|".join(lines.splitlines()).replace("ASKING", question_start))
+        for key, lines in _ENGLISH[name].items()
     }
 
 
 _REQUIRED_WORDS = {name: tuple(words.split("|")) for name, words in _ENGLISH["required_words"].items()}
 _ANY_TEXT = ("",)  # for patterns without required words: the empty string is in every text
 MAX_QUESTION_CHARS = 1_000
-"""Maximum characters of a question to analyze."""
+"""Maximum characters of a question that `answer_kinds` reads."""
 _MAX_STATEMENT_CHARS = 3_000  # maximum characters of a message to search for self-statements
 
 
 def to_first_person(question: str, names: Collection[str]) -> str:
-    """Rewrite a question about a person in the first person.
-
-    People do not use their own names when they speak of themselves.
+    """Rewrite a question about a person in the first person, as the person's messages are.
 
     Args:
         question: The question.
@@ -75,16 +73,16 @@ def to_first_person(question: str, names: Collection[str]) -> str:
 
 
 def answer_kinds(question: str) -> frozenset[str]:
-    """Return the kinds of answer that a question asks for.
+    """Return the kinds of answers that a question asks for.
 
     English only, except "reply", which is recognized in German and Chinese too.
 
     Args:
-        question: Anything; no text is invalid.
+        question: Any text.
 
     Returns:
-        Any of "time", "number", "place", "advice", "reply" (the assistant's words), "order" (of events), "summary" and
-        "course" (the course of events, or contradictions). Empty for other questions and in other languages.
+        Any of "time", "number", "place", "advice", "reply" (an earlier statement of the assistant), "order" (the order
+        of events), "summary" and "course" (a development or a contradiction). Empty for other questions.
     """
     return _match_patterns(_patterns("answer_kinds"), question[:MAX_QUESTION_CHARS])
 
@@ -93,33 +91,33 @@ def self_statements(text: str) -> frozenset[str]:
     """Return the kinds of statements that an author makes about themselves. English only.
 
     Args:
-        text: Anything; no text is invalid. Only its first 3,000 characters are analyzed.
+        text: Any text. Only its first 3,000 characters are analyzed.
 
     Returns:
-        Any of "standing wish" (a wish that always applies), "preference" and "introduction" (the message begins with
-        the author).
+        Any of "standing wish" (a wish that always applies), "preference" and "introduction" (the message begins with a
+        statement about the author).
     """
     return _match_patterns(_patterns("self_statements"), text[:_MAX_STATEMENT_CHARS])
 
 
 def _match_patterns(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[str]:
     lowered = text.lower().replace("\u2019", "'")
-    found = []
+    names = []
     for name, pattern in patterns.items():
-        for word in _REQUIRED_WORDS.get(name, _ANY_TEXT):  # faster than a pattern that does not match
+        for word in _REQUIRED_WORDS.get(name, _ANY_TEXT):  # faster than searching the pattern in every text
             if word in lowered:
                 if pattern.search(lowered):
-                    found.append(name)
+                    names.append(name)
                 break
-    return frozenset(found)
+    return frozenset(names)
 
 
-_LETTERS_AND_DIGITS = bytes(
+_ASCII_TABLE = bytes(  # for `bytes.translate`: lower-case letters and digits; a space for every other byte
     ord(chr(code).lower()) if chr(code).isalnum() and code < 128 else 32  # noqa: PLR2004 - ASCII
     for code in range(256)
 )
-_NO_DIGITS = bytes(code for code in range(256) if not 48 <= code <= 57)  # noqa: PLR2004 - "0" to "9"
-# Each pattern begins with a character class, which `re` finds quickly. Lookarounds are tested only after it.
+_NON_DIGITS = bytes(code for code in range(256) if not 48 <= code <= 57)  # noqa: PLR2004 - "0" to "9"
+# Each pattern begins with a character class, which `re` finds quickly. The lookbehinds after it check its context.
 _TIME_IN_DIGITS = re.compile(
     r"[0-9](?:(?<=\b1)9[0-9]{2}\b|(?<=\b2)0[0-9]{2}\b|(?<=\bMay .)|(?<=\bMarch .)"  # 1999, 2020, May 8
     r"| ?[aApP]\.?[mM]\b|:[0-9]{2}\b|(?:st|nd|rd|th)? (?:of )?(?:May|March)\b)"  # 8 pm, 8:30, 8th of May
@@ -128,7 +126,7 @@ _DAY_OR_MONTH = (
     r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?\b"
     r"|(?:January|February|March|April|May|June|July|August|September|October|November|December)\b"
 )
-_PROPER_NOUN = re.compile(
+_PROPER_NOUN = re.compile(  # a capitalized word after a word or a title (Ms. Smith), except days and months
     r"[A-Z\xc0-\xd6\xd8-\xde](?=[^\W\d_])(?:(?<=[\w,;)'\u2019%&-] .)|(?<=\b[MDS][rst]\. .)|(?<=\bMrs\. .))"
     rf"(?<!(?={_DAY_OR_MONTH}).)"
 )
@@ -140,7 +138,7 @@ def text_features(text: str) -> frozenset[str]:
     English only, except for question marks and digits.
 
     Args:
-        text: Anything; no text is invalid. Takes linear time.
+        text: Any text.
 
     Returns:
         Any of "time" (a word for a time, or a year, date or hour in digits), "number" (digits, or a word for a number
@@ -148,38 +146,40 @@ def text_features(text: str) -> frozenset[str]:
         months), "question" (a question mark) and "first person" (I, my, we, our; not "us", which may be a country).
     """
     plain = text.encode("ascii", "replace")
-    words = set(plain.translate(_LETTERS_AND_DIGITS).split())
-    digits = plain.translate(None, _NO_DIGITS)
-    found = []
+    words = set(plain.translate(_ASCII_TABLE).split())
+    digits = plain.translate(None, _NON_DIGITS)
+    features = []
     if not _TIME_WORDS.isdisjoint(words) or (digits and _TIME_IN_DIGITS.search(text)):
-        found.append("time")
+        features.append("time")
     if digits or not _NUMBER_WORDS.isdisjoint(words):
-        found.append("number")
+        features.append("number")
     if _PROPER_NOUN.search(text):
-        found.append("proper noun")
+        features.append("proper noun")
     if "?" in text or (not text.isascii() and ("\uff1f" in text or "\u061f" in text)):
-        found.append("question")
+        features.append("question")
     if not _FIRST_PERSON.isdisjoint(words):
-        found.append("first person")
-    return frozenset(found)
+        features.append("first person")
+    return frozenset(features)
 
 
 VERSION = crc32(f"3 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
 """The version of the analysis. A database that was indexed by another version rebuilds its index.
 
-The version changes with Python's Unicode tables and with the stemmer. Increase the number in it if this module
-analyzes texts differently."""
+The version changes with Python's Unicode tables and with the stemmer. If you change the analysis in this module,
+increase the number at the beginning of the text."""
 
 MAX_TERM_CHARS = 64
+"""Maximum characters of a term. Longer words are cut."""
 MAX_TEXT_CHARS = 100_000
-"""Maximum characters of a message to index. Characters beyond it are stored, but not searchable."""
+"""Maximum characters of a message to index. Further characters are stored, but not searchable."""
 MAX_INDEXED_BYTES = 1_000_000
 """Maximum bytes of the distinct terms of a message, with `TERM_BYTES` added to each. PostgreSQL's `array_to_tsvector`
 silently corrupts more than 1 MB."""
 TERM_BYTES = 10
-"""Bytes added to each term in the index, for its scope."""
+"""The bytes of the scope that PostgreSQL's index stores with each term."""
 MAX_QUERY_TERMS = 64
 MAX_NAMES = 8
+"""Maximum words of a speaker's name that identify the speaker."""
 USER = "user"
 """The role of the human user in chat models."""
 
@@ -187,27 +187,26 @@ _LETTERS = load_data_table("search/letters.toml")
 _UNSPACED, _HANGUL, _EMOJI = (_LETTERS[name] for name in ("unspaced", "hangul", "emoji"))
 _PLAIN_LETTERS: Mapping[str, str] = _LETTERS["plain"]
 _SPECIAL_SCRIPTS = re.compile(f"[{_UNSPACED}{_HANGUL}{_EMOJI}]")
-_UNSPACED_START, _HANGUL_START, _EMOJI_START = (re.compile(f"[{each}]") for each in (_UNSPACED, _HANGUL, _EMOJI))
+_UNSPACED_START, _HANGUL_START, _EMOJI_START = (re.compile(f"[{chars}]") for chars in (_UNSPACED, _HANGUL, _EMOJI))
 _RUN = re.compile(rf"[{_UNSPACED}]+|[{_HANGUL}]+|{_LETTERS['flag']}|[{_EMOJI}]|[^\s{_UNSPACED}{_HANGUL}{_EMOJI}]+")
-_ARTICLE, _PREFIX = (re.compile(_LETTERS[name]) for name in ("article", "prefix"))
-_FIRST_HEBREW, _LAST_HEBREW, _FIRST_UNSPACED = "\u05d0", "\u05ea", "\u0e00"
-_MAX_WORD_CHARS = 4  # the maximum characters of a Thai word or a Chinese compound
+_ARABIC_ARTICLE, _HEBREW_PREFIX = (re.compile(_LETTERS[name]) for name in ("article", "prefix"))
+_FIRST_HEBREW, _LAST_HEBREW, _FIRST_UNSPACED = "\u05d0", "\u05ea", "\u0e00"  # Korean comes after `_FIRST_UNSPACED`
+_MAX_WORD_CHARS = 4  # a longer run in a script without spaces is treated as several words
 _PHRASE = re.compile(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
 
 FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLISH["self_statements"])
 """The features of a text. They are stored as bits, the first feature as the lowest bit."""
 FEATURE_BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
 
-_TYPED_FORMS = str.maketrans(_LETTERS["typed"])
-_AMBIGUOUS = re.compile(r"(?<!\S)[^\sX]*+[X]\S*".replace("X", "".join(_LETTERS["typed"])))
-_MAX_FOLDED = 50_000
+_TYPED_FORMS = str.maketrans(_LETTERS["typed"])  # characters that people often type differently, such as ü as ue
+_AMBIGUOUS = re.compile(r"(?<!\S)[^\sX]*+[X]\S*".replace("X", "".join(_LETTERS["typed"])))  # words with such characters
+_MAX_FOLDED = 50_000  # maximum characters in the folding table
 
 
 class _FoldingTable(dict[int, str]):
     """A table for `str.translate` that maps characters to their form in terms.
 
-    It maps separators to a space. It is filled on demand, up to `_MAX_FOLDED` characters, so that hostile texts
-    cannot make it large.
+    Separators become a space. The table is filled on demand, up to `_MAX_FOLDED` characters, which limits its memory.
     """
 
     def __missing__(self, code: int) -> str:
@@ -228,23 +227,23 @@ def _fold_character(character: str, category: str) -> str:
         return ""
     if category == "Nd":
         return str(unicodedata.decimal(character))
-    letter, _, altered = name.partition(" WITH ")  # such as LATIN SMALL LETTER L WITH STROKE
-    if altered and name.startswith(("LATIN ", "CYRILLIC ")):
+    base_name, _, accent = name.partition(" WITH ")  # such as LATIN SMALL LETTER L WITH STROKE
+    if accent and name.startswith(("LATIN ", "CYRILLIC ")):
         with suppress(KeyError):
-            return _FOLDING[ord(unicodedata.lookup(letter))]
+            return _FOLDING[ord(unicodedata.lookup(base_name))]
     emoji = category == "So" and _EMOJI_START.match(character)
     return _PLAIN_LETTERS.get(character, character if emoji or category[0] in "LMN" else " ")
 
 
 def _carries_meaning(mark: str, name: str) -> bool:
-    """Return true if a combining mark changes a text's meaning, as Hindi vowel signs do."""
+    """Return true if a combining mark changes a word's meaning, as Hindi vowel signs do."""
     if name.endswith("NUKTA") or "VARIATION SELECTOR" in name or "JOINER" in name:
         return False
     combining_class = unicodedata.combining(mark)
     return combining_class in {0, *range(7, 10), *range(84, 133)}  # vowel signs, the dots of kana, tones of Thai
 
 
-_FOLDING = _FoldingTable(enumerate(_LETTERS_AND_DIGITS[:128].decode()))
+_FOLDING = _FoldingTable(enumerate(_ASCII_TABLE[:128].decode()))
 
 
 class AnalyzedText(NamedTuple):
@@ -266,13 +265,13 @@ class AnalyzedQuery(NamedTuple):
 
     Attributes:
         text: The query's original text.
-        words: The term of each distinct word of the query.
+        words: The distinct words of the query, with the term of each.
         terms: The distinct terms to search for. Stop words are left out unless there are no other words.
-        spellings: The term that each other spelling stands for, such as ue for ü.
+        spellings: The terms of alternative spellings (muenchen), with the term of the spelling in the query (munchen).
         phrases: The terms of each phrase in quotation marks.
-        answer_kinds: The kinds of answer that the query asks for.
-        is_lookup: True if the query is one word, so that results must contain it.
-        now: The time, in microseconds since 1970.
+        answer_kinds: The kinds of answers that the query asks for.
+        is_lookup: True if the query is one word, so that results must contain the word.
+        now: The current time, in microseconds since 1970.
     """
 
     text: str
@@ -289,24 +288,24 @@ def analyze_text(text: str, role: str | None = None) -> AnalyzedText:
     """Analyze a text for the index.
 
     Args:
-        text: Anything; no text is invalid.
-        role: The author's role, as models name it. Self-statements are detected for "user" only.
+        text: Any text.
+        role: The author's role, such as "assistant". Self-statements are detected for "user" only.
     """
     runs = _split_text(text)
     features = text_features(text[:MAX_TEXT_CHARS]) | (self_statements(text) if role == USER else frozenset())
-    words = len(runs) if text.isascii() else _count_words(runs)
-    return AnalyzedText(list(map(_stem, _text_words(text, runs))), words, sum(map(FEATURE_BITS.__getitem__, features)))
+    length = len(runs) if text.isascii() else _count_words(runs)
+    return AnalyzedText(list(map(_stem, _text_words(text, runs))), length, sum(map(FEATURE_BITS.__getitem__, features)))
 
 
 def _count_words(runs: Sequence[str]) -> int:
     """Count words. Two characters of a script without spaces count as one, emoji as none."""
-    halves = 0
+    half_words = 0
     for run in runs:
         if run[0] < _FIRST_UNSPACED or not _SPECIAL_SCRIPTS.match(run) or _HANGUL_START.match(run):
-            halves += 2
+            half_words += 2
         elif not _EMOJI_START.match(run):
-            halves += len(run)
-    return (halves + 1) // 2
+            half_words += len(run)
+    return (half_words + 1) // 2
 
 
 def distinct_terms(terms: Sequence[str]) -> list[str]:
@@ -325,7 +324,7 @@ def extract_terms(text: str) -> list[str]:
     """Return the terms of a text in order, repeats included.
 
     Args:
-        text: Anything; no text is invalid.
+        text: Any text.
     """
     return list(map(_stem, _text_words(text, _split_text(text))))
 
@@ -334,15 +333,15 @@ def analyze_query(text: str, now: int = 0) -> AnalyzedQuery:
     """Analyze a query.
 
     Args:
-        text: Anything; no text is invalid.
-        now: The time, in microseconds since 1970. A search needs it, such as for "yesterday". Default: 0.
+        text: Any text.
+        now: The current time, in microseconds since 1970, which searches need for "yesterday". Default: 0.
     """
     words = list(dict.fromkeys(_query_words(text)))
     content_words = [word for word in words if word not in STOP_WORDS] or words
     terms = tuple(dict.fromkeys(map(_stem, content_words)))[:MAX_QUERY_TERMS]
     quotes = ("".join(filter(None, match.groups())) for match in _PHRASE.finditer(text[:MAX_TEXT_CHARS]))
-    quoted = [tuple(map(_stem, _cut_runs(_split_text(each), _character_pairs))) for each in quotes]
-    stems, phrases = {word: _stem(word) for word in words}, tuple(filter(None, quoted))
+    quoted_terms = [tuple(map(_stem, _cut_runs(_split_text(quote), _character_pairs))) for quote in quotes]
+    stems, phrases = {word: _stem(word) for word in words}, tuple(filter(None, quoted_terms))
     kinds, is_lookup = answer_kinds(text), _is_one_word(text)
     return AnalyzedQuery(text, stems, terms, _spelling_pairs(text), phrases, kinds, is_lookup, now)
 
@@ -350,7 +349,7 @@ def analyze_query(text: str, now: int = 0) -> AnalyzedQuery:
 def speaker_words(text: str) -> list[str]:
     """Return the first `MAX_NAMES` words by which a query may name a speaker.
 
-    The words have the form of `AnalyzedQuery.words`.
+    They are written as in `AnalyzedQuery.words`.
     """
     return list(dict.fromkeys(_query_words(text)))[:MAX_NAMES]
 
@@ -358,7 +357,7 @@ def speaker_words(text: str) -> list[str]:
 def _is_one_word(text: str) -> bool:
     """Return true if a query has at most one word besides stop words.
 
-    A word of a script without spaces has at most `_MAX_WORD_CHARS` characters.
+    In a script without spaces, a run of more than `_MAX_WORD_CHARS` characters counts as several words.
     """
     runs = [run for run in _split_text(text) if run not in STOP_WORDS]
     return len(runs) <= 1 and not any(_UNSPACED_START.match(run) and len(run) > _MAX_WORD_CHARS for run in runs)
@@ -367,14 +366,14 @@ def _is_one_word(text: str) -> bool:
 @lru_cache(maxsize=50_000)
 def _stem(word: str) -> str:
     if not (word.isascii() and word.isalpha()):
-        return word[article.end() :] if (article := _ARTICLE.match(word)) else word
+        return word[article.end() :] if (article := _ARABIC_ARTICLE.match(word)) else word
     stemmer = EnglishStemmer()  # not shared, since a stemmer has state
     return str(stemmer.stemWord(BASE_FORMS.get(word, word)))
 
 
 @cache
 def word_list_terms(name: str) -> frozenset[str]:
-    """Return the terms of one list of words.
+    """Return the terms of a word list in `english.toml`.
 
     Args:
         name: "stop_words" (function words), "talk_words" (words that refer to the conversation itself), "changes"
@@ -384,13 +383,13 @@ def word_list_terms(name: str) -> frozenset[str]:
 
 
 def _split_text(text: str) -> list[str]:
-    """Split a text into words, emoji, and runs of characters of scripts without spaces."""
+    """Split a text into runs."""
     text = text[:MAX_TEXT_CHARS].lower()
     if text.isascii():
-        found = text.encode().translate(_LETTERS_AND_DIGITS).decode().split()
-        if len(text) <= MAX_TERM_CHARS or max(map(len, found), default=0) <= MAX_TERM_CHARS:
-            return found
-        return [term if len(term) <= MAX_TERM_CHARS else term[:MAX_TERM_CHARS] for term in found]
+        words = text.encode().translate(_ASCII_TABLE).decode().split()
+        if len(text) <= MAX_TERM_CHARS or max(map(len, words), default=0) <= MAX_TERM_CHARS:
+            return words
+        return [word if len(word) <= MAX_TERM_CHARS else word[:MAX_TERM_CHARS] for word in words]
     folded = unicodedata.normalize("NFC", text.translate(_FOLDING))[:MAX_TEXT_CHARS]  # folding may lengthen the text
     if not _SPECIAL_SCRIPTS.search(folded):
         return [run[:MAX_TERM_CHARS] for run in folded.split()]
@@ -400,32 +399,32 @@ def _split_text(text: str) -> list[str]:
 def _text_words(text: str, runs: list[str]) -> list[str]:
     """Return the words to index.
 
-    The words of the text come first, in order. The first syllables of Korean words and other spellings follow.
+    The words of the text come first, in order. The first syllables of Korean words and alternative spellings follow.
     """
     if text.isascii():
         return runs
-    found = _cut_runs(runs, _pairs_and_singles)
-    if found is not runs:
-        found += [run[0] for run in runs if len(run) > 1 and run[0] > _FIRST_UNSPACED and _HANGUL_START.match(run)]
-    return found + _other_spellings(text, found, _pairs_and_singles)
+    words = _cut_runs(runs, _pairs_and_singles)
+    if words is not runs:  # a query of one syllable finds the Korean words that begin with it
+        words += [run[0] for run in runs if len(run) > 1 and run[0] > _FIRST_UNSPACED and _HANGUL_START.match(run)]
+    return words + _other_spellings(text, words, _pairs_and_singles)
 
 
 def _query_words(text: str) -> list[str]:
-    """Return the words of a query, other spellings last."""
-    found = _cut_runs(_split_text(text), _character_pairs)
-    return found if text.isascii() else found + _other_spellings(text, found, _character_pairs)
+    """Return the words of a query, alternative spellings last."""
+    words = _cut_runs(_split_text(text), _character_pairs)
+    return words if text.isascii() else words + _other_spellings(text, words, _character_pairs)
 
 
-def _other_spellings(text: str, found: Sequence[str], cut: Callable[[str], list[str]]) -> list[str]:
-    """Return the other spellings of the words of a text, except those in `found`."""
-    if not (words := _ambiguous_words(text)):
+def _other_spellings(text: str, words: Sequence[str], cut: Callable[[str], list[str]]) -> list[str]:
+    """Return the alternative spellings of the words of a text, except those in `words`."""
+    if not (ambiguous := _ambiguous_words(text)):
         return []
-    known = set(found)
-    return [word for word in _cut_runs(_split_text(" ".join(words).translate(_TYPED_FORMS)), cut) if word not in known]
+    excluded, respelled = set(words), " ".join(ambiguous).translate(_TYPED_FORMS)
+    return [word for word in _cut_runs(_split_text(respelled), cut) if word not in excluded]
 
 
 def _spelling_pairs(text: str) -> dict[str, str]:
-    """Map the term of each other spelling (muenchen) to the term of the word itself (munchen)."""
+    """Map the term of each alternative spelling (muenchen) to the term of the word (munchen)."""
     pairs = [(_split_text(word.translate(_TYPED_FORMS)), _split_text(word)) for word in _ambiguous_words(text)]
     aligned = (zip(*pair, strict=True) for pair in pairs if len(pair[0]) == len(pair[1]))
     return {_stem(other): _stem(run) for pair in aligned for other, run in pair if other != run}
@@ -437,23 +436,23 @@ def _ambiguous_words(text: str) -> list[str]:
 
 
 def _cut_runs(runs: list[str], cut: Callable[[str], list[str]]) -> list[str]:
-    """Cut runs in scripts without spaces by the function `cut`.
+    """Cut each run of a script without spaces with the function `cut`.
 
-    Korean and Hebrew words are returned whole and also cut, since other words are attached to them.
+    Korean and Hebrew words are returned whole and also cut, since particles and prefixes are attached to them.
     """
     if max(runs, default="") < _FIRST_HEBREW:
         return runs
-    found: list[str] = []
+    words: list[str] = []
     for run in runs:
         if run[0] >= _FIRST_UNSPACED and _UNSPACED_START.match(run):
-            found += cut(run)
+            words += cut(run)
             continue
-        found.append(run[:MAX_TERM_CHARS])
-        if _FIRST_HEBREW <= run[0] <= _LAST_HEBREW and (prefix := _PREFIX.match(run)):
-            found.append(run[prefix.end() :])
-        elif run[0] >= _FIRST_UNSPACED and len(run) > 2 and _HANGUL_START.match(run):  # noqa: PLR2004 - one pair
-            found += _character_pairs(run)
-    return found
+        words.append(run[:MAX_TERM_CHARS])
+        if _FIRST_HEBREW <= run[0] <= _LAST_HEBREW and (prefix := _HEBREW_PREFIX.match(run)):
+            words.append(run[prefix.end() :])
+        elif run[0] >= _FIRST_UNSPACED and len(run) > 2 and _HANGUL_START.match(run):  # noqa: PLR2004 - two are one pair
+            words += _character_pairs(run)
+    return words
 
 
 def _character_pairs(run: str) -> list[str]:
@@ -463,6 +462,6 @@ def _character_pairs(run: str) -> list[str]:
 def _pairs_and_singles(run: str) -> list[str]:
     """Return the characters and pairs of a run.
 
-    The index holds single characters too, so that a query of one character finds them.
+    A query of one character matches the single characters in the index.
     """
     return [run] if len(run) == 1 else [*run, *_character_pairs(run)]

@@ -1,15 +1,15 @@
 """The times that a text names, so that ranking can favour documents of these times.
 
-Words and patterns are in `dates.yaml`. A text becomes a string of kinds, one character for each word, number or mark.
-One expression finds times in it ("last week", "3 May") and replaces their words with a time. A second one combines
-these times ("between A and B", "two weeks before A"). Both take linear time. To support another form of time, add a
-pattern to that file. If no function of this module can read it, add a function too.
+Words and patterns are in `dates.yaml`. A text is split into tokens, and each kind of token has a letter. The patterns
+are regular expressions over the string of these letters. The first pattern finds times ("last week", "3 May") and
+replaces their tokens with one time token. The second combines such times ("between A and B", "two weeks before A"). To
+support another form of time, add a pattern to `dates.yaml`, and a function to this module if no existing one fits.
 
-All times are in UTC. Ambiguous times refer to the past: "in May" and "8 May" are the latest that have begun, "Monday"
-the latest Monday, today included, and "last Monday" the latest before today. Weeks begin on Monday. Seasons are
-those of the northern hemisphere, and winter 2022 begins in December 2022. "Two weeks ago" is a span of one unit around
-that day. "Since A" lasts until now. "After", "before", "until" and "by A" are open, but a search looks for documents
-near A. So these spans are a week long, or as long as A if that is more. "Recently" names no time.
+All times are in UTC. Ambiguous times refer to the past: "in May" means the latest May that has begun, "Monday" the
+latest Monday including today, and "last Monday" the latest Monday before today. Weeks begin on Monday. Seasons are
+those of the northern hemisphere, and winter 2022 begins in December 2022. "Two weeks ago" is the span of one week
+around that day. "Since A" lasts until now. The times "after A", "before A", "until A" and "by A" have no other bound.
+Since documents near A are wanted, these spans are a week long, or as long as A if A is longer. "Recently" is no time.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from langchain_agentmem.base.data_tables import load_data_table
 MAX_CHARS = 1_000
 """The maximum number of characters of a text that are read."""
 
-_MINUTE = 60 * 1_000_000
-_DAY = 86_400_000_000
+_MINUTE = 60 * 1_000_000  # microseconds
+_DAY = 86_400_000_000  # microseconds
+# `dates.yaml` identifies each unit of time by its length in minutes.
 _WEEK, _WEEKEND = 7 * 24 * 60, 2 * 24 * 60
-_MONTHS = {43_200: 1, 131_040: 3, 525_600: 12}
-"""The number of months of each unit that is measured in months, by its length in minutes."""
+_MONTHS = {43_200: 1, 131_040: 3, 525_600: 12}  # the months in a month, a quarter and a year
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST_MONTH = 12
 _WORD_GAP = r"[\s\u2019'-]{1,2}"
@@ -54,9 +54,12 @@ class TimeSpan(NamedTuple):
 
 
 class _Time(NamedTuple):
-    """A span of time, with the same span in other years if the text names no year.
+    """A span of time.
 
-    `start` is its first microsecond, `end` the first one after it.
+    Attributes:
+        start: Its first microsecond.
+        end: The first microsecond after it.
+        yearly: Returns the same time in another year. None if the text names the year.
     """
 
     start: int
@@ -65,13 +68,13 @@ class _Time(NamedTuple):
 
 
 _Yearly: TypeAlias = Callable[[int], _Time]
-"""A function that returns the time of a yearly event in a given year. ValueError means that the year has none."""
+"""A function from a year to a time in it. It raises ValueError if the year has no such time, such as 29 February."""
 
 
 class _Token(NamedTuple):
-    """A word, number or mark of a text, or a time that replaces several of them.
+    """A word, number or mark of a text, or a time that replaces several tokens.
 
-    `start` and `end` are its position in the text.
+    `kind` and `value` come from `dates.yaml`. `start` and `end` are its position in the text.
     """
 
     kind: str
@@ -86,9 +89,9 @@ class _Table(NamedTuple):
 
     Attributes:
         words: The kind and the value of each word.
-        letters: The character of each kind.
+        letters: The letter of each kind of token in the patterns.
         token: The pattern of a token.
-        passes: The pattern that finds times, and the pattern that combines them.
+        passes: The pattern that finds times, and the pattern that combines times.
     """
 
     words: dict[str, tuple[str, int]]
@@ -103,30 +106,30 @@ def _load_table() -> _Table:
     words = {
         word: (kind, value)
         for kind, values in table["words"].items()
-        for value, listed in values.items()
-        for word in listed.split()
+        for value, word_list in values.items()
+        for word in word_list.split()
     }
     kinds = [*table["words"], *table["tokens"], "time"]
     letters = dict(zip(kinds, ascii_letters, strict=False)) | {"space": " ", "foreign_word": "?"}
 
-    def pattern(template: str) -> str:
+    def expand(template: str) -> str:  # replaces each {name} by the letter of that kind, or by that part
         spaced, parts = template.replace(" ", "{gap}"), table["parts"]
-        return re.sub(r"{(\w+)}", lambda name: letters.get(name[1]) or f"(?:{pattern(parts[name[1]])})", spaced)
+        return re.sub(r"{(\w+)}", lambda name: letters.get(name[1]) or f"(?:{expand(parts[name[1]])})", spaced)
 
-    def one_of(lists: dict[str, list[str]]) -> str:
-        return "|".join(f"(?P<{name}>{'|'.join(each)})" for name, each in lists.items())
+    def any_of(patterns: dict[str, list[str]]) -> str:
+        return "|".join(f"(?P<{name}>{'|'.join(alternatives)})" for name, alternatives in patterns.items())
 
     phrases = sorted((word for word in words if "-" in word or word[-1].isdigit()), key=len, reverse=True)
     phrase = rf"(?i:{'|'.join(phrases).replace('-', _WORD_GAP)})\b"
-    passes = [re.compile(pattern(f"{{start}}(?:{one_of(table[name])}){{end}}")) for name in ("times", "together")]
-    return _Table(words, letters, re.compile(f"{phrase}|{one_of(table['tokens'])}|."), passes)
+    passes = [re.compile(expand(f"{{start}}(?:{any_of(table[name])}){{end}}")) for name in ("times", "together")]
+    return _Table(words, letters, re.compile(f"{phrase}|{any_of(table['tokens'])}|."), passes)
 
 
 def find_times(text: str, now: int) -> list[TimeSpan]:
     """Return every time that a text names, in the order of the text.
 
     Args:
-        text: Anything; no text is invalid. The first 1,000 characters are read.
+        text: Any text. The first 1,000 characters are read.
         now: The current time, to which "yesterday" refers, in microseconds since 1970, UTC.
 
     Returns:
@@ -142,29 +145,29 @@ def find_times(text: str, now: int) -> list[TimeSpan]:
     for pattern in _load_table().passes:
         tokens = _replace_times(tokens, pattern, now)
     return [
-        TimeSpan(each.time.start, each.time.end, text[each.start : each.end])
-        for each in tokens
-        if earliest <= each.time.start < each.time.end <= latest and each.kind == "time"
+        TimeSpan(token.time.start, token.time.end, text[token.start : token.end])
+        for token in tokens
+        if earliest <= token.time.start < token.time.end <= latest and token.kind == "time"
     ]
 
 
 def _tokenize(text: str) -> list[_Token]:
     table = _load_table()
-    found = []
+    tokens = []
     for match in table.token.finditer(text):
         part = match[0]
         word = part if part.isalpha() else re.sub(_WORD_GAP, "-", part)
-        unknown = (match.lastgroup or part, int(part) if part.isdecimal() else 0)
-        kind, value = table.words.get(word) or table.words.get(word.lower(), unknown)
-        found.append(_Token(kind, value, *match.span()))
-    return found
+        default = (match.lastgroup or part, int(part) if part.isdecimal() else 0)
+        kind, value = table.words.get(word) or table.words.get(word.lower(), default)
+        tokens.append(_Token(kind, value, *match.span()))
+    return tokens
 
 
 def _replace_times(tokens: list[_Token], pattern: re.Pattern[str], now: int) -> list[_Token]:
     """Replace the tokens that a pattern matches with times."""
     letters = _load_table().letters
     result, position = list[_Token](), 0
-    for match in pattern.finditer("".join(letters.get(each.kind, each.kind) for each in tokens)):
+    for match in pattern.finditer("".join(letters.get(token.kind, token.kind) for token in tokens)):
         matched = tokens[match.start() : match.end()]
         try:
             time = _READERS[match.lastgroup or ""](matched, now)
@@ -177,17 +180,14 @@ def _replace_times(tokens: list[_Token], pattern: re.Pattern[str], now: int) -> 
 
 
 def _values(tokens: Sequence[_Token], *kinds: str) -> list[int]:
-    """Return the values of the tokens of some kinds, in order.
-
-    Each kind is a prefix: "unit" matches every kind whose name begins with it.
-    """
-    return [each.value for each in tokens if each.kind.startswith(kinds)]
+    """Return the values of the tokens whose kind begins with any of `kinds`, in order."""
+    return [token.value for token in tokens if token.kind.startswith(kinds)]
 
 
 def _count_range(tokens: Sequence[_Token]) -> tuple[int, int]:
     """Return the lowest and the highest count that the tokens can mean. Default: 1."""
     count = [1, *_values(tokens, "number", "other", "count")][-1]
-    return (2, 5) if count < 0 else (count, count)
+    return (2, 5) if count < 0 else (count, count)  # -1 means "a few"
 
 
 # -- the calendar --------------------------------------------------------------------------------------------------
@@ -207,22 +207,22 @@ def _day(moment: int, offset: int = 0) -> _Time:
 
 
 def _months(year: int, month: int, count: int) -> _Time:
-    """Return a span of months. Months beyond December or below January change the year."""
-    first, after = (date(year + (each - 1) // 12, (each - 1) % 12 + 1, 1) for each in (month, month + count))
-    return _Time(_days(first, first).start, _days(after, after).start)
+    """Return a span of months. Months below 1 or above 12 are in the years before or after."""
+    first, end = (date(year + (number - 1) // 12, (number - 1) % 12 + 1, 1) for number in (month, month + count))
+    return _Time(_days(first, first).start, _days(end, end).start)
 
 
 def _yearly(months: Sequence[int], days: Sequence[int]) -> _Yearly:
-    """Return a function from a year to days of a month, or to a range of months."""
+    """Return a function from a year to these days of the month, or to a range of months."""
     if days:
         return lambda year: _days(date(year, months[0], days[0]), date(year, months[0], days[-1]))
     return lambda year: _months(year, date(year, months[0], 1).month, (months[-1] - months[0]) % 12 + 1)
 
 
 def _times_near(time_in: _Yearly, now: int) -> list[_Time]:
-    """Return the yearly times of the 8 years before and after now.
+    """Return a yearly time in each of the 8 years before and after now.
 
-    The next 29 February may be eight years away.
+    The nearest 29 February may be eight years away.
     """
     times = []
     for year in range(_date_at(now).year - 8, _date_at(now).year + 9):
@@ -232,7 +232,7 @@ def _times_near(time_in: _Yearly, now: int) -> list[_Time]:
 
 
 def _latest_time(time_in: _Yearly, now: int, *, ended: bool = False) -> _Time | None:
-    return max((each for each in _times_near(time_in, now) if (each.end if ended else each.start) <= now), default=None)
+    return max((time for time in _times_near(time_in, now) if (time.end if ended else time.start) <= now), default=None)
 
 
 def _next_time(time_in: _Yearly, now: int) -> _Time | None:
@@ -254,9 +254,9 @@ def _unit_around(now: int, unit: int, offset: int) -> _Time:
 
 
 def _shift(moment: int, unit: int, count: int) -> int:
-    """Return the start of the day `count` units away.
+    """Return the start of the day `count` units away, or the exact time for units below a day.
 
-    Months keep the day of the month where it exists. Units shorter than a day move the exact time.
+    Moving by months keeps the day of the month, or uses the last day of a shorter month.
     """
     if unit == _WEEKEND:
         return _unit_around(moment, unit, count).start
@@ -268,20 +268,24 @@ def _shift(moment: int, unit: int, count: int) -> int:
 
 
 def _span_around(moment: int, unit: int, low: int, high: int) -> _Time:
-    """Return a span around the moments `low` to `high` units away; negative means before."""
+    """Return a span of one unit around the moments `low` to `high` units away.
+
+    Negative units are in the past.
+    """
     length = unit * _MINUTE
     half, day = (length // _DAY // 2 * _DAY, _DAY) if length >= _DAY else (length // 2, 0)
     return _Time(_shift(moment, unit, low) - half, _shift(moment, unit, high) + half + day)
 
 
-# -- readers of times: from tokens and the current time to a time --------------------------------------------------
+# -- readers of times ----------------------------------------------------------------------------------------------
+# Each function has the name of a list of patterns in `dates.yaml`. It converts the tokens of a match to a time.
 
 
 def _numeric(tokens: Sequence[_Token], now: int) -> _Time | None:
     numbers = _values(tokens, "number")[:2]
     year_last = tokens[-1].kind == "year" and len(numbers) > 1
     if year_last and (numbers[0] > _LAST_MONTH or (tokens[1].kind != "/" and numbers[1] <= _LAST_MONTH)):
-        numbers.reverse()  # in 8.5.2023 the day is first, in 5/8/2023 the month if possible
+        numbers.reverse()  # 8.5.2023 begins with the day, 5/8/2023 with the month, unless the number exceeds 12
     return _resolve_year(_yearly(numbers[:1], numbers[1:]), tokens, now)
 
 
@@ -295,7 +299,10 @@ def _calendar(tokens: Sequence[_Token], now: int) -> _Time | None:
 
 
 def _resolve_year(time_in: _Yearly, tokens: Sequence[_Token], now: int) -> _Time | None:
-    """Return a yearly time in the stated year or direction, else the latest that has begun."""
+    """Return a yearly time in the stated year or direction, else the latest that has begun.
+
+    A direction is -1 for "last", 0 for "this" and 1 for "next".
+    """
     year, direction = _values(tokens, "year"), _values(tokens, "direction")
     if year or _values(tokens, "unit") or direction == [0]:
         return time_in(year[0] if year else _date_at(now).year + direction[-1])
@@ -343,7 +350,7 @@ def _today(tokens: Sequence[_Token], now: int) -> _Time:
 
 
 def _times(tokens: Sequence[_Token]) -> list[_Time]:
-    return [each.time for each in tokens if each.kind == "time"]
+    return [token.time for token in tokens if token.kind == "time"]
 
 
 def _between(tokens: Sequence[_Token], _now: int) -> _Time:
@@ -360,9 +367,9 @@ def _between(tokens: Sequence[_Token], _now: int) -> _Time:
 
 
 def _next_to(tokens: Sequence[_Token], _now: int) -> _Time:
-    """Return a time before or after another one.
+    """Return a time before or after another: "the week before A", or "two weeks before A".
 
-    It is a whole unit next to that time, or a unit around the day at the stated distance.
+    Without a number, the time is the adjacent unit, else a span of one unit around the day at that distance.
     """
     [(start, end, _)], before = _times(tokens), _values(tokens, "before") != []
     if weekday := _values(tokens, "weekday"):
@@ -385,12 +392,12 @@ def _within(tokens: Sequence[_Token], _now: int) -> _Time | None:
 def _open(tokens: Sequence[_Token], now: int) -> _Time:
     """Return the span since, after, before, until or by a time."""
     [(start, end, _)] = _times(tokens)
-    reach = max(7 * _DAY, end - start)
+    length = max(7 * _DAY, end - start)
     since = (start, max(end, now + 1))
-    others = {"after": (end, end + reach), "before": (start - reach, start), "until": (end - reach, end)}
-    return _Time(*others.get(tokens[0].kind, since))
+    spans = {"after": (end, end + length), "before": (start - length, start), "until": (end - length, end)}
+    return _Time(*spans.get(tokens[0].kind, since))
 
 
 _FUNCTIONS = (_numeric, _calendar, _years, _ago, _window, _unit, _weekday, _today, _between, _next_to, _within, _open)
 _READERS: dict[str, Callable[[Sequence[_Token], int], _Time | None]] = {read.__name__[1:]: read for read in _FUNCTIONS}
-"""The function for each named group of the patterns."""
+"""The function for each list of patterns, by the name of the list."""

@@ -1,9 +1,12 @@
 """One search over all documents: candidates from the index, ranked and explained.
 
-    analysed query → ranges of the index → postings of the terms → candidates → their neighbours → ranking
+    analyzed query → ranges of document numbers → postings of the terms → candidates → their neighbours → ranking
 
-The cost of a search depends on the namespaces that it reads. For a term in very many documents, a search reads only the
-newest ones and those that contain other terms of the question too. Scores are comparable within one search only. The
+The number of a document encodes its scope (one kind in one namespace), its series (such as a conversation) and its
+place in the series, see `search_index.py`. The postings of a term are the numbers of the documents that contain it.
+
+The cost of a search depends on the size of the searched namespaces. For a very frequent term, a search reads only the
+newest documents and those that contain other terms of the question. Scores are comparable within one search only. The
 rarity of a term is computed within the search filter, so that no score reveals another tenant's texts.
 """
 
@@ -28,7 +31,7 @@ from langchain_agentmem.messages.message import ROLE_SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.analysis import AnalyzedQuery
 from langchain_agentmem.search.dates import TimeSpan, find_times
-from langchain_agentmem.search.ranking import WEIGHTS, Document, RankingQuery, SearchField, VectorScores, Weights
+from langchain_agentmem.search.ranking import WEIGHTS, Document, RankingData, RankingQuery, VectorScores, Weights
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS, texts_of
 from langchain_agentmem.search.timeline import MAX_COMPARED, Order, order_by_time
 from langchain_agentmem.search.vectors import VectorQuery, embedder_of
@@ -39,16 +42,16 @@ from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.tracing import Thunk, document_outputs
 
 CANDIDATES = 80
-"""The number of documents in the first selection. Their neighbours are candidates too."""
+"""The number of candidates that matching terms select, and the number that vectors select."""
 MAX_POSTINGS = 2_000
-"""Maximum documents to read for one term in one range of the index."""
+"""Maximum documents to read for one term in one range of document numbers."""
 MAX_REPEATS = 64
-"""Maximum documents to compare with the question's text: the newest ones."""
+"""Maximum documents, the newest ones, whose texts are compared with the question's text."""
 MAX_DATED = 300
 """Maximum candidates for each time that the question names."""
 FETCH_FACTOR = 5
-"""The factor by which more hits than results are read, if a later step reorders or drops hits."""
-_DAY = 86_400_000_000
+"""The number of hits per result that a search reads first, if a later step reorders or removes hits."""
+_DAY = 86_400_000_000  # microseconds
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 
 MemoryKind: TypeAlias = Literal["message", "fact", "item", "event", "record", "audit"]
@@ -58,7 +61,7 @@ RELATED_KINDS = frozenset({"message", "nested_message", "event", "thread_post"})
 """The kinds whose consecutive documents are neighbours. Consecutive items, for example, are unrelated."""
 
 MAX_RANGES = 64
-"""Maximum ranges of the index in one search. A search of more ranges reads unwanted kinds too, and filters them out."""
+"""Maximum ranges of document numbers in a search. If there are more, the search reads all kinds and filters them."""
 _NO_FILTERS = {"filtered": 0, "roles": None, "before": None, "after": None}
 
 Range = tuple[int, int]
@@ -69,15 +72,15 @@ class SearchFilter(NamedTuple):
     """The conditions that restrict a search.
 
     Attributes:
-        low: First namespace path.
-        high: Path after the last.
+        low: The first path of the range of namespaces.
+        high: The end of the range, exclusive.
         kinds: Only these kinds, or None for all.
         conversations: The ids of conversations, threads or branches, or None for all.
         roles: Only documents of these roles, or None for all.
         before: Only documents from before this time, in microseconds since 1970, or None.
         after: Only documents from this time or later, or None.
         trusted: Only results from these sources, or None for all.
-        ignored: Documents to ignore completely, since the model of the run sees them anyway. None outside of runs.
+        ignored: Documents to ignore, because they are already in the context of the run's model. None outside of runs.
     """
 
     low: str
@@ -90,20 +93,20 @@ class SearchFilter(NamedTuple):
     trusted: frozenset[str] | None = None
     ignored: frozenset[int] | None = None
 
-    def contains(self, found: Recollection) -> bool:
-        """Return true if a result lies in these namespaces and conversations."""
-        in_namespaces = self.low <= path_of(found.namespace) < self.high
-        return in_namespaces and (self.conversations is None or found.conversation_id in (None, *self.conversations))
+    def contains(self, result: Recollection) -> bool:
+        """Return true if a result is in these namespaces and conversations."""
+        in_namespaces = self.low <= path_of(result.namespace) < self.high
+        return in_namespaces and (self.conversations is None or result.conversation_id in (None, *self.conversations))
 
     def accepts(self, document: Document) -> bool:
-        """Return true if the role and the time of a document pass the filter."""
+        """Return true if a document has one of the roles and is in the period."""
         is_before = self.before is None or document.created_at < self.before
         is_after = self.after is None or document.created_at >= self.after
         return is_before and is_after and (self.roles is None or document.role in self.roles)
 
     @property
     def is_selective(self) -> bool:
-        """True if documents must be checked one by one."""
+        """True if the filter restricts roles or times, so that each document must be checked."""
         return self.roles is not None or self.before is not None or self.after is not None
 
     def params(self) -> dict[str, Any]:
@@ -143,22 +146,22 @@ class Recollection:
 
     Attributes:
         kind: "message", "fact", "item", "event", "record" or "audit".
-        id: The id of the result: for a message, the message's own; for an item, its key.
+        id: The id of the result. For a message, the id of the message; for an item, its key.
         text: The text of the result.
         score: The relevance; comparable within one search only.
         namespace: The namespace of the result.
-        conversation_id: The conversation it belongs to, or None.
+        conversation_id: The conversation of the result, or None.
         created_at: The time of the message or of the write, in UTC.
-        value: The object itself: for a message, a `Message`; for an item, its value.
-        why: The matched terms and the contribution of each signal.
+        value: The object of the result: for a message, a `Message`; for an item, its value.
+        why: The matched terms and the contribution of each signal to the score.
         thread_id: The thread that wrote the result, or None.
-        source: The origin: "user", "model", "tool", "import", "person"; None if it is unknown.
-        actor: The name of the source, such as a tool's name.
+        source: The kind of writer: "user", "model", "tool", "import", "person"; None if it is unknown.
+        actor: The name of the writer, such as a tool's name.
         also: Kind and id of each duplicate. A text that is stored several times, or as several kinds, is one result. In
-            the order of time, near duplicates are included.
-        replaced_by: Kind and id of the later replacement; None if none is known. For facts, it is the fact that ended
-            them. For other kinds, it is detected by words, in the order of time only.
-        row: The kind in the index and the row, by which `reload_results` reads the result.
+            the order of time, texts that repeat most of a result are included.
+        replaced_by: Kind and id of the later replacement, or None. For a fact, it is the fact that ended it. For other
+            kinds, a search in the order of time detects it by words.
+        row: The kind in the index and the id of the row, with which `reload_results` reads the result.
     """
 
     kind: str
@@ -178,29 +181,31 @@ class Recollection:
     row: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
     def with_signals(self, **signals: float) -> Recollection:
-        """Return a copy with further signals, which add to the score."""
+        """Return a copy with further signals, which are added to the score."""
         why = replace(self.why, signals={**self.why.signals, **signals})
         return replace(self, score=self.score + sum(signals.values()), why=why)
 
 
-def is_trusted(found: Any, trusted: frozenset[str] | None) -> bool:
+def is_trusted(memory: Any, trusted: frozenset[str] | None) -> bool:
     """Return true if the source of a result is trusted; for a fact, any of its sources.
 
     Args:
-        found: A `Recollection`, or an event, a record, a value of core memory or a fact.
+        memory: A `Recollection`, an event, a record, a value of core memory or a fact.
         trusted: The trusted sources; None for all.
     """
-    return trusted is None or any((source or UNKNOWN_SOURCE) in trusted for source, _ in _sources(found))
+    return trusted is None or any((source or UNKNOWN_SOURCE) in trusted for source, _ in _sources(memory))
 
 
-def origin_of(found: Any) -> str:
-    """Describe the source of a result; for a fact, the most trusted one."""
-    return describe_origin(*min(_sources(found), key=lambda each: trust_rank(each[0])))
+def origin_of(memory: Any) -> str:
+    """Describe the source and the actor of a result; for a fact, the most trusted ones."""
+    return describe_origin(*min(_sources(memory), key=lambda pair: trust_rank(pair[0])))
 
 
-def _sources(found: Any) -> list[tuple[str | None, str | None]]:
-    mentions = getattr(found.value if isinstance(found, Recollection) else found, "mentions", ())
-    return [(one.source or ROLE_SOURCES.get(one.role), one.actor) for one in mentions] or [(found.source, found.actor)]
+def _sources(memory: Any) -> list[tuple[str | None, str | None]]:
+    """Return the sources and actors of a memory. A fact has one of each for every mention."""
+    mentions = getattr(memory.value if isinstance(memory, Recollection) else memory, "mentions", ())
+    pairs = [(mention.source or ROLE_SOURCES.get(mention.role), mention.actor) for mention in mentions]
+    return pairs or [(memory.source, memory.actor)]
 
 
 class SearchHit(NamedTuple):
@@ -209,7 +214,7 @@ class SearchHit(NamedTuple):
     Attributes:
         document: The document's number.
         kind: The kind in the index.
-        owner: The id of the indexed row, in the table of its kind.
+        owner: The id of the row that the document represents, in the table of the kind.
         score: The relevance.
         why: The reasons for the score.
     """
@@ -235,20 +240,20 @@ def search(
 
     Args:
         tx: The transaction.
-        question: The query, analysed.
+        question: The analyzed query.
         filters: The filter of the search.
         limit: Maximum hits, 1 or more.
-        weights: The weight of each signal. Default: the measured weights, which depend on the trust in vectors.
+        weights: The weight of each signal. Default: the fitted weights, see `ranking.weights_with_vectors`.
         dense: The question's vector query, or None without embeddings.
-        order: The order in which the results are shown: "time" uses other default weights. Default: "score".
+        order: The order of the final results: "time" uses other default weights. Default: "score".
 
     Returns:
-        The hits, the best first, also with the order "time". Of hits with equal scores, the newest is first.
+        The hits, the best first, even for the order "time". Of hits with equal scores, the newest is first.
     """
-    ranges, kinds = ranges_of(tx, filters)
+    ranges, kinds = find_ranges(tx, filters)
     if not ranges:
         return []
-    totals_rows = query.search_totals.lazy(tx, ranges=as_json(ranges))
+    totals_rows = query.search_totals.lazy(tx, ranges=as_json(ranges))  # runs together with the next query
     words = _words_json(question)
     rows = query.find_speakers(tx, words=words, ranges=as_json(ranges))
     speakers, names = {row["speaker"] for row in rows}, {question.words[row["word"]] for row in rows}
@@ -262,7 +267,7 @@ def search(
         return []
     postings, term_weights = _load_postings(tx, terms, question.spellings, ranges, filters, totals)
     terms = tuple(postings)
-    if speakers and not unnamed:  # a name alone matches all messages of its owner
+    if speakers and not unnamed:  # a question of names only matches all messages of these speakers
         for row in query.documents_of_speakers(tx, words=words, ranges=as_json(ranges), limit=CANDIDATES):
             term = question.words[row["word"]]
             postings.get(question.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
@@ -279,41 +284,41 @@ def search(
     owners, documents = _load_documents(tx, near_ranges)
     repeats = _find_repeats(tx, question, filters, postings, owners, documents, kinds)
     conversations = ranking.conversation_scores(postings, int(totals["series"]), repeats)
-    _complete_postings(tx, postings, near_ranges, related, everything=filters.is_selective)
+    _complete_postings(tx, postings, near_ranges, related, is_filtered=filters.is_selective)
     _remove_ignored(filters, postings, documents)
-    closeness, defaults = VectorScores(), WEIGHTS
+    vector_scores, defaults = VectorScores(), WEIGHTS
     if dense is not None:
-        questions = {number for number, each in documents.items() if each.is_question}
-        closeness = dense.closeness(tx, documents, related, questions, repeats)
-        trust = ranking.vector_trust(closeness.own, set().union(*postings.values()))
+        questions = {number for number, document in documents.items() if document.is_question}
+        vector_scores = dense.score_documents(tx, documents, related, questions, repeats)
+        trust = ranking.vector_trust(vector_scores.own, set().union(*postings.values()))
         defaults = ranking.weights_with_vectors(trust)
     if order == "time":
         defaults = ranking.weights_in_time(defaults)
     average_length = max(totals["words"] / totals["documents"], 1.0)
-    found = ranking.rank_documents(
+    ranked = ranking.rank_documents(
         RankingQuery(terms, question.answer_kinds, times, speakers, question.is_lookup),
-        SearchField(postings, term_weights, documents, average_length, conversations, related, closeness, repeats),
-        _select(documents, filters, kinds),
+        RankingData(postings, term_weights, documents, average_length, conversations, related, vector_scores, repeats),
+        _filter(documents, filters, kinds),
         limit=limit,
         weights=weights or defaults,
     )
     word_of = {term: word for word, term in reversed(question.words.items())}
     return [
         SearchHit(hit.number, kinds[hit.number >> _SCOPE_BITS], owners[hit.number], hit.score, _explain(hit, word_of))
-        for hit in found
+        for hit in ranked
     ]
 
 
-def _select(documents: Mapping[int, Document], filters: SearchFilter, kinds: Mapping[int, str]) -> Collection[int]:
-    """Return the numbers of the documents that pass the filter."""
-    wanted = {scope for scope, kind in kinds.items() if filters.kinds is None or kind in filters.kinds}
-    if len(wanted) == len(kinds) and not filters.is_selective:
+def _filter(documents: Mapping[int, Document], filters: SearchFilter, kinds: Mapping[int, str]) -> Collection[int]:
+    """Return the numbers of the documents that pass a filter. `kinds` maps scopes to kinds."""
+    scopes = {scope for scope, kind in kinds.items() if filters.kinds is None or kind in filters.kinds}
+    if len(scopes) == len(kinds) and not filters.is_selective:
         return documents
-    return [number for number, each in documents.items() if number >> _SCOPE_BITS in wanted and filters.accepts(each)]
+    return [number for number, each in documents.items() if number >> _SCOPE_BITS in scopes and filters.accepts(each)]
 
 
-def ranges_of(tx: Transaction, filters: SearchFilter) -> tuple[list[Range], dict[int, str]]:
-    """Return the ranges of documents to search, and the kinds of their scopes.
+def find_ranges(tx: Transaction, filters: SearchFilter) -> tuple[list[Range], dict[int, str]]:
+    """Return the ranges of document numbers to search, and the kind of each scope.
 
     The ranges are ascending, and adjacent ones are merged. If the wanted kinds have more than `MAX_RANGES` ranges, the
     ranges of all kinds are returned.
@@ -329,6 +334,7 @@ def ranges_of(tx: Transaction, filters: SearchFilter) -> tuple[list[Range], dict
 
 
 def _merge_ranges(numbers: Iterable[int], bits: int) -> list[Range]:
+    """Return the ranges of the documents in scopes or series, which are the upper bits."""
     ranges: list[Range] = []
     for number in numbers:
         start, end = number << bits, (number + 1) << bits
@@ -353,7 +359,8 @@ def _load_postings(
 ) -> tuple[Postings, dict[str, float]]:
     """Return the documents that contain each term within the filter, and each term's weight.
 
-    Two spellings of a word are one term.
+    Alternative spellings of a word are merged into one term. For a term in more than `MAX_POSTINGS` documents of a
+    range, the index returns the oldest and the newest. Its other documents are read only if they have other terms too.
     """
     postings: Postings = {term: set() for term in terms}
     if not terms:
@@ -395,15 +402,15 @@ def _add_unindexed(rows: Iterable[Any], postings: Postings) -> list[str]:
 def _look_up_terms(
     tx: Transaction, wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], filters: SearchFilter
 ) -> Rows:
-    """Return the documents that contain each term and any of the terms listed with it."""
+    """Find the documents that contain each term, and any of the terms listed with it."""
     return query.postings(tx, terms=as_json(wanted), ranges=as_json(ranges), limit=MAX_POSTINGS, **filters.params())
 
 
 def _estimate_count(oldest: Collection[int], series: int, documents: int) -> int:
     """Estimate the number of documents that contain a term, from the oldest ones.
 
-    If the oldest documents lie in one series, extrapolate from the part of it that they cover; otherwise, from the
-    number of series that they cover.
+    If these are in one series, the estimate assumes the same density everywhere. Otherwise, it assumes that each other
+    series has as many documents with the term.
     """
     first, last = min(oldest), max(oldest)
     if first >> PLACE_BITS == last >> PLACE_BITS:
@@ -413,11 +420,11 @@ def _estimate_count(oldest: Collection[int], series: int, documents: int) -> int
 
 
 def _find_dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Range]) -> set[int]:
-    """Return documents from or near the times that a question names.
+    """Return documents from two days before to a week after each time that a question names.
 
-    For each time, the nearest documents are taken, at most `MAX_DATED`.
+    For each time, at most `MAX_DATED` documents are returned, the nearest ones.
     """
-    found: set[int] = set()
+    dated: set[int] = set()
     for span in times:
         rows = query.dated_documents(
             tx,
@@ -428,12 +435,12 @@ def _find_dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Ran
             ranges=as_json(ranges),
             limit=MAX_DATED,
         )
-        found.update(row["id"] for row in rows)
-    return found
+        dated.update(row["id"] for row in rows)
+    return dated
 
 
 def _load_documents(tx: Transaction, ranges: Sequence[Range]) -> tuple[dict[int, int], dict[int, Document]]:
-    """Return the owners of documents in some ranges, and the documents, by number."""
+    """Return the documents in some ranges, and the ids of their rows, by document number."""
     rows = query.documents_within(tx, ranges=as_json(ranges))
     numbers, owners, *columns = orjson.loads(rows[0]["columns"]) if rows else ((), ())
     documents = map(Document._make, zip(*columns, strict=True))
@@ -441,17 +448,18 @@ def _load_documents(tx: Transaction, ranges: Sequence[Range]) -> tuple[dict[int,
 
 
 def _complete_postings(
-    tx: Transaction, postings: Postings, near_ranges: Sequence[Range], related: Collection[int], *, everything: bool
+    tx: Transaction, postings: Postings, near_ranges: Sequence[Range], related: Collection[int], *, is_filtered: bool
 ) -> None:
     """Add documents near the candidates to incomplete postings.
 
-    Postings of `MAX_POSTINGS` documents or more are incomplete. With `everything`, all are, because of a filter.
+    Postings of `MAX_POSTINGS` documents or more are incomplete. With `is_filtered`, all postings are incomplete, since
+    they lack the neighbours that do not pass the filter.
     """
-    missing = [term for term, found in postings.items() if everything or len(found) >= MAX_POSTINGS]
-    if missing and related:
-        for row in query.terms_in_ranges(tx, terms=as_json(missing), ranges=as_json(near_ranges)):
+    incomplete = [term for term, numbers in postings.items() if is_filtered or len(numbers) >= MAX_POSTINGS]
+    if incomplete and related:
+        for row in query.terms_in_ranges(tx, terms=as_json(incomplete), ranges=as_json(near_ranges)):
             postings[row["term"]].update(orjson.loads(row["documents"]))
-        if everything:
+        if is_filtered:
             unindexed_rows = query.unindexed_within(tx, ranges=as_json(near_ranges), **_NO_FILTERS)
             _add_unindexed(unindexed_rows, postings)
 
@@ -473,36 +481,34 @@ def _find_repeats(
     documents: Mapping[int, Document],
     kinds: Mapping[int, str],
 ) -> set[int]:
-    """Find the documents that repeat the question, if it is asked outside of a run.
+    """Find the documents that repeat the question. Outside of a run only.
 
-    Their terms do not contribute to their neighbours.
+    The ranking does not let them contribute to their neighbours.
     """
     length = analysis.analyze_text(question.text).length
     matches = set.intersection(*postings.values()) if postings and filters.ignored is None else ()
     candidates = sorted(number for number in matches if number in documents and documents[number].length == length)
     question_terms = analysis.extract_terms(question.text) if candidates else []
-    places = {(kinds[each >> _SCOPE_BITS], owners[each]): each for each in candidates[-MAX_REPEATS:]}
-    texts = texts_of(tx, (each for each in places if each[0] in RELATED_KINDS))
-    return {places[each] for each, text in texts.items() if analysis.extract_terms("\n".join(text)) == question_terms}
+    numbers = {(kinds[number >> _SCOPE_BITS], owners[number]): number for number in candidates[-MAX_REPEATS:]}
+    texts = texts_of(tx, (key for key in numbers if key[0] in RELATED_KINDS))
+    return {numbers[key] for key, text in texts.items() if analysis.extract_terms("\n".join(text)) == question_terms}
 
 
 def _explain(hit: ranking.ScoredDocument, word_of: Mapping[str, str]) -> Explanation:
-    terms, nearby = ({word_of.get(term, term): part for term, part in of.items()} for of in (hit.terms, hit.nearby))
+    terms, nearby = ({word_of.get(term, term): part for term, part in p.items()} for p in (hit.terms, hit.nearby))
     return Explanation(terms=terms, nearby=nearby, signals={name: part for name, part in hit.signals.items() if part})
 
 
 def reload_results(
     tx: Transaction, rows: Iterable[tuple[str, int]], *, now: int, search_view: Any
 ) -> list[Recollection]:
-    """Read earlier results in their current state.
-
-    Results that are deleted or no longer visible are left out.
+    """Read earlier results in their current state, except deleted and hidden ones.
 
     Args:
         tx: The transaction.
         rows: The `row` of each result.
-        now: The time, in microseconds since 1970.
-        search_view: The `SearchView` of the search; None for no particular view.
+        now: The current time, in microseconds since 1970.
+        search_view: The `SearchView` of the search, or None for all memory.
     """
     resolved_view = None if search_view is None else search_view.with_view(tx, now)
     hits = [SearchHit(number, kind, owner, 0.0, Explanation()) for number, (kind, owner) in enumerate(rows)]
@@ -511,92 +517,92 @@ def reload_results(
 
 
 def to_recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: Any) -> dict[int, Recollection]:
-    """Convert hits to recollections, by document number."""
+    """Convert hits to recollections, by document number. Omit hits that are not visible."""
     results: dict[int, Recollection] = {}
     for kind in sorted({hit.kind for hit in hits}):
-        of_kind = [hit for hit in hits if hit.kind == kind]
-        results.update(all_parts().recollections[kind](tx, of_kind, now, search_view))
+        kind_hits = [hit for hit in hits if hit.kind == kind]
+        results.update(all_parts().recollections[kind](tx, kind_hits, now, search_view))
     return results
 
 
 _KIND_ORDER = ("message", "record", "fact", "event", "item")
-"""The kinds in order of preference for a text that is stored as several kinds."""
+"""The kinds in the order of preference. A text that is stored as several kinds becomes a result of the first one."""
 T = TypeVar("T")
 
 
 def group_by_text(
-    found: Iterable[T], text: Callable[[T], str], distinct_by: Callable[[T], Any] = lambda _: None
+    results: Iterable[T], text: Callable[[T], str], distinct_by: Callable[[T], Any] = lambda _: None
 ) -> list[list[T]]:
-    """Group results that have the same text, in the order in which each text comes first.
+    """Group results that have the same text, in the order of each text's first result.
 
     Args:
-        found: The results. One without a text is a group of its own.
-        text: Returns the text of a result.
-        distinct_by: Returns a further value that must be equal within a group. Default: only texts are compared.
+        results: The results. A result without a text is a group of its own.
+        text: A function that returns the text of a result.
+        distinct_by: A function whose value must also be equal within a group. Default: only texts are compared.
     """
     groups: dict[Any, list[T]] = {}
-    for number, each in enumerate(found):
-        key = text(each).strip()
-        groups.setdefault((key, distinct_by(each)) if key else number, []).append(each)
+    for number, result in enumerate(results):
+        key = text(result).strip()
+        groups.setdefault((key, distinct_by(result)) if key else number, []).append(result)
     return list(groups.values())
 
 
-def merge_duplicates(found: Iterable[Recollection], *, in_time: bool = False) -> list[Recollection]:
+def merge_duplicates(results: Iterable[Recollection], *, in_time: bool = False) -> list[Recollection]:
     """Return each text of a namespace once, with references to its duplicates.
 
-    The first kind in `_KIND_ORDER` takes precedence, then the most trusted source, then the newest result.
-
-    Facts with the same text differ in time, so each is a result, and so is each audit entry. Items may be indexed by a
-    part of their value. Those with different values are separate results.
+    The first kind in `_KIND_ORDER` takes precedence, then the most trusted source, then the newest result. Audit
+    entries, items with different values, and facts (which differ in time) remain separate results.
 
     Args:
-        found: Results in any order.
-        in_time: True keeps results of one kind apart, since their author and time matter.
+        results: Results in any order.
+        in_time: True keeps results of one kind separate, since their author and time matter.
     """
     counts: Counter[tuple[Any, ...]] = Counter()
-    values: dict[tuple[Any, ...], dict[str, int]] = {}
+    value_numbers: dict[tuple[Any, ...], dict[str, int]] = {}
 
-    def distinct_by(each: Recollection) -> tuple[Any, ...]:
-        if each.kind not in _KIND_ORDER:
-            return each.kind, each.id
-        text_key = each.namespace, each.kind, each.text
+    def distinct_by(result: Recollection) -> tuple[Any, ...]:
+        # Results of one kind that stay separate get different numbers. The first results of two kinds share number 1.
+        if result.kind not in _KIND_ORDER:
+            return result.kind, result.id
+        text_key = result.namespace, result.kind, result.text
         counts[text_key] += 1
-        if in_time or getattr(each.value, "raw", True) is False:
-            return each.namespace, counts[text_key]
-        numbers = values.setdefault(text_key, {})  # the number of each distinct value
-        return each.namespace, numbers.setdefault(repr(each.value) if each.kind == "item" else "", len(numbers) + 1)
+        if in_time or getattr(result.value, "raw", True) is False:
+            return result.namespace, counts[text_key]
+        numbers = value_numbers.setdefault(text_key, {})
+        value = repr(result.value) if result.kind == "item" else ""
+        return result.namespace, numbers.setdefault(value, len(numbers) + 1)
 
     merged = []
-    for group in group_by_text(found, lambda each: each.text, distinct_by):
+    for group in group_by_text(results, lambda result: result.text, distinct_by):
         first = min(group, key=_preference_key) if len(group) > 1 else group[0]
         also = tuple((each.kind, each.id) for each in group if each is not first)
         merged.append(replace(first, score=max(each.score for each in group), also=also) if also else first)
     return merged
 
 
-def _preference_key(each: Recollection) -> tuple[float, ...]:
-    is_raw, rank = getattr(each.value, "raw", False), min(trust_rank(source) for source, _ in _sources(each))
-    return _KIND_ORDER.index(each.kind), is_raw, rank, -each.created_at.timestamp()
+def _preference_key(result: Recollection) -> tuple[float, ...]:
+    is_raw, rank = getattr(result.value, "raw", False), min(trust_rank(source) for source, _ in _sources(result))
+    return _KIND_ORDER.index(result.kind), is_raw, rank, -result.created_at.timestamp()
 
 
-def _boost_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
+def _boost_phrases(result: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
     """Raise the score of a result that contains quoted phrases of the query."""
-    text = " ".join(analysis.extract_terms(each.text))
+    text = " ".join(analysis.extract_terms(result.text))
     share = sum(f" {' '.join(phrase)} " in f" {text} " for phrase in phrases) / len(phrases)
-    return each.with_signals(phrase=weight * share) if share else each
+    return result.with_signals(phrase=weight * share) if share else result
 
 
 class Search(NamedTuple):
     """A search of a database.
 
     Attributes:
-        question: The query, analysed.
+        question: The analyzed query.
         search_filter: The filter of the search.
         limit: Maximum results.
-        weights: The weight of each signal. Default: the measured weights.
-        search_view: The `SearchView` of the search. Default: no particular view.
-        name: The name of the step in a trace, `<part>.<verb>`. None for a detail of the surrounding step.
-        inputs: Further inputs that a trace shows.
+        weights: The weight of each signal. Default: the fitted weights.
+        search_view: The `SearchView` of the search, which selects the visible memory. Default: None, all memory.
+        name: The name of the step in a trace, `<part>.<verb>`. None for a part of another step.
+        inputs: A function that returns further inputs for the trace.
         order: "score", the best first, or "time", the oldest first.
     """
 
@@ -621,10 +627,10 @@ class Search(NamedTuple):
         inputs = {"query": self.question.text, "limit": self.limit}
         with database.step(self.name, lambda: {**inputs, **more_inputs()}, "retriever") as step:
             for part in all_parts().all:
-                stored_as = {each.index_name for forms in part.search_kinds.values() for each in forms}
-                if not part.has_pending or not part.settle or stored_as.isdisjoint(filters.kinds or ()):
+                index_kinds = {form.index_name for forms in part.search_kinds.values() for form in forms}
+                if not part.has_pending or not part.settle or index_kinds.isdisjoint(filters.kinds or ()):
                     continue
-                if engine.read(part.has_pending):
+                if engine.read(part.has_pending):  # rows that are not indexed yet
                     with suppress(DatabaseReadOnly):  # a read-only role can still search
                         engine.write(part.settle)
             dense = make_vector_query(database, self.question, filters) if self.limit else None
@@ -645,20 +651,21 @@ class Search(NamedTuple):
             hits = search(tx, question, filters, limit=hit_limit, weights=self.weights, dense=dense, order=self.order)
             results = to_recollections(tx, hits, question.now, view)
             if is_timed:
-                hits.sort()  # documents of the same time stay in the order of their places
-            known = (results[hit.document] for hit in hits if hit.document in results)
-            found = merge_duplicates((each for each in known if is_trusted(each, filters.trusted)), in_time=is_timed)
+                hits.sort()  # documents of the same time stay in the order of their numbers
+            visible = (results[hit.document] for hit in hits if hit.document in results)
+            found = merge_duplicates((each for each in visible if is_trusted(each, filters.trusted)), in_time=is_timed)
             if question.phrases:
                 weight = (self.weights or WEIGHTS).phrase
                 found = [_boost_phrases(each, question.phrases, weight) for each in found]
-            seen = len(found)
+            distinct_count = len(found)
             if is_timed:
                 found = order_by_time(found, question, limit)
             elif question.phrases:
                 found.sort(key=lambda each: -each.score)
-            if (seen if hit_limit >= MAX_COMPARED else len(found)) >= limit or len(hits) < hit_limit:
+            # Up to `MAX_COMPARED` hits, further hits replace the repeats that the order of time merged.
+            if (distinct_count if hit_limit >= MAX_COMPARED else len(found)) >= limit or len(hits) < hit_limit:
                 break
-            hit_limit *= FETCH_FACTOR  # some hits have expired, are not visible, or repeat others
+            hit_limit *= FETCH_FACTOR  # too few results: some hits have expired, are not visible, or repeat others
         return found[:limit]
 
 
@@ -670,8 +677,8 @@ def make_vector_query(database: Database, question: AnalyzedQuery, filters: Sear
     Args:
         database: The database to search.
         question: The question.
-        filters: The filter of the search. The names of speakers in it are replaced, since people do not use their own
-            names.
+        filters: The filter of the search. If the question names one speaker in it, the vector is that of the question
+            in the first person.
     """
     embedder = embedder_of(database)
     if embedder is None or not question.text.strip():
@@ -682,6 +689,6 @@ def make_vector_query(database: Database, question: AnalyzedQuery, filters: Sear
 
 
 def _speaker_names(tx: Transaction, question: AnalyzedQuery, filters: SearchFilter) -> set[str]:
-    """Return the words of a question that name a speaker in the ranges of the search."""
-    ranges, _ = ranges_of(tx, filters)
+    """Return the words of a question that name a speaker within the filter."""
+    ranges, _ = find_ranges(tx, filters)
     return {row["word"] for row in query.find_speakers(tx, words=_words_json(question), ranges=as_json(ranges))}

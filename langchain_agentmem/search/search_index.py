@@ -1,15 +1,16 @@
 """The index of searchable documents, updated in the transactions that write them.
 
-Everything searchable is a document. Documents that belong together, such as the messages of a conversation, form a
-series, in the order of arrival. The number of a document encodes its place:
+A document is one searchable text. Its *owner* is the row that has the text, such as a message or an item. Documents
+that belong together, such as the messages of a conversation, form a series, in the order of arrival. An index scope
+holds the series of one kind in one namespace. The number of a document encodes its place:
 
-    26 bits: its scope, the documents of one kind in one namespace · 15 bits: its series · 22 bits: its place there
+    26 bits: the scope · 15 bits: the series in the scope · 22 bits: the place in the series
 
-So the neighbours of a document have the adjacent numbers. The numbers of a scope form one range, so a search of a
-namespace skips the documents of all others. When a series or a scope is full, a new one is created.
+So neighbours in a series have adjacent numbers. The numbers of a scope form one range, so a search of a namespace skips
+the documents of other namespaces. When a series or a scope is full, a new one is created.
 
 A write to SQLite's FTS5 costs about the same for one row as for many. So on SQLite, new documents wait in a table with
-their terms, and are indexed together. A search reads the waiting documents too.
+their terms, and are indexed together. Searches read this table too.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ PLACE_BITS = 22
 SERIES_BITS = 15
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 REBUILD_BATCH = 1_000
+"""The number of documents that a rebuild of the index reads at a time."""
 ATTEMPTS = 4
-"""Maximum attempts to extend a series. Between them, its scope and the series are created if necessary."""
+"""Maximum attempts to extend a series. After a failed attempt, the missing scope or series is created."""
 
 
 class DocumentSeries(NamedTuple):
@@ -58,7 +60,7 @@ class IndexedDocument(NamedTuple):
         text: The text to index.
         created_at: The time of the message or of the write, in microseconds since 1970.
         speaker: The author's name.
-        role: The author's role, as models name it.
+        role: The author's role, such as "assistant".
     """
 
     text: str
@@ -68,13 +70,13 @@ class IndexedDocument(NamedTuple):
 
 
 class PlacedDocuments(NamedTuple):
-    """The documents with reserved places, ready to be written.
+    """The documents of one write, with their reserved numbers.
 
     Attributes:
         numbers: The numbers of the documents.
         documents: The documents.
         analyzed: The analyzed text of each document.
-        has_vectors: True if the database stores vectors.
+        has_vectors: True if the documents get vectors.
         waiting_count: The number of stored documents that are not indexed yet.
     """
 
@@ -90,7 +92,7 @@ def reserve_places(tx: Transaction, series: DocumentSeries, documents: Sequence[
 
     Args:
         tx: The transaction.
-        series: The series of the documents. It is created if necessary, and so is its namespace.
+        series: The series of the documents. A missing series or namespace is created.
         documents: The documents, in their order; at least one.
     """
     analyzed = [analysis.analyze_text(document.text, document.role) for document in documents]
@@ -117,14 +119,14 @@ def reserve_places(tx: Transaction, series: DocumentSeries, documents: Sequence[
     raise BranchMoved  # other writers removed the new series: run the transaction again
 
 
-def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, waits: bool = True) -> None:
-    """Write documents at the places reserved for them, and index them.
+def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, defer: bool = True) -> None:
+    """Write documents with their reserved numbers, and index them.
 
     Args:
         tx: The transaction.
         placed: The result of `reserve_places`.
-        owners: The id of the row that each document represents, such as a message's or an item's.
-        waits: True to defer indexing, if the engine supports it. Default: True.
+        owners: The id of the owner of each document, such as a message or an item.
+        defer: True to let the documents wait for indexing, if the engine supports it. Default: True.
     """
     entries = list(zip(placed.numbers, owners, placed.documents, placed.analyzed, strict=True))
     _insert_rows(tx, query.insert_document, [_document_row(*entry) for entry in entries])
@@ -133,7 +135,7 @@ def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, wa
     if placed.has_vectors:
         _insert_rows(tx, query.request_vector, [{"id": number} for number in placed.numbers])
     rows = [_terms_row(number, text.terms) for number, _, _, text in entries]
-    if waits and placed.waiting_count + len(rows) < tx.max_unindexed:
+    if defer and placed.waiting_count + len(rows) < tx.max_unindexed:
         _insert_rows(tx, query.insert_unindexed, rows)
     elif placed.waiting_count:
         index_waiting(tx, rows)
@@ -148,7 +150,7 @@ def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocu
         tx: The transaction.
         number: The document's number.
         old: The previous text.
-        owner: The id of the row that the document represents.
+        owner: The id of the document's owner.
         new: The new document.
     """
     remove(tx, [(number, old)])
@@ -188,9 +190,9 @@ def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
         tx: The transaction.
         documents: Rows with "id", "owner", "owners" (the owner's table), "created_at", "role", and the series' "kind"
             and "name", in the order of the documents.
-        path: The other namespace. It is created if necessary.
+        path: The path of the other namespace, which is created if it is missing.
     """
-    for (kind, name), group in groupby(sorted(documents, key=_series_of), key=_series_of):
+    for (kind, name), group in groupby(sorted(documents, key=_series_key), key=_series_key):
         rows = list(group)
         owners = [row["owner"] for row in rows]
         texts_by_owner = texts_of(tx, ((kind, owner) for owner in owners))
@@ -200,25 +202,25 @@ def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
         ]
         placed = reserve_places(tx, DocumentSeries(path, kind, name), new)
         write(tx, placed, owners)
-        numbers = [{"id": new_id, "from_id": row["id"]} for new_id, row in zip(placed.numbers, rows, strict=True)]
-        query.copy_speaker.run_many(tx, numbers)
-        query.copy_speakers.run_many(tx, numbers)
+        copies = [{"id": new_id, "from_id": row["id"]} for new_id, row in zip(placed.numbers, rows, strict=True)]
+        query.copy_speaker.run_many(tx, copies)
+        query.copy_speakers.run_many(tx, copies)
         moved = [{"id": owner, "document": new_id} for owner, new_id in zip(owners, placed.numbers, strict=True)]
         number_documents(tx, rows[0]["owners"], moved)
         remove(tx, [(row["id"], text) for row, text in zip(rows, texts, strict=True)])
 
 
-def _series_of(row: Row) -> tuple[str, str]:
+def _series_key(row: Row) -> tuple[str, str]:
     return row["kind"], row["name"]
 
 
 def delete_series(tx: Transaction, path: str, kind: str, name: str | None = None) -> None:
-    """Delete empty series, including the records of their speakers.
+    """Delete empty series, including the stored names of their speakers.
 
     Args:
         tx: The transaction.
-        path: The namespace.
-        kind: The kind.
+        path: The path of the namespace.
+        kind: The kind of the documents.
         name: The name of the series. Default: None, all series of the kind.
     """
     if rows := query.delete_series(tx, path=path, kind=kind, name=name):
@@ -245,9 +247,9 @@ def rebuild_if_old(tx: Transaction) -> None:
     if is_old(tx):
         empty_index(tx)
         after = -1
-        while found := _reanalyze_page(tx, after, REBUILD_BATCH):
-            query.index_terms.run_many(tx, [_terms_row(number, each.terms) for number, each in found.items()])
-            after = max(found)
+        while page := _reanalyze_page(tx, after, REBUILD_BATCH):
+            query.index_terms.run_many(tx, [_terms_row(number, text.terms) for number, text in page.items()])
+            after = max(page)
         query.recount_words(tx)
         query.delete_totals(tx)
         query.recount_totals(tx)
@@ -267,9 +269,9 @@ def count_documents(tx: Transaction) -> int:
 
 
 def series_of_kinds(tx: Transaction, kinds: Sequence[str]) -> list[Row]:
-    """Return the series that hold documents of some kinds, the largest first.
+    """Return the series that have documents of some kinds, the largest first.
 
-    Each row has the path, the name, and whether the series is a thread's.
+    Each row has the path, the name, and a flag for the series of a thread.
 
     Args:
         tx: The transaction.
@@ -287,17 +289,17 @@ def is_old(tx: Transaction) -> bool:
 def find_problems(tx: Transaction) -> list[str]:
     """Return the inconsistencies between the index and its documents; empty if none."""
     [counts] = query.count_index(tx)
-    found = []
+    problems = []
     if counts["indexed"] + counts["waiting"] != counts["documents"]:
         sizes = f"{counts['indexed']} indexed and {counts['waiting']} waiting documents, not {counts['documents']}"
-        found.append(f"the full-text index has {sizes}")
-    found += [
+        problems.append(f"the full-text index has {sizes}")
+    problems += [
         f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['actual']}"
         for row in query.wrong_series(tx)
     ]
     rows = query.wrong_totals(tx)
-    found += [f"the totals of the scope {row['id']} ({row['kind']}) are not those of its series" for row in rows]
-    return found + [f"nothing owns the document {row['id']} of the search" for row in query.wrong_owners(tx)]
+    problems += [f"the totals of the scope {row['id']} ({row['kind']}) are not those of its series" for row in rows]
+    return problems + [f"the document {row['id']} of the search index has no owner" for row in query.wrong_owners(tx)]
 
 
 def speaker_number(name: str) -> int:
@@ -306,7 +308,7 @@ def speaker_number(name: str) -> int:
 
 
 def _create_series(tx: Transaction, series: DocumentSeries, first_at: int) -> None:
-    """Create a series, or first the scope that it needs."""
+    """Create a series, or only its scope if that is missing."""
     if rows := query.next_series(tx, path=series.path, kind=series.kind, max_series=1 << SERIES_BITS):
         [row] = rows
         number = (row["id"] << SERIES_BITS) + row["series"] - 1
@@ -321,20 +323,20 @@ def _reanalyze_page(tx: Transaction, after: int, limit: int) -> dict[int, analys
     """Update the lengths and features of a page of documents; return their analyzed texts."""
     page = list(query.documents_after(tx, after=after, limit=limit))
     texts = texts_of(tx, ((row["kind"], row["owner"]) for row in page))
-    found = {row["id"]: analysis.analyze_text("\n".join(texts[row["kind"], row["owner"]]), row["role"]) for row in page}
-    if rows := [{"id": number, "length": each.length, "features": each.features} for number, each in found.items()]:
+    new = {row["id"]: analysis.analyze_text("\n".join(texts[row["kind"], row["owner"]]), row["role"]) for row in page}
+    if rows := [{"id": number, "length": text.length, "features": text.features} for number, text in new.items()]:
         query.update_document.run_many(tx, rows)
-    return found
+    return new
 
 
 def texts_of(tx: Transaction, owners: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Sequence[str]]:
-    """Return the texts of documents by kind and row; () for unreadable documents."""
-    found: dict[tuple[str, int], Sequence[str]] = {}
+    """Return the texts of documents by kind and owner; () for unreadable documents."""
+    result: dict[tuple[str, int], Sequence[str]] = {}
     for kind, group in groupby(sorted(owners), key=itemgetter(0)):
         owner_ids = [owner for _, owner in group]
         texts = all_parts().texts[kind](tx, owner_ids)
-        found |= {(kind, owner): texts.get(owner, ()) for owner in owner_ids}
-    return found
+        result |= {(kind, owner): texts.get(owner, ()) for owner in owner_ids}
+    return result
 
 
 def _insert_rows(tx: Transaction, statement: Query, rows: list[dict[str, Any]]) -> None:
@@ -354,7 +356,7 @@ def _document_row(number: int, owner: int, document: IndexedDocument, text: anal
 
 
 def _totals_change(scope: int, **changes: int) -> dict[str, Any]:
-    """Return the parameters of `change_totals`: the changes, and defaults for the rest."""
+    """Return the parameters of the query `change_totals`: changes, and defaults for others."""
     return {"scope": scope, "series": 0, "documents": 0, "words": 0, "last_at": 0, "minus": None, **changes}
 
 

@@ -1,13 +1,13 @@
-"""Search results in the order of time, without repeats and with both sides of each change.
+"""Search results in the order of time, without repeats, and with the old and the new statement of each change.
 
-    fold repeats → mark changes → select the best → sort by time
+    merge repeats → mark changes → select the best → sort by time
 
-A *repeat* has only terms of another result by the same speaker, and most of them. A *change* is a pair of results with
-statements about the question's subject: one of them denies the other, or the later one has a new number. Changes are
-detected by words, so there are false negatives and false positives. Denials are detected in several languages, new
-numbers in English alone (`english.toml`). For an ended fact, the database records the fact that ended it.
+All terms of a *repeat* are in another result by the same speaker, which has few further terms. A *change* is a pair of
+results with statements about the question's subject: one of them denies the other, or the later one has a new number.
+Changes are detected by words, so there are false negatives and false positives. Denials are detected in several
+languages, new numbers in English only (`english.toml`). For facts, the database records which fact replaced another.
 
-The module only compares texts and does not read the database. Each result is compared with the best `MAX_COMPARED`.
+The module compares texts and does not read the database. Each result is compared with at most `MAX_COMPARED` others.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ ORDERS: tuple[Order, ...] = ("score", "time")
 _TIME_ANSWERS = frozenset({"course", "summary"})
 """The values of `AnalyzedQuery.answer_kinds` that require results in the order of time."""
 MAX_COMPARED = 200
-_MAX_CHARS = 3_000  # characters of a text to search for statements
+"""Maximum results to compare with each other, the best ones."""
+_MAX_CHARS = 3_000  # maximum characters of a text that are split into statements
 _REPEAT_SHARE = 0.8  # a repeat has at least this share of the other text's terms
-_TOPIC_SHARE = 0.25  # a statement on the topic has at least this share of the question's weight
+_TOPIC_SHARE = 0.25  # a statement on the topic has terms with at least this share of the question's total weight
 _MIN_TOTAL = 20  # the minimum number of documents for `rarity`, so that common terms in few results keep some weight
-_SUBJECT_SHARE = 0.4  # two statements on one subject share at least this part of the shorter one's weight
-_MAX_STATEMENTS = 8  # statements to compare in one text, because a pasted table has hundreds
-_STATEMENT = re.compile(r"[.!?;,:]+(?:\s|$)|[\u3002\uff01\uff1f\uff1b\uff0c\n]+")
+_SUBJECT_SHARE = 0.4  # the minimum weight of shared terms of two statements on one subject, relative to the lighter one
+_MAX_STATEMENTS = 8  # maximum statements to compare in one text, because a pasted table has hundreds
+_STATEMENT_END = re.compile(r"[.!?;,:]+(?:\s|$)|[\u3002\uff01\uff1f\uff1b\uff0c\n]+")
 
 
 class _Statement(NamedTuple):
-    """A part of a sentence.
+    """A part of a sentence, between punctuation marks.
 
     Attributes:
         terms: Its terms without stop words and numbers.
@@ -55,136 +56,137 @@ class _Statement(NamedTuple):
     is_update: bool
 
 
-def order_for(question: analysis.AnalyzedQuery) -> Order:
+def choose_order(question: analysis.AnalyzedQuery) -> Order:
     """Return the order of results for a question.
 
-    The order is "time" for questions about the order of events, a summary, or contradictions.
+    The order is "time" for questions about a development, a contradiction or a summary.
     """
     return "score" if _TIME_ANSWERS.isdisjoint(question.answer_kinds) else "time"
 
 
-def order_by_time(found: Sequence[Recollection], question: analysis.AnalyzedQuery, limit: int) -> list[Recollection]:
-    """Return the best results on a topic, the oldest first.
+def order_by_time(results: Sequence[Recollection], question: analysis.AnalyzedQuery, limit: int) -> list[Recollection]:
+    """Merge repeats, mark changes, and return the best results, the oldest first.
 
     Args:
-        found: The results of a search. Results with the same time keep their order.
+        results: The results of a search. Results with the same time keep their order.
         question: The question.
         limit: Maximum results.
     """
-    places = _places_by_key(sorted(found, key=lambda each: each.created_at))
+    time_ranks = _indexes_by_key(sorted(results, key=lambda result: result.created_at))
 
-    def place(each: Recollection) -> int:
-        return places[each.namespace, each.kind, each.id]
+    def time_rank(result: Recollection) -> int:
+        return time_ranks[result.namespace, result.kind, result.id]
 
-    folded = _fold_repeats(sorted(found, key=lambda each: -each.score), place)
-    compared = _mark_changes(sorted(folded[:MAX_COMPARED], key=place), question)
-    return sorted(best_results([*compared, *folded[MAX_COMPARED:]], limit), key=place)
+    merged = _merge_repeats(sorted(results, key=lambda result: -result.score), time_rank)
+    compared = _mark_changes(sorted(merged[:MAX_COMPARED], key=time_rank), question)
+    return sorted(select_best([*compared, *merged[MAX_COMPARED:]], limit), key=time_rank)
 
 
-def best_results(found: Sequence[Recollection], limit: int) -> list[Recollection]:
-    """Return the best results, in the given order.
+def select_best(results: Sequence[Recollection], limit: int) -> list[Recollection]:
+    """Return the best results, in the order of `results`.
 
     The results of a change are included together or not at all. Only the first change is cut if it exceeds `limit`.
 
     Args:
-        found: The results of a search.
+        results: The results of a search.
         limit: Maximum results.
     """
-    # The places of each result and of the other results of its changes.
-    changes: dict[int, list[int]] = {place: [place] for place in range(len(found))}
-    for place, successor in _replacements(found).items():
+    # For the index of each result: its own index, and the indexes of the results that replaced it or that it replaced.
+    changes: dict[int, list[int]] = {index: [index] for index in range(len(results))}
+    for index, successor in _replacements(results).items():
         if successor is not None:
-            changes[place].append(successor)
-            changes[successor].append(place)
-    chosen: dict[int, None] = {}
-    for place in sorted(changes, key=lambda place: -found[place].score):
-        missing = [each for each in changes[place] if each not in chosen]
-        if not chosen or len(chosen) + len(missing) <= limit:
-            chosen |= dict.fromkeys(missing[: limit - len(chosen)])
-    return [found[place] for place in sorted(chosen)]
+            changes[index].append(successor)
+            changes[successor].append(index)
+    selected: dict[int, None] = {}
+    for index in sorted(changes, key=lambda index: -results[index].score):
+        missing = [other for other in changes[index] if other not in selected]
+        if not selected or len(selected) + len(missing) <= limit:
+            selected |= dict.fromkeys(missing[: limit - len(selected)])
+    return [results[index] for index in sorted(selected)]
 
 
-def _places_by_key(found: Sequence[Recollection]) -> dict[tuple[object, ...], int]:
-    return {(each.namespace, each.kind, each.id): place for place, each in enumerate(found)}
+def _indexes_by_key(results: Sequence[Recollection]) -> dict[tuple[object, ...], int]:
+    return {(result.namespace, result.kind, result.id): index for index, result in enumerate(results)}
 
 
-def _replacements(found: Sequence[Recollection]) -> dict[int, int | None]:
-    """Map the place of each replaced result to the place of its replacement.
+def _replacements(results: Sequence[Recollection]) -> dict[int, int | None]:
+    """Map the index of each replaced result to the index of its replacement.
 
     The value is None if the search did not find the replacement.
     """
-    places = _places_by_key(found)
-    return {place: places.get((hit.namespace, *hit.replaced_by)) for place, hit in enumerate(found) if hit.replaced_by}
+    indexes = _indexes_by_key(results)
+    return {i: indexes.get((each.namespace, *each.replaced_by)) for i, each in enumerate(results) if each.replaced_by}
 
 
-def _fold_repeats(found: Sequence[Recollection], place_of: Callable[[Recollection], int]) -> list[Recollection]:
-    """Fold repeats: keep the result with more terms, or the later of two equal ones.
+def _merge_repeats(results: Sequence[Recollection], time_rank: Callable[[Recollection], int]) -> list[Recollection]:
+    """Merge repeats: keep the result with more terms, or the later of two equal ones.
 
     The kept result lists the other in `also`.
     """
     unique: list[tuple[Recollection, set[str]]] = []
-    for each in found:
-        terms = set(analysis.extract_terms(each.text))
-        for place, (other, other_terms) in enumerate(unique[:MAX_COMPARED]):
-            if _is_repeat(terms, other_terms) and _speaker_key(each) == _speaker_key(other):
-                other_is_fuller = (len(other_terms), place_of(other)) > (len(terms), place_of(each))
-                (kept, repeat), terms = ((other, each), other_terms) if other_is_fuller else ((each, other), terms)
+    for result in results:
+        terms = set(analysis.extract_terms(result.text))
+        for index, (other, other_terms) in enumerate(unique[:MAX_COMPARED]):
+            if _is_repeat(terms, other_terms) and _speaker_key(result) == _speaker_key(other):
+                keep_other = (len(other_terms), time_rank(other)) > (len(terms), time_rank(result))
+                (kept, repeat), terms = ((other, result), other_terms) if keep_other else ((result, other), terms)
                 also = (*kept.also, (repeat.kind, repeat.id), *repeat.also)
-                unique[place] = replace(kept, score=max(each.score, other.score), also=also), terms
+                unique[index] = replace(kept, score=max(result.score, other.score), also=also), terms
                 break
         else:
-            unique.append((each, terms))
-    return [each for each, _ in unique]
+            unique.append((result, terms))
+    return [result for result, _ in unique]
 
 
-def _is_repeat(one: set[str], other: set[str]) -> bool:
-    fewer, more = sorted((one, other), key=len)
+def _is_repeat(terms: set[str], other_terms: set[str]) -> bool:
+    fewer, more = sorted((terms, other_terms), key=len)
     is_part = len(fewer) >= _REPEAT_SHARE * len(more) > 0 and fewer <= more
     return is_part and analysis.word_list_terms("denials").isdisjoint(more - fewer)
 
 
-def _speaker_key(each: Recollection) -> tuple[object, ...]:
-    value = each.value
+def _speaker_key(result: Recollection) -> tuple[object, ...]:
+    """Return a key that is equal for results that may be repeats or changes of each other."""
+    value = result.value
     author = (value.role, value.name) if isinstance(value, Message) else ()
     # `replaced_by` distinguishes an ended fact from a valid one.
-    return each.namespace, each.kind, each.replaced_by, *author
+    return result.namespace, result.kind, result.replaced_by, *author
 
 
 def _mark_changes(found: Sequence[Recollection], question: analysis.AnalyzedQuery) -> list[Recollection]:
     """Set `replaced_by` on each result that a later one changes.
 
-    The results are given with the oldest first. Both results of a change get the higher of their scores.
+    The oldest result comes first. Both results of a change get the higher of their scores.
     """
     results = list(found)
-    known = _replacements(results)
-    pairs = [(place, successor) for place, successor in known.items() if successor is not None]
-    for _, later, earlier in sorted(_find_changes(results, question), key=lambda pair: (-pair[0], pair[1])):
-        if earlier not in known:
-            known[earlier] = later
+    replacements = _replacements(results)
+    pairs = [(index, successor) for index, successor in replacements.items() if successor is not None]
+    for _, later, earlier in sorted(_find_changes(results, question), key=lambda change: (-change[0], change[1])):
+        if earlier not in replacements:
+            replacements[earlier] = later
             results[earlier] = replace(results[earlier], replaced_by=(results[later].kind, results[later].id))
             pairs.append((earlier, later))
-    for pair in sorted(pairs, key=lambda pair: -max(results[place].score for place in pair)):
-        weaker, stronger = sorted(pair, key=lambda place: results[place].score)
+    for pair in sorted(pairs, key=lambda pair: -max(results[index].score for index in pair)):
+        weaker, stronger = sorted(pair, key=lambda index: results[index].score)
         if results[weaker].score < results[stronger].score:
             results[weaker] = results[weaker].with_signals(change=results[stronger].score - results[weaker].score)
     return results
 
 
-def _find_changes(found: Sequence[Recollection], question: analysis.AnalyzedQuery) -> Iterator[tuple[float, int, int]]:
-    """Yield the certainty of each change, and the places of its later and earlier result.
+def _find_changes(hits: Sequence[Recollection], question: analysis.AnalyzedQuery) -> Iterator[tuple[float, int, int]]:
+    """Yield the certainty of each change, and the indexes of its later and its earlier result.
 
-    Each later result is paired with the earlier one that has the most similar statement.
+    Each later result is paired with the earlier one that has the most similar contradicting statement.
     """
     topic = frozenset(question.terms) - analysis.word_list_terms("talk_words")
-    statements = [_statements(each) for each in found]
+    statements = [_extract_statements(result) for result in hits]
     counts = Counter(term for group in statements for term in frozenset().union(*(each.terms for each in group)))
-    term_weights = {term: ranking.rarity(max(_MIN_TOTAL, len(found)), count) for term, count in counts.items()}
+    term_weights = {term: ranking.rarity(max(_MIN_TOTAL, len(hits)), count) for term, count in counts.items()}
 
     def weigh(terms: Collection[str]) -> float:
         return sum(term_weights[term] for term in terms)
 
-    def relevance(each: _Statement) -> float:
-        return weigh(each.terms & topic)
+    def relevance(statement: _Statement) -> float:
+        return weigh(statement.terms & topic)
 
     threshold = _TOPIC_SHARE * weigh(topic & term_weights.keys())
     relevant = ([each for each in group if each.terms & topic and relevance(each) >= threshold] for group in statements)
@@ -193,7 +195,7 @@ def _find_changes(found: Sequence[Recollection], question: analysis.AnalyzedQuer
         matches = (
             (weigh(new.terms & old.terms) / min(weigh(new.terms), weigh(old.terms)), earlier)
             for earlier in range(later if new_statements else 0)
-            if _speaker_key(found[earlier]) == _speaker_key(found[later])
+            if _speaker_key(hits[earlier]) == _speaker_key(hits[later])
             for old in on_topic[earlier]
             for new in new_statements
             if _is_change(old, new)
@@ -205,20 +207,20 @@ def _find_changes(found: Sequence[Recollection], question: analysis.AnalyzedQuer
 
 def _is_change(old: _Statement, new: _Statement) -> bool:
     """Return whether a statement contradicts or updates an older one on the same subject."""
-    other_number = new.is_update and old.numbers and new.numbers and old.numbers.isdisjoint(new.numbers)
-    return old.is_denial != new.is_denial or bool(other_number)
+    has_new_number = new.is_update and old.numbers and new.numbers and old.numbers.isdisjoint(new.numbers)
+    return old.is_denial != new.is_denial or bool(has_new_number)
 
 
-def _statements(each: Recollection) -> list[_Statement]:
+def _extract_statements(result: Recollection) -> list[_Statement]:
     """Return the statements of a result.
 
-    Only messages of the role "user" have statements, because the explanations of an assistant would match too often.
-    Items and facts have none, because the database records their versions.
+    Facts and items have none, since the database records their versions. Only messages of the user have statements,
+    since an assistant's explanations would match too often.
     """
-    if each.kind in {"fact", "item"} or (isinstance(each.value, Message) and each.value.role != analysis.USER):
+    if result.kind in {"fact", "item"} or (isinstance(result.value, Message) and result.value.role != analysis.USER):
         return []
     statements = []
-    for text in _STATEMENT.split(each.text[:_MAX_CHARS]):
+    for text in _STATEMENT_END.split(result.text[:_MAX_CHARS]):
         terms = frozenset(analysis.extract_terms(text))
         numbers = frozenset(term for term in terms if any(map(str.isdigit, term)))
         rest = terms - numbers - analysis.word_list_terms("stop_words") - analysis.word_list_terms("denials")

@@ -1,11 +1,11 @@
 """Vectors of documents: embedding, storage, and comparison with a question's vector.
 
 A document is stored without its vector and marked as pending in the same transaction. A process with the embeddings
-adds the vector later; until then, keyword search finds the document. pgvector compares vectors if PostgreSQL has it
-when vectors are enabled, or when `copy_to_pgvector` copies them. Otherwise numpy compares them.
+adds the vector later; until then, keyword search finds the document. A document may have several passages, each with a
+vector. pgvector compares vectors if PostgreSQL has it when vectors are enabled or copied; otherwise numpy does.
 
-Messages are short, so the vector of a message is also mixed with its neighbours'. The previous message counts more if
-it is a question. Only this module needs numpy, and it loads numpy on demand.
+Messages are short, so the vector of a message is also mixed with its neighbours' vectors. A preceding question has more
+weight than other neighbours. Only this module needs numpy, and it loads numpy on demand.
 
 Documents are embedded in the background, in batches, and never block a write. The database records pending documents,
 so a crash loses none, and any process with the embeddings can continue the work. Embedding requires a lease, so that
@@ -51,31 +51,35 @@ if TYPE_CHECKING:
     Visit = Callable[[Any, Any], None]
 
 PAGE_SIZE = 4_000
+"""Maximum vectors that one query reads."""
 _RANGE_BATCH = 32
-"""Ranges to request in one round trip to the server."""
+"""Ranges of document numbers to request in one round trip to the server."""
 MAX_CACHE_BYTES = 2**30
 """Maximum bytes of vectors that a process keeps in memory."""
 COSINE_DIGITS = 6
 """Digits to which cosines are rounded. Further digits depend on which other cosines are computed in the same call."""
 
 Range = tuple[int, int]
+"""A range of document numbers: its start, and its end, exclusive."""
 
 INDEX_THRESHOLD = 50_000
 """Minimum vectors to create an index in pgvector, and minimum documents that a search must cover to use it."""
 INDEX_SHARE = 0.1
 """The minimum share of all vectors that a search must cover to use the index."""
 _MAX_DIMENSIONS, _MAX_INDEX_DIMENSIONS = 16_000, 4_000  # limits of pgvector
-_NEXT_WEIGHT, _BEFORE_WEIGHT, _QUESTION_WEIGHT, _SECOND_WEIGHT = 0.4, 0.4, 0.9, 0.2  # of neighbours' vectors
+# The weights of neighbours' vectors: the next document, the previous one, the previous one if it is a question, and
+# documents at distance 2.
+_NEXT_WEIGHT, _PREVIOUS_WEIGHT, _QUESTION_WEIGHT, _SECOND_WEIGHT = 0.4, 0.4, 0.9, 0.2
 
 
 class PendingEmbedding(NamedTuple):
     """A document without a vector.
 
     Attributes:
-        ticket: The identifier of the document's current state.
+        ticket: The identifier of the document's current text. A changed document gets another ticket.
         document: The document's number.
         kind: The kind in the index.
-        owner: The id of the row that the document represents.
+        owner: The id of the row with the document's text.
     """
 
     ticket: int
@@ -99,10 +103,10 @@ def enable_vectors(tx: Transaction, dimensions: int) -> None:
     if state["dimensions"] is None:
         query.set_dimensions(tx, dimensions=dimensions)
         query.request_all_vectors(tx)
-        _begin_pgvector(tx, dimensions)
+        _enable_pgvector(tx, dimensions)
     elif state["dimensions"] != dimensions:
-        known = f"The database has vectors of {state['dimensions']} dimensions, not {dimensions}."
-        raise InvalidInput(f"{known} Use the embeddings that the database was created with.")
+        problem = f"The database has vectors of {state['dimensions']} dimensions, not {dimensions}."
+        raise InvalidInput(f"{problem} Use the embeddings that the database was created with.")
 
 
 def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
@@ -117,7 +121,7 @@ def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
     """
     [state] = query.vector_state(tx)
     dimensions = state["dimensions"]
-    if dimensions is None or not (state["pgvector"] or _begin_pgvector(tx, dimensions)):
+    if dimensions is None or not (state["pgvector"] or _enable_pgvector(tx, dimensions)):
         return None
     if not (rows := query.vectors_after(tx, after=after, limit=PAGE_SIZE)):
         return None
@@ -133,7 +137,7 @@ def empty_pgvector(tx: Transaction) -> None:
 
 
 def _index_delay(tx: Transaction) -> float | None:
-    """Return the delay of `INDEX_TASK`: 0 if it can create a missing index, else None."""
+    """Return the delay of `INDEX_TASK`: 0 if an index is missing and possible, else None."""
     [state] = query.vector_state(tx)
     if not state["pgvector"] or state["newest"] < INDEX_THRESHOLD or state["dimensions"] > _MAX_INDEX_DIMENSIONS:
         return None
@@ -141,9 +145,10 @@ def _index_delay(tx: Transaction) -> float | None:
 
 
 def _is_index_usable(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
-    """Return true if the vector index suits a search through some ranges.
+    """Return true if a search through some ranges should use the vector index.
 
-    The ranges must contain a large share of all documents, since the filter is applied to the index's results.
+    pgvector filters the results of the index by range. So the ranges must cover a large share of all documents, or too
+    few results would remain.
     """
     if vectors < INDEX_THRESHOLD:
         return False
@@ -152,10 +157,10 @@ def _is_index_usable(tx: Transaction, ranges: Sequence[Range], vectors: int) -> 
     return bool(is_large and any(row["valid"] for row in query.vector_index(tx, min_vectors=0)))
 
 
-def _begin_pgvector(tx: Transaction, dimensions: int) -> bool:
+def _enable_pgvector(tx: Transaction, dimensions: int) -> bool:
     """Enable pgvector; return false if it is missing or its maximum dimensions are exceeded."""
-    [found] = query.pgvector_available(tx)
-    if not found["available"] or dimensions > _MAX_DIMENSIONS:
+    [row] = query.pgvector_available(tx)
+    if not row["available"] or dimensions > _MAX_DIMENSIONS:
         return False
     query.create_pgvector(tx)
     query.enable_pgvector(tx)
@@ -163,7 +168,7 @@ def _begin_pgvector(tx: Transaction, dimensions: int) -> bool:
 
 
 def load_pending(tx: Transaction, limit: int, *, after: int = -1) -> list[PendingEmbedding]:
-    """Return the documents that have waited longest for vectors, from tickets above `after`."""
+    """Return the pending documents with the lowest tickets above `after`, the oldest first."""
     rows = query.unembedded_documents(tx, after=after, limit=limit)
     return [PendingEmbedding(row["ticket"], row["document_id"], row["kind"], row["owner"]) for row in rows]
 
@@ -173,17 +178,17 @@ def store_vectors(tx: Transaction, vectors: Mapping[PendingEmbedding, Sequence[b
 
     Args:
         tx: The transaction.
-        vectors: The vectors of the passages of each document, as `pack_vector` returns them.
+        vectors: The vectors of each document's passages, as `pack_vector` returns them.
 
     Returns:
         The number of documents whose vectors were stored.
     """
     query.lock_vectors(tx)
-    unchanged = [each for each in sorted(vectors) if query.take_unembedded(tx, ticket=each.ticket)]
+    unchanged = [pending for pending in sorted(vectors) if query.take_unembedded(tx, ticket=pending.ticket)]
     rows = [
-        {"id": each.document, "passage": place, "vector": vector}
-        for each in unchanged
-        for place, vector in enumerate(vectors[each])
+        {"id": pending.document, "passage": passage, "vector": vector}
+        for pending in unchanged
+        for passage, vector in enumerate(vectors[pending])
     ]
     if rows:
         query.insert_vector.run_many(tx, rows)
@@ -212,10 +217,10 @@ def normalize(vector: Sequence[float], dimensions: int) -> Floats:
 
     Args:
         vector: The numbers.
-        dimensions: The required count of numbers.
+        dimensions: The required number of dimensions.
 
     Raises:
-        InvalidInput: The count differs, or a number is not finite.
+        InvalidInput: The number of dimensions differs, or a number is not finite.
     """
     np = numpy()
     try:
@@ -227,17 +232,17 @@ def normalize(vector: Sequence[float], dimensions: int) -> Floats:
     if not np.isfinite(array).all():
         raise InvalidInput(f"The numbers of a vector must be finite, got {safe_repr(vector)} from the embeddings.")
     length = float(np.linalg.norm(array))
-    found: Floats = array / length if length else array
-    return found
+    normalized: Floats = array / length if length else array
+    return normalized
 
 
 def _unpack_vectors(vectors: Any) -> Any:
-    """Return the numbers of stored vectors."""
+    """Decode stored vectors into one array of numbers."""
     return numpy().frombuffer(bytes(vectors), dtype="<f2")
 
 
 class VectorQuery(NamedTuple):
-    """The vector of a question, and the cache of the database's vectors.
+    """The vector of a question, with methods that compare it with the database's vectors.
 
     Attributes:
         vector: The question's vector, as `normalize` returns it.
@@ -250,7 +255,7 @@ class VectorQuery(NamedTuple):
     def nearest(self, tx: Transaction, ranges: Sequence[Range], limit: int) -> dict[int, float]:
         """Return the documents in some ranges that are nearest to the question, with cosines.
 
-        They are sorted by cosine, the highest first.
+        The document with the highest cosine comes first.
         """
         [state] = query.vector_state(tx)
         if state["pgvector"]:
@@ -271,7 +276,7 @@ class VectorQuery(NamedTuple):
         order = sorted(best, key=lambda number: (-best[number], -number))[:limit]
         return {number: best[number] for number in order}
 
-    def closeness(
+    def score_documents(
         self,
         tx: Transaction,
         numbers: Collection[int],
@@ -283,46 +288,46 @@ class VectorQuery(NamedTuple):
 
         Args:
             tx: The transaction.
-            numbers: The documents and their neighbours.
-            related: The series whose documents are neighbours of each other.
+            numbers: The numbers of the documents and their neighbours.
+            related: The series in which adjacent documents are neighbours.
             questions: The documents that are questions.
             isolated: Documents that are not mixed into their neighbours.
         """
         np = numpy()
         rows = query.vectors_of(tx, ids=json.dumps(sorted(numbers)))
-        target = self.vector
+        question_vector = self.vector
         vectors: dict[int, Floats] = {}
         own: dict[int, float] = {}
         for row in rows:  # the nearest passage of a document determines its cosine
             number, vector = row["document_id"], _unpack_vectors(row["vector"]).astype(np.float32)
             vectors[number] = vector
-            own[number] = max(float(vector @ target), own.get(number, -1.0))
+            own[number] = max(float(vector @ question_vector), own.get(number, -1.0))
         mixed = dict(own)
         for number, vector in vectors.items():
             if number >> PLACE_BITS in related:
                 mixture = vector
-                before = _QUESTION_WEIGHT if number - 1 in questions else _BEFORE_WEIGHT
-                for offset, weight in ((-1, before), (1, _NEXT_WEIGHT), (-2, _SECOND_WEIGHT), (2, _SECOND_WEIGHT)):
+                previous = _QUESTION_WEIGHT if number - 1 in questions else _PREVIOUS_WEIGHT
+                for offset, weight in ((-1, previous), (1, _NEXT_WEIGHT), (-2, _SECOND_WEIGHT), (2, _SECOND_WEIGHT)):
                     other = number + offset
                     if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors and other not in isolated:
                         mixture = mixture + weight * vectors[other]
                 length = float(np.linalg.norm(mixture))
-                mixed[number] = float(mixture @ target) / length if length else 0.0
+                mixed[number] = float(mixture @ question_vector) / length if length else 0.0
         return VectorScores(own, mixed)
 
 
 class _Block(NamedTuple):
-    """The vectors of some ranges of documents, with the database's state when read.
+    """The vectors of some ranges, with the state of the database when they were read.
 
     Attributes:
-        newest: The id of the newest vector when they were read.
-        removed: The count of removals of vectors when they were read.
+        newest_id: The id of the newest vector in the database.
+        removals: The number of times that the database has removed vectors.
         numbers: The documents' numbers.
         matrix: The vectors, a row for each of `numbers`.
     """
 
-    newest: int
-    removed: int
+    newest_id: int
+    removals: int
     numbers: Any
     matrix: Any
 
@@ -330,14 +335,14 @@ class _Block(NamedTuple):
 class VectorCache:
     """A cache of recently read vectors, up to `MAX_CACHE_BYTES`.
 
-    A search also reads the vectors that were added since.
+    Each search reads the vectors that were added since and extends the cached block.
     """
 
     _lock = PerProcess(threading.Lock)
     _blocks: PerProcess[OrderedDict[tuple[Range, ...], _Block]] = PerProcess(OrderedDict)
 
     def read_ranges(self, tx: Transaction, ranges: Sequence[Range], dimensions: int, visit: Visit) -> None:
-        """Pass the vectors in some ranges, with their documents' numbers, to `visit` in parts."""
+        """Pass the document numbers and the vectors in some ranges to `visit`, in several calls."""
         np = numpy()
         [state] = query.vector_state(tx)
         key = tuple(ranges)
@@ -347,25 +352,25 @@ class VectorCache:
             block = _Block(-1, state["removals"], np.empty(0, np.int64), np.empty((0, dimensions), np.float32))
             pages = _read_all(tx, ranges)
         else:
-            pages = _read_newer(tx, block.newest, state["newest"], ranges)
+            pages = _read_newer(tx, block.newest_id, state["newest"], ranges)
         visit(block.numbers, block.matrix)
-        numbers, parts, size = [block.numbers], [block.matrix], block.matrix.nbytes
+        numbers, matrices, size = [block.numbers], [block.matrix], block.matrix.nbytes
         for rows in filter(None, pages):
-            documents = np.fromiter((row["document_id"] for row in rows), np.int64, len(rows))
-            stored = _unpack_vectors(b"".join(bytes(row["vector"]) for row in rows))
-            matrix = stored.reshape(len(rows), -1).astype(np.float32)
-            visit(documents, matrix)
+            page_numbers = np.fromiter((row["document_id"] for row in rows), np.int64, len(rows))
+            values = _unpack_vectors(b"".join(bytes(row["vector"]) for row in rows))
+            matrix = values.reshape(len(rows), -1).astype(np.float32)
+            visit(page_numbers, matrix)
             size += matrix.nbytes
             if size <= MAX_CACHE_BYTES:
-                numbers.append(documents)
-                parts.append(matrix)
-        if block.newest < state["newest"]:
+                numbers.append(page_numbers)
+                matrices.append(matrix)
+        if block.newest_id < state["newest"]:
             with self._lock:
                 self._blocks.pop(key, None)  # the block used most recently is evicted last
                 if size <= MAX_CACHE_BYTES:
-                    merged = np.concatenate(numbers), np.concatenate(parts)
+                    merged = np.concatenate(numbers), np.concatenate(matrices)
                     self._blocks[key] = _Block(state["newest"], state["removals"], *merged)
-                while sum(each.matrix.nbytes for each in self._blocks.values()) > MAX_CACHE_BYTES:
+                while sum(cached.matrix.nbytes for cached in self._blocks.values()) > MAX_CACHE_BYTES:
                     self._blocks.popitem(last=False)
 
     def clear(self) -> None:
@@ -375,22 +380,22 @@ class VectorCache:
 
 
 def _is_current(block: _Block, state: Any) -> bool:
-    """Return true if a block is valid, and so few vectors are newer that using it is faster.
+    """Return true if a block is valid and lacks so few newer vectors that its use is faster.
 
-    After a tenant has moved, its schema may have fewer vectors than the block; the block is then invalid.
+    After the move of a tenant, its schema may have fewer vectors than the block, which is then invalid.
     """
-    page_limit = max(PAGE_SIZE, 4 * len(block.numbers))
-    return bool(block.removed == state["removals"] and block.newest <= state["newest"] <= block.newest + page_limit)
+    latest_id = block.newest_id + max(PAGE_SIZE, 4 * len(block.numbers))
+    return bool(block.removals == state["removals"] and block.newest_id <= state["newest"] <= latest_id)
 
 
 def _top_cosines(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
     """Return the highest cosines by document number. Newer documents precede equal older ones.
 
-    A document may have several cosines, one for each passage; the highest is used.
+    A document with several passages has several cosines. The highest one is used.
     """
     np = numpy()
-    count = limit
-    while True:  # until `limit` documents are found
+    count = limit  # the number of passages to sort; increased until they belong to `limit` documents
+    while True:
         nearest = np.arange(len(cosines))
         if count < len(cosines):
             nearest = np.flatnonzero(cosines >= np.partition(cosines, -count)[-count] - 10**-COSINE_DIGITS)
@@ -429,8 +434,8 @@ def _read_all(tx: Transaction, ranges: Sequence[Range]) -> Iterator[Rows]:
     for position in range(0, len(ranges), _RANGE_BATCH):
         batch = ranges[position : position + _RANGE_BATCH]
         first_pages = [query.vectors_from.lazy(tx, low=low, end=end, passage=-1, limit=PAGE_SIZE) for low, end in batch]
-        for start, (_, end) in zip(first_pages, batch, strict=True):
-            yield (rows := start)
+        for first_page, (_, end) in zip(first_pages, batch, strict=True):
+            yield (rows := first_page)
             while len(rows) == PAGE_SIZE:
                 row = rows[-1]
                 rows = query.vectors_from(tx, low=row["document_id"], end=end, passage=row["passage"], limit=PAGE_SIZE)
@@ -489,15 +494,15 @@ class StaticEmbeddings(Embeddings):
 @cache
 def _load_model() -> tuple[Any, Any]:
     """Load the tokenizer, and the vectors of its tokens in half precision."""
-    found = find_spec("wordllama")
+    spec = find_spec("wordllama")
     try:
         from safetensors.numpy import load_file  # noqa: PLC0415 - an extra
         from tokenizers import Tokenizer  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra("index['embed'] = 'static'", STATIC_NAME) from error
-    if found is None or found.origin is None:
+    if spec is None or spec.origin is None:
         raise MissingExtra("index['embed'] = 'static'", STATIC_NAME)
-    folder = Path(found.origin).parent
+    folder = Path(spec.origin).parent
     tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
     return tokenizer, load_file(folder / "weights" / "l2_supercat_256.safetensors")["embedding.weight"]
 
@@ -505,14 +510,14 @@ def _load_model() -> tuple[Any, Any]:
 logger = logging.getLogger(__name__)
 
 EMBED_TASK = TaskKey(path_of(()), "embed")
-"""The task that embeds documents, one for the whole database."""
+"""The background task that embeds documents, one for the whole database."""
 INDEX_TASK = TaskKey(path_of(()), "index_vectors")
-"""The task that creates pgvector's index, if there are `INDEX_THRESHOLD` vectors."""
+"""The background task that creates pgvector's index, if there are `INDEX_THRESHOLD` vectors."""
 BATCH_SIZE = 64
 """Maximum documents in one call of the embeddings."""
 SEARCH_WAIT = 2.0
 """Maximum seconds that a search waits for the vectors of pending documents."""
-_PROBES = 3  # failures of single documents after which the embeddings are considered unavailable
+_MAX_FIRST_FAILURES = 3  # if so many documents fail and none succeeds, the embeddings are considered unavailable
 
 
 def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
@@ -563,7 +568,7 @@ class Embedder:
         # LangGraph's wrapper of an async function has only async methods.
         self._is_async = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
         self._engine, self._background = database.engine, database.background  # without a reference to the database
-        self._tasks = [self._background.add_task(EMBED_TASK, _embed_delay, self._embed_waiting)]
+        self._tasks = [self._background.add_task(EMBED_TASK, _embed_delay, self._embed_pending)]
         if self._engine.dialect == "postgres":
             self._tasks.append(self._background.add_task(INDEX_TASK, _index_delay, self._create_index))
 
@@ -629,20 +634,20 @@ class Embedder:
                 self._is_async = True
         return run_coroutine(_await_method(getattr(self.embeddings, f"a{method}"), argument))
 
-    def _embed_waiting(self, lease: Lease) -> None:
+    def _embed_pending(self, lease: Lease) -> None:
         """Embed all pending documents while this process holds the lease."""
-        refused, ticket = None, -1
+        error, ticket = None, -1
 
         def next_batch(tx: Transaction) -> list[PendingEmbedding]:
             return load_pending(tx, BATCH_SIZE, after=ticket) if lease.renew(tx) else []
 
         while batch := self._engine.write(next_batch):
             ticket = batch[-1].ticket
-            refused = self._embed_all(batch) or refused
-        for task in self._tasks[1:]:
+            error = self._embed_all(batch) or error
+        for task in self._tasks[1:]:  # the creation of the index
             task.wake()
-        if refused is not None:
-            raise refused
+        if error is not None:
+            raise error
 
     def _create_index(self, _: Lease) -> None:
         """Create pgvector's index. Its statements must run outside of any transaction."""
@@ -666,36 +671,36 @@ class Embedder:
         except Exception as error:
             if not self._engine.is_open or len(batch) == 1:
                 raise
-            refused = error
+            last_error = error
         succeeded = 0
-        for attempt, each in enumerate(sorted(batch, key=self._text_length), start=1):
+        for attempt, pending in enumerate(sorted(batch, key=self._text_length), start=1):
             try:
-                self._embed([each])
+                self._embed([pending])
                 succeeded += 1
             except Exception as error:
-                if not self._engine.is_open or (not succeeded and attempt == min(_PROBES, len(batch))):
+                if not self._engine.is_open or (not succeeded and attempt == min(_MAX_FIRST_FAILURES, len(batch))):
                     raise
-                refused = error
-        return refused
+                last_error = error
+        return last_error
 
-    def _text_length(self, each: PendingEmbedding) -> int:
+    def _text_length(self, pending: PendingEmbedding) -> int:
         """Return the number of characters of a document; a huge number if it is unreadable."""
         try:
-            passages = self._engine.read(lambda tx: self._load_passages(tx, [each]))
+            passages = self._engine.read(lambda tx: self._load_passages(tx, [pending]))
         except AgentMemoryError:  # the document is damaged
             return sys.maxsize
-        return sum(map(len, passages[each]))
+        return sum(map(len, passages[pending]))
 
     def _embed(self, batch: Sequence[PendingEmbedding]) -> None:
         """Embed some documents. The embeddings are called outside of any transaction."""
         passages = self._engine.read(lambda tx: self._load_passages(tx, batch))
-        texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
-        found = self._call_embeddings("embed_documents", texts) if texts else []
-        if len(found) != len(texts):
-            raise InvalidInput(f"The embeddings returned {len(found)} vectors for {len(texts)} texts.")
-        packed = {text: pack_vector(vector, self.dimensions) for text, vector in zip(texts, found, strict=True)}
-        vectors = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
-        self._engine.write(lambda tx: store_vectors(tx, vectors))
+        texts = list(dict.fromkeys(text for document in passages.values() for text in document if text.strip()))
+        vectors = self._call_embeddings("embed_documents", texts) if texts else []
+        if len(vectors) != len(texts):
+            raise InvalidInput(f"The embeddings returned {len(vectors)} vectors for {len(texts)} texts.")
+        packed = {text: pack_vector(vector, self.dimensions) for text, vector in zip(texts, vectors, strict=True)}
+        by_document = {key: [packed[text] for text in own if text in packed] for key, own in passages.items()}
+        self._engine.write(lambda tx: store_vectors(tx, by_document))
 
     @staticmethod
     def _load_passages(tx: Transaction, batch: Sequence[PendingEmbedding]) -> dict[PendingEmbedding, Sequence[str]]:

@@ -5,7 +5,8 @@
 
 A task finds its work in the database, so another process does the remaining work of a killed process. A worker holds a
 *lease*: a row that names its owner and expires after some seconds unless it is renewed. Results are written only if
-`Lease.renew` returns True in the same transaction. It returns False after an erasure, or when another worker took over.
+`Lease.renew` returns True in the same transaction. `renew` returns False after an erasure, or if the lease expired and
+another worker took it.
 
 All databases of a process share its worker threads and one event loop, which runs the timers. Closing a database stops
 its tasks and releases its leases. A forked child has threads, timers and leases of its own.
@@ -40,7 +41,7 @@ RENEW_SECONDS = 5.0
 POLL_SECONDS = 5.0
 """Seconds between two checks for data that other processes wrote."""
 _WAIT_SECONDS = 0.05
-"""Seconds between two checks whether another process has finished."""
+"""Seconds between two checks whether another worker has released its lease."""
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class TaskKey(NamedTuple):
     Attributes:
         path: The path of its namespace.
         kind: The kind of work.
-        key: The object of the work, such as the name of a branch.
+        key: The object to work on, such as the name of a branch. Default: the whole namespace.
     """
 
     path: str
@@ -62,7 +63,7 @@ class TaskKey(NamedTuple):
 
 
 def backoff(failures: int, maximum: float = 60.0) -> float:
-    """Return the seconds until the next attempt after some failures: 1, 2, 4, … `maximum`."""
+    """Return the seconds to wait after some earlier failures: 1, 2, 4, … `maximum`."""
     return min(2.0 ** min(failures, 10), maximum)
 
 
@@ -87,7 +88,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _run_in_thread(function: Callable[[], object]) -> None:
-    """Call a function in a background thread, in an empty context: its runs have no parent."""
+    """Call a function in a background thread, without the caller's trace as the parent."""
     _workers.submit(partial(Context().run, function))
 
 
@@ -115,7 +116,7 @@ class Lease:
     Call `take` first. A `with` block then renews the lease, and releases it at the end.
 
     Args:
-        background: The background of the database.
+        background: The background work of the database.
         key: The name of the task.
     """
 
@@ -138,7 +139,7 @@ class Lease:
         return bool(self._run_query(tx, query.renew_lease, until=_time_after(LEASE_SECONDS)))
 
     def release(self) -> None:
-        """Release the lease, if the database still answers."""
+        """Release the lease. If the database fails, the lease expires instead."""
         self._released.set()
         with contextlib.suppress(AgentMemoryError):
             self._background.engine.write(lambda tx: self._run_query(tx, query.release_lease))
@@ -170,7 +171,7 @@ def _time_after(seconds: float) -> int:
     return time.time_ns() // 1000 + int(seconds * 1_000_000)
 
 
-class _State:
+class _TaskState:
     """The state of a task in one process.
 
     Attributes:
@@ -181,8 +182,8 @@ class _State:
         scheduled: True if a timer will continue the remaining work.
         overdue: True if a call of `run_now` timed out, and the task has not become idle since.
         failures: The number of consecutive failures.
-        timer: The number of the last timer; earlier timers are ignored.
-        worker_threads: The threads that run the work.
+        timer: The number of timers set so far. Only the last timer has an effect.
+        worker_threads: The ids of the threads that run the work.
     """
 
     def __init__(self) -> None:
@@ -196,18 +197,18 @@ class Task:
     """A task that runs in the background as soon as it is due.
 
     Args:
-        background: The background of the database.
+        background: The background work of the database.
         key: The name of the task.
         due: Returns the seconds until work is due: 0 if it is due now, None if there is no work.
         work: Runs under a lease, in any thread. It may return the seconds until more work is due.
         poll: Seconds between checks without a wake-up. Default: no polling.
-        on_stop: Called when the task is stopped.
+        on_stop: Called once, when the task is stopped.
 
     Attributes:
         stopped: True if the task does no more work.
     """
 
-    _state = PerProcess(_State)
+    _state = PerProcess(_TaskState)
 
     def __init__(
         self,
@@ -227,23 +228,23 @@ class Task:
         background.tasks.add(self)
 
     def wake(self) -> None:
-        """Check soon for work, without waiting. A failed task waits for its next attempt."""
+        """Start a check for work in the background. A failed task waits for its next attempt."""
         if not (self._state.failures and self._state.scheduled):
             self._start()
 
     def wake_in(self, seconds: float) -> None:
-        """Check for work again after some seconds."""
+        """Start a check for work in the background after some seconds."""
         state = self._state
         with state.condition:
             state.timer += 1
             loop = _background_loop.loop
             loop.call_soon_threadsafe(loop.call_later, seconds, self._on_timer, state.timer)
-            state.scheduled = seconds != self._poll
+            state.scheduled = seconds != self._poll  # a poll does not mean that work remains
 
     def run_now(self, timeout: float) -> None:
-        """Run the work now, and wait for it for `timeout` seconds.
+        """Start the due work in the background, and wait at most `timeout` seconds for it.
 
-        After a timeout, later calls return immediately until the task is idle again.
+        After a timeout, further calls return immediately until the task has become idle.
         """
         state = self._state
         if state.overdue or threading.get_ident() in state.worker_threads:
@@ -254,7 +255,9 @@ class Task:
             state.overdue = not idle
 
     def settle(self) -> None:
-        """Run all due work in this thread, and wait while another worker runs it.
+        """Run all work in this thread, including work that is due later.
+
+        The method waits while another worker runs the work.
 
         Raises:
             Exception: The exception of the work.
@@ -288,7 +291,7 @@ class Task:
                 return
             state.check_requested = True
             if not state.running:
-                with contextlib.suppress(RuntimeError):  # no thread can be started; the next call tries it again
+                with contextlib.suppress(RuntimeError):  # no thread can be started: the next call tries again
                     _run_in_thread(self._run)
                     state.running = True
 
@@ -298,7 +301,7 @@ class Task:
 
     def _run(self) -> None:
         """Run due work until none is left, in a background thread."""
-        state, pause = self._state, None
+        state, pause = self._state, None  # as `_attempt` returns it: 0 to continue, None if no work is left
         while True:
             with state.condition:
                 if self.stopped or not (state.check_requested or pause == 0):
@@ -324,19 +327,20 @@ class Task:
     def _attempt(self) -> float | None:
         """Run the due work, unless another worker runs it.
 
-        Return the seconds until another attempt makes sense; None if there is no work.
+        Returns:
+            The seconds until the next attempt: 0 if work was done, since more may be due. None if there is no work.
         """
         state, thread = self._state, threading.get_ident()
         if thread in state.worker_threads:
             return None
-        due, seconds_left = self._background.engine.read(lambda tx: (self._due(tx), lease_seconds_left(tx, self.key)))
-        if due is None or due > 0:
+        delay, lease_left = self._background.engine.read(lambda tx: (self._due(tx), lease_seconds_left(tx, self.key)))
+        if delay is None or delay > 0:
             state.busy = False
-            return due
+            return delay
         lease = Lease(self._background, self.key)
-        state.busy = seconds_left > 0 or not lease.take()
-        if state.busy:  # a longer pause saves queries while another worker runs for minutes
-            return min(seconds_left or _WAIT_SECONDS, 5 * _WAIT_SECONDS)
+        state.busy = lease_left > 0 or not lease.take()
+        if state.busy:  # another worker may run for minutes, so a longer pause saves queries
+            return min(lease_left or _WAIT_SECONDS, 5 * _WAIT_SECONDS)
         with lease:
             state.worker_threads.add(thread)
             try:
@@ -353,7 +357,7 @@ def lease_seconds_left(tx: Transaction, key: TaskKey) -> float:
 
 
 def _wait_briefly() -> None:
-    """Wait for another worker, unless this call is cancelled."""
+    """Wait before the next check of another worker's lease. A cancelled call raises instead."""
     check_cancelled()
     run_cancellable(partial(time.sleep, _WAIT_SECONDS))
 
@@ -378,18 +382,18 @@ class Background:
         self._tasks_by_key: dict[TaskKey, Task] = {}
 
     def add_task(self, key: TaskKey, due: Operation[float | None], work: Callable[[Lease], object]) -> Task:
-        """Create and return a task for the whole database, which polls every `POLL_SECONDS`."""
+        """Create and return a task that `settle` runs, and that polls every `POLL_SECONDS`."""
         self._tasks_by_key[key] = Task(self, key, due, work, poll=POLL_SECONDS)
         return self._tasks_by_key[key]
 
     def wake(self, key: TaskKey) -> None:
-        """Wake the tasks of this kind and namespace whose keys begin with this one."""
+        """Wake the tasks of a namespace and kind whose `key` begins with that of the given key."""
         for task in self.tasks:
             if task.key[:2] == key[:2] and task.key.key.startswith(key.key):
                 task.wake()
 
     def settle(self) -> None:
-        """Run all work of the whole database now.
+        """Run the work of all tasks that `add_task` created, in this thread.
 
         Raises:
             Exception: The exception of the first task that failed.
@@ -398,7 +402,7 @@ class Background:
             task.settle()
 
     def run_exclusively(self, key: TaskKey, work: Callable[[Lease], T]) -> T:
-        """Call a function under a lease in this thread, after waiting for the lease."""
+        """Wait for a lease, and call a function under it in this thread."""
         lease = Lease(self, key)
         while self.engine.read(lambda tx: lease_seconds_left(tx, key)) or not lease.take():
             _wait_briefly()
@@ -410,7 +414,7 @@ class Background:
 
         Skip the call while another call with this key runs.
         """
-        with contextlib.suppress(RuntimeError):  # no thread can be started; the next call tries it again
+        with contextlib.suppress(RuntimeError):  # no thread can be started: the next call tries again
             _run_in_thread(partial(self._call_once, key, function))
 
     def close(self) -> None:
@@ -418,7 +422,7 @@ class Background:
         for task in self.tasks:
             task.stop()
         if threading.current_thread().name == THREAD_NAME:
-            return  # a worker may drop the last reference to the database within a transaction
+            return  # a worker may drop the last reference within a transaction: the leases expire instead
         for lease in list(self.leases):
             lease.release()
 

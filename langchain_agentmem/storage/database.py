@@ -20,7 +20,7 @@ from langchain_agentmem.base.concurrency import PerProcess, check_cancelled
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.namespaces import Namespace, Scopes
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError, safe_repr
-from langchain_agentmem.storage import DatabaseOptions, Engine, Operation, is_postgres, name_of, open_engine
+from langchain_agentmem.storage import DatabaseOptions, Engine, Operation, check_database_url, is_postgres, open_engine
 from langchain_agentmem.storage.background import Background, WeakRegistry
 from langchain_agentmem.storage.part import rebuild_outdated_index
 from langchain_agentmem.tracing import NULL_STEP, Content, RunType, Step, Thunk, Tracing, format_result
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Outputs: TypeAlias = Callable[[Any], Mapping[str, Any]]
+"""A function that converts the result of an operation for the trace."""
 
 
 class HasDatabase(Protocol):
@@ -71,24 +72,24 @@ class Database:
     Attributes:
         engine: The engine that runs its operations.
         background: The background work of the database.
-        caches: Caches of data from this database. After an erasure, their `forget` is called.
+        caches: Caches of data from this database. Their `forget` is called after an erasure.
         on_write: Functions that are called with this `Database` after each write.
-        namespace_finders: Functions from a config's "configurable" to the namespace of its run, for configs that do not
-            name it. They return () if it is unknown.
+        namespace_finders: Functions that find the namespace of a run by its config's "configurable", if the config does
+            not name the namespace. They return () if they do not know the run.
         pending_writers: Objects whose `close` stores their pending writes. It is called before the database closes.
-        attachments: The shared objects of the database and its views: one object for each class.
-        original: The database that this object is a view of; None if it is not a view.
+        attachments: Objects that the database and its views share, by their class.
+        original: The database that this object is a view of (see `with_scopes`); None if it is not a view.
         url: The URL that the database was opened with. It may contain a password.
-        fact_workers: Objects whose `drain` completes their background work, which `background` does not do.
+        fact_workers: Objects that extract facts. Their `drain` extracts all pending facts, unlike `background.settle`.
 
     Args:
         url: A path, ":memory:", a `postgresql://` URL, or a psycopg pool.
         hooks: Functions that are called with every event.
         trace_content: The form of messages and memory in traces, see `Tracing`.
         options: The options of the database.
-        clock: Returns the time.
+        clock: Returns the current time.
         new_id: Creates ids for messages without one.
-        scopes: The rules that select the namespace of a call.
+        scopes: The rules that determine the namespace of a call.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -135,32 +136,32 @@ class Database:
         return self.engine.options.limits
 
     def now(self) -> int:
-        """Return the time, in microseconds since 1970."""
+        """Return the current time, in microseconds since 1970."""
         return to_micros(self.clock())
 
     def close(self) -> None:
         """Close the database after its running calls. A view closes nothing."""
         if self.original is not None:
             return
-        for each in self.pending_writers:
-            each.close()
+        for writer in self.pending_writers:
+            writer.close()
         self._finalizer()
 
-    def get_attachment(self, kind: type[T], make: Callable[[], T]) -> T:
-        """Return this database's only object of a class, created at the first call."""
+    def get_attachment(self, kind: type[T], create: Callable[[], T]) -> T:
+        """Return the object of a class in `attachments`. The first call creates the object."""
         if kind not in self.attachments:
             with _shared_databases.lock:
                 if kind not in self.attachments:
-                    self.attachments[kind] = make()
+                    self.attachments[kind] = create()
         return self.attachments[kind]  # type: ignore[no-any-return]  # the key is the object's class
 
     def with_scopes(self, scopes: Scopes) -> Database:
-        """Return a view of this database that resolves namespaces by other scopes.
+        """Return a view of this database with other rules for the namespace of a call.
 
         Closing the view closes nothing.
 
         Args:
-            scopes: The scopes of the view.
+            scopes: The rules of the view.
         """
         view = copy.copy(self)
         view.original, view.scopes = self.original or self, scopes
@@ -171,20 +172,20 @@ class Database:
         return (self.original or self) is (other.original or other)
 
     def emit(self, make_event: Callable[[], MemoryEvent]) -> None:
-        """Create an event and call the hooks with it. Without hooks, do nothing."""
+        """Create an event and pass it to the hooks. Without hooks, no event is created."""
         if self.hooks:
             self.hooks.emit(make_event())
 
     def read(
         self, name: str | None, operation: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
     ) -> T:
-        """Run a reading operation as the step `memory.<name>`.
+        """Run a reading operation as the step `memory.<name>` of the trace.
 
         Args:
             name: The part and the verb, such as "conversation.add". None to add no step to the trace.
             operation: The operation.
             inputs: Returns the inputs for the trace; called only if the step is traced.
-            outputs: Returns the trace form of the value. Default: a summary.
+            outputs: Converts the result of the operation for the trace. Default: a summary.
         """
         check_cancelled()
         with self.step(name, inputs) as step:
@@ -195,13 +196,13 @@ class Database:
     def write(
         self, name: str | None, operation: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
     ) -> T:
-        """Run a writing operation as the step `memory.<name>`. The arguments are those of `read`."""
+        """Run a writing operation as a step of the trace. The arguments are those of `read`."""
         check_cancelled()
         with self.step(name, inputs) as step:
             value = self.engine.write(operation)
             step.finish(lambda: (outputs or format_result)(value))
-        for each in self.on_write:
-            each(self)
+        for callback in self.on_write:
+            callback(self)
         return value
 
     def step(
@@ -211,7 +212,7 @@ class Database:
         run_type: RunType = "chain",
         config: RunnableConfig | None = None,
     ) -> Step:
-        """Return the traced step `memory.<name>` for `with`; without a name, an untraced step.
+        """Return a context manager: the traced step `memory.<name>`, or no step if `name` is None.
 
         The other arguments are those of `Tracing.step`.
         """
@@ -227,15 +228,15 @@ class Database:
             self.engine.close()
             if isinstance(error, StorageError):
                 raise
-            problem = f"{DatabaseUnreadable()} ({safe_repr(self.engine.path)}: {safe_repr(error)})"
-            raise DatabaseUnreadable(problem) from error
+            message = f"{DatabaseUnreadable()} ({safe_repr(self.engine.path)}: {safe_repr(error)})"
+            raise DatabaseUnreadable(message) from error
 
     def _find_namespace(self, configurable: Mapping[str, Any]) -> Namespace:
         return next((namespace for find in self.namespace_finders if (namespace := find(configurable))), ())
 
 
 class _SharedDatabases(weakref.WeakValueDictionary[str, Database]):
-    """The databases that parts share, by path or URL. The lock also protects `attachments`."""
+    """The databases that parts share, by path or URL. The lock also guards `attachments`."""
 
     lock = PerProcess(threading.RLock)
 
@@ -244,10 +245,10 @@ _shared_databases = _SharedDatabases()
 
 
 def shared_database(url: str | os.PathLike[str]) -> Database:
-    """Return the database that parts of this process share by path or URL; open it if needed.
+    """Return the database that all parts with this path or URL share; open it if needed.
 
-    The database stays open as long as a part that was built from the path is in use. An `AgentMemory` has a database of
-    its own. A database in memory is never shared: each call opens a new one.
+    The database stays open as long as a part that was built from the path is in use. An `AgentMemory` never shares its
+    database with other objects of this path. A database in memory is not shared either: each call opens a new one.
 
     Args:
         url: A path, ":memory:" or a `postgresql://` URL.
@@ -256,13 +257,13 @@ def shared_database(url: str | os.PathLike[str]) -> Database:
         InvalidInput: `url` is neither a path nor a URL.
         StorageError: The database cannot be opened.
     """
-    text = name_of(url)
+    text = check_database_url(url)
     if text == ":memory:":
         return Database(text)
     key = text if is_postgres(text) or text.startswith("file:") else os.path.realpath(text)
     database = _shared_databases.get(key)
     if database is None or not database.engine.is_open:
-        new = Database(text)  # without the lock, as this may take long
+        new = Database(text)  # opened before the lock is taken, as this may take long
         with _shared_databases.lock:
             database = _shared_databases.get(key)
             if database is None or not database.engine.is_open:

@@ -1,14 +1,13 @@
 """Encrypted SQLite files. SQLCipher encrypts every page of a file and of its log, including indexes.
 
 For every connection, SQLCipher needs half a second to derive a key from a passphrase (PBKDF2, 256,000 rounds). This
-module derives the key once for a file, and passes it to each connection. SQLCipher can still open the file with the
-passphrase. The salt is read through SQLCipher, because closing a file that was opened outside of SQLite drops SQLite's
-locks.
+module derives the key once for a file, and passes the derived key to each connection. SQLCipher can still open the file
+with the passphrase. The derivation needs the file's salt. SQLCipher reads the salt, because if this module opened and
+closed the file itself, the process would lose SQLite's locks on the file.
 
 `rewrite_file` encrypts a file, decrypts it, or changes its key. It writes a new file, which then replaces the old one.
 Meanwhile it holds SQLite's exclusive lock, so no other process uses the old file. It overwrites the first page of the
-old file before it releases the lock. So a process that waited for the lock finds no database in the old file, and
-cannot lose its writes there.
+old file before it releases the lock. So a process that waited for the lock cannot write to the old file by mistake.
 """
 
 from __future__ import annotations
@@ -32,12 +31,13 @@ from langchain_agentmem.errors import safe_repr
 APPLICATION_ID = 0x41474D45
 """The application id in SQLite's header ("AGME"), which identifies databases of this package."""
 SQLITE_MAGIC = b"SQLite format 3\0"
+"""The first bytes of an unencrypted SQLite file."""
 PBKDF2_ROUNDS = 256_000
 """The number of rounds of PBKDF2 in SQLCipher 4."""
 
 
 @cache
-def sqlcipher() -> Any:
+def load_sqlcipher() -> Any:
     """Return the driver for encrypted files, which has the interface of Python's `sqlite3`.
 
     Raises:
@@ -56,27 +56,27 @@ class Cipher:
     """The cipher that unlocks the connections to one file.
 
     Args:
-        key: The key. A function that returns the key is called once, by the constructor.
+        key: The key of the file. If it is a function that returns the key, the constructor calls the function once.
     """
 
     def __init__(self, key: EncryptionKey) -> None:
-        self.driver = sqlcipher()
+        self.driver = load_sqlcipher()
         self.key = key.resolve()
         self._derived_keys: dict[str, EncryptionKey] = {}
 
     def unlock(self, connection: Any) -> None:
         """Set the key of a connection that has not read or written anything yet."""
         if isinstance(self.key(), str):
-            connection.set_key(f"x'{'0' * 64}'")  # reads the salt: a raw key needs no derivation
+            connection.set_key(f"x'{'0' * 64}'")  # any raw key suffices to read the salt, and needs no derivation
             salt = connection.execute("pragma cipher_salt").fetchone()[0]
             connection.set_key(self._derive_key(salt))
         else:
-            connection.set_key(self.new_file_key())
+            connection.set_key(self.create_file_key())
 
-    def new_file_key(self) -> str:
-        """Return the key for another file in SQLCipher's form. A passphrase gets a new salt."""
-        given = self.key()
-        return f"x'{given.hex()}'" if isinstance(given, bytes) else self._derive_key(os.urandom(16).hex())
+    def create_file_key(self) -> str:
+        """Return the key for a new file in SQLCipher's form. A passphrase gets a new salt."""
+        key = self.key()
+        return f"x'{key.hex()}'" if isinstance(key, bytes) else self._derive_key(os.urandom(16).hex())
 
     def _derive_key(self, salt: str) -> str:
         if salt not in self._derived_keys:
@@ -85,13 +85,13 @@ class Cipher:
         return str(self._derived_keys[salt]())
 
 
-def error_class(key: EncryptionKey | None) -> type[Exception]:
-    """Return the base class of the driver's errors for a file.
+def get_error_class(key: EncryptionKey | None) -> type[Exception]:
+    """Return the base class of the errors of the driver for a file.
 
     Args:
         key: The file's key; None for a plain file.
     """
-    return sqlite3.Error if key is None else sqlcipher().Error
+    return sqlite3.Error if key is None else load_sqlcipher().Error
 
 
 def connect(path: Path | str, key: EncryptionKey | None, *, driver: Any = None, **options: Any) -> Any:
@@ -137,13 +137,13 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
         StorageError: The driver failed otherwise.
         MissingExtra: SQLCipher is not installed.
     """
-    driver, name = sqlcipher(), safe_repr(str(path))
+    driver, name = load_sqlcipher(), safe_repr(str(path))
     path = path.resolve()
     key, new_key = (None if each is None else each.resolve() for each in (key, new_key))
     report = progress if progress is not None else lambda _: None
     try:
-        # Closing `old` drops SQLite's locks, so it is closed after SQLite's connection.
-        with path.open("rb+") as old, _connect_exclusive(path, key) as source:
+        # Closing `old_file` drops SQLite's locks, so it is closed after SQLite's connection.
+        with path.open("rb+") as old_file, _connect_exclusive(path, key) as source:
             if source.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
                 raise errors.ForeignDatabase(f"{name} is not a database of langchain-agentmem.")
             _check_integrity(source, path)
@@ -154,23 +154,23 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
                 with _connect_exclusive(temp, new_key) as copy:
                     _check_integrity(copy, path)
                     copy.execute("pragma journal_mode = wal").fetchone()
-                # SQLite must not use the old file's log and other companion files with the new file.
+                # Delete the old file's log and other companion files: SQLite must not use them with the new file.
                 source.execute("pragma journal_mode = delete").fetchone()
                 for suffix in ("-shm", "-journal"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
             _sync_folder(path.parent)
-            os.pwrite(old.fileno(), bytes(4_096), 0)  # erases the salt too, so a waiting process cannot read it
+            os.pwrite(old_file.fileno(), bytes(4_096), 0)  # the first page, which contains the salt
             report(Progress("checking", 2, 2))
     except (OSError, driver.Error) as error:
-        raise file_error(error, path, "rewritten", has_key=key is not None) from error
+        raise convert_file_error(error, path, "rewritten", has_key=key is not None) from error
 
 
 @contextlib.contextmanager
 def _connect_exclusive(path: Path, key: EncryptionKey | None) -> Iterator[Any]:
     """Open a connection that holds an exclusive lock until it is closed."""
-    connection = connect(path, key, driver=sqlcipher(), timeout=0, isolation_level=None)
+    connection = connect(path, key, driver=load_sqlcipher(), timeout=0, isolation_level=None)
     with contextlib.closing(connection):
-        connection.execute("pragma locking_mode = exclusive").fetchone()
+        connection.execute("pragma locking_mode = exclusive").fetchone()  # the lock then outlasts its transaction
         for statement in ("pragma temp_store = memory", "begin exclusive", "commit"):
             connection.execute(statement)
         yield connection
@@ -190,7 +190,7 @@ def _export(source: Any, target: Path, key: EncryptionKey | None) -> None:
         target: The empty file.
         key: The key of the empty file; None for a plain file.
     """
-    source.execute("attach ? as target key ?", (str(target), "" if key is None else Cipher(key).new_file_key()))
+    source.execute("attach ? as target key ?", (str(target), "" if key is None else Cipher(key).create_file_key()))
     for pragma in ("auto_vacuum", "application_id", "user_version"):
         [value] = source.execute(f"pragma main.{pragma}").fetchone()
         source.execute(f"pragma target.{pragma} = {value}")
@@ -209,7 +209,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def file_error(error: Exception, path: Path, action: str, *, has_key: bool) -> errors.AgentMemoryError:
+def convert_file_error(error: Exception, path: Path, action: str, *, has_key: bool) -> errors.AgentMemoryError:
     """Convert an error during the rewriting or copying of a file to an error of this package.
 
     Args:
@@ -222,12 +222,12 @@ def file_error(error: Exception, path: Path, action: str, *, has_key: bool) -> e
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return errors.DatabaseBusy(f"{name} is open in another program. Close it there first.")
     if "file is not a database" in str(error):  # SQLCipher's driver sets no error code if a backup fails
-        return errors.DatabaseUnreadable(unreadable_message(str(path), has_key=has_key))
+        return errors.DatabaseUnreadable(format_unreadable_message(str(path), has_key=has_key))
     kind = errors.InvalidInput if isinstance(error, OSError) else errors.StorageError
     return kind(f"{name} cannot be {action}: {error}. The file is unchanged.")
 
 
-def unreadable_message(path: str, *, has_key: bool) -> str:
+def format_unreadable_message(path: str, *, has_key: bool) -> str:
     """Return the error message for a file that SQLite cannot read as a database.
 
     Args:
@@ -247,7 +247,7 @@ def unreadable_message(path: str, *, has_key: bool) -> str:
 
 
 def copy_file(file: Path, target: Path, key: EncryptionKey | None = None) -> None:
-    """Copy a database's file, including the content of its log.
+    """Copy a database's file, including the data that is still in its write-ahead log.
 
     Args:
         file: The file.
@@ -268,5 +268,5 @@ def copy_file(file: Path, target: Path, key: EncryptionKey | None = None) -> Non
             return
         with contextlib.closing(connect(file, key)) as source, contextlib.closing(connect(target, key)) as copy:
             source.backup(copy)
-    except (OSError, error_class(key)) as error:
-        raise file_error(error, file, f"copied to {safe_repr(str(target))}", has_key=bool(key)) from error
+    except (OSError, get_error_class(key)) as error:
+        raise convert_file_error(error, file, f"copied to {safe_repr(str(target))}", has_key=bool(key)) from error

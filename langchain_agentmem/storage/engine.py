@@ -3,9 +3,9 @@
 `read` and `write` block and run in the caller's thread. Async methods of the package call them in a worker thread
 (`base/concurrency.py`), so that no event loop waits for a disk or a socket.
 
-The schema consists of named files that are applied once, in order. The first is a baseline, which is edited in place
-until version 0.2.0. The others are migrations, which are never edited after a release. Each is applied together with
-its record in one transaction. A database with an unknown migration was written by a newer version, or by a development
+The schema is created by migrations: named SQL files that are applied once, in order. The first is a baseline, which is
+edited in place until version 0.2.0. The others are never edited after a release. Each is applied in one transaction,
+which also records its name. A database with an unknown migration was written by a newer version, or by a development
 version before the baseline. Both are refused, and not modified.
 """
 
@@ -35,7 +35,7 @@ from langchain_agentmem.storage.transaction import Operation, Select, Transactio
 T = TypeVar("T")
 
 MAX_WAIT_SECONDS = 7 * 24 * 3600
-"""The maximum seconds of a wait."""
+"""The maximum of the options `busy_timeout` and `timeout`, in seconds."""
 
 SCHEMA = "agentmem"
 POOL_SIZE = 10
@@ -62,7 +62,7 @@ class DatabaseOptions(NamedTuple):
     Attributes:
         synchronous: SQLite's durability. With "NORMAL", a power failure may lose the last commits, but does not
             corrupt the database. "FULL" loses no commit. Default: "NORMAL".
-        busy_timeout: Seconds to wait for other writers.
+        busy_timeout: Seconds to wait for the locks of other writers, or for a connection of the pool.
         timeout: Seconds to wait for a server's answer, or until the server can be reached again.
         schema: The PostgreSQL schema with all tables.
         pool_size: Maximum number of simultaneous connections to PostgreSQL.
@@ -84,7 +84,7 @@ class DatabaseOptions(NamedTuple):
 
     @classmethod
     def of(cls, options: OpeningOptions) -> DatabaseOptions:
-        """Create the options from keyword arguments, and remove the key from these to hide it."""
+        """Create the options from keyword arguments, and remove the secret key from these."""
         key = EncryptionKey.of(options.pop("key", None))
         return cls(**options)._replace(key=key)  # type: ignore[arg-type]  # the key was removed
 
@@ -107,12 +107,12 @@ class DatabaseOptions(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The numbers of bytes that a database takes.
+    """The sizes of a database and its tables, in bytes.
 
     Attributes:
         total: Bytes of the whole database.
         free: Bytes that are free for new data.
-        log: Bytes of SQLite's write-ahead log that are not yet in the database file.
+        log: Bytes of SQLite's write-ahead log; 0 on PostgreSQL.
         tables: Bytes by table name, indexes included.
     """
 
@@ -144,7 +144,7 @@ class ActiveCalls:
     Attributes:
         condition: The lock of the other attributes, notified when a call ends.
         running: The ids of the threads inside a call. A thread with nested calls is listed once per call.
-        paused: True while no call may begin, except within another.
+        paused: True while only nested calls may begin.
     """
 
     def __init__(self) -> None:
@@ -197,15 +197,15 @@ class Engine(ABC):
         """Close every connection."""
 
     def problems(self) -> list[str]:
-        """Return the faults that the engine itself finds in its files.
+        """Return the faults that the database system finds in its own files.
 
-        Default: none, since a server checks its pages when they are read.
+        Default: none, since PostgreSQL checks its pages when they are read.
         """
         return []
 
     @abstractmethod
     def sizes(self) -> Sizes:
-        """Return the numbers of bytes in use, in all and by table."""
+        """Return the sizes of the database and its tables, in bytes."""
 
     def health(self) -> Iterator[HealthCheck]:
         """Check the user's permissions and the environment, with small reads and no writes."""
@@ -236,7 +236,7 @@ class Engine(ABC):
         Closing the engine does not wait for them.
 
         Args:
-            statements: The SQL statements. Another process may run them again after any of them.
+            statements: The SQL statements. If the process ends after some of them, another process runs all again.
         """
         raise NotImplementedError
 
@@ -260,7 +260,7 @@ class Engine(ABC):
         """Run an operation that may write: all of it is stored, or nothing.
 
         Args:
-            operation: The operation; it is called again if another writer came first.
+            operation: The operation. It is called again after a conflict with another writer.
 
         Returns:
             The result of the operation.
@@ -274,7 +274,7 @@ class Engine(ABC):
             raise errors.DatabaseReadOnly(
                 f"{safe_repr(self.path)} was opened with read_only=True. Open it without this option to write."
             )
-        # A call that mostly reads waits for other writers here, and readers do not wait for it.
+        # A write within a call for reads frees its worker slot: it may wait for other writers, and reads must not wait.
         with self._active_call(), release_slot() if is_in_read_worker() else contextlib.nullcontext():
             return self._run(operation, write=True)
 
@@ -293,8 +293,8 @@ class Engine(ABC):
 
         try:
             self.write(run_and_roll_back)
-        except RollbackRequested as done:
-            return done.value  # type: ignore[no-any-return]  # an exception is not generic
+        except RollbackRequested as request:
+            return request.value  # type: ignore[no-any-return]  # an exception is not generic
 
     def close(self) -> None:
         """Wait for running calls, then close. Closing twice is harmless."""
@@ -303,7 +303,7 @@ class Engine(ABC):
             if self._closed:
                 return
             self._closed = True
-        # The last reference to a database may be dropped in a worker, within another call.
+        # A worker may drop the last reference to a database within a call, which cannot wait for itself.
         is_worker = threading.current_thread().name == THREAD_NAME
         with calls.condition:
             calls.condition.wait_for(lambda: is_worker or all(thread == current for thread in calls.running))
@@ -342,7 +342,11 @@ class Engine(ABC):
                 calls.condition.notify_all()
 
     def _check_sizes(self, query: str, parameters: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """Check that values to write are not larger than the limits."""
+        """Check the sizes of values that a query writes.
+
+        Raises:
+            InvalidInput: A value is larger than its limit.
+        """
         if (value_names := value_parameters(self.dialect, query)) is not None:
             self.options.limits.check_rows(query, value_names, parameters)
 
@@ -378,13 +382,13 @@ class Engine(ABC):
                 f"{location} was written by a development version of langchain-agentmem, before 0.1.0. It cannot be "
                 "upgraded. Start with a new database."
             )
-        known = migrations(self.dialect)
-        if unknown := sorted(applied_names.difference(migration.name for migration in known)):
+        all_migrations = migrations(self.dialect)
+        if unknown := sorted(applied_names.difference(migration.name for migration in all_migrations)):
             raise errors.NewerDatabase(
                 f"{location} was written by a newer version of langchain-agentmem: its migration "
                 f"{safe_repr(unknown[0])} is unknown. Upgrade the package to open it."
             )
-        pending = [migration for migration in known if migration.name not in applied_names]
+        pending = [migration for migration in all_migrations if migration.name not in applied_names]
         if pending and (self.options.read_only or not self.options.migrate):
             if not tables:
                 raise errors.NothingStored(
@@ -399,6 +403,7 @@ class Engine(ABC):
 
 
 MIGRATION_TABLE = "agentmem_migration"
+"""The table with the names of the applied migrations."""
 
 
 def migrate(pending: Iterable[Migration], run: Callable[[str], object]) -> None:
@@ -431,9 +436,9 @@ COLUMN_TYPES = {
     "index_id": ("", ", id"),
     "without_rowid": (" without rowid", ""),
 }
-"""The replacements for the names in braces of a migration, in SQLite and in PostgreSQL. A `serial` is an id that is
-never assigned again. `text` sorts by code points on every server. `index_id` appends the id to an index of PostgreSQL;
-SQLite appends it to every index itself."""
+"""What a migration may contain in braces, such as `{int}`, and its replacements in SQLite and in PostgreSQL. A `serial`
+is an id that is never assigned again. `text` sorts by code points on every server. `index_id` appends the id to an
+index of PostgreSQL; SQLite appends it to every index itself."""
 
 
 @cache
@@ -442,9 +447,9 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
     folder = resources.files(__package__).joinpath("schema")
     names = sorted({file.name.partition(".")[0] for file in folder.iterdir()})
 
-    def text_of(name: str) -> str:
+    def load_sql(name: str) -> str:
         files = [folder.joinpath(f"{name}{ending}.sql") for ending in ("", f".{dialect}")]
         text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
         return re.sub(r"\{(\w+)\}", lambda match: COLUMN_TYPES[match[1]][DIALECTS.index(dialect)], text)
 
-    return tuple(Migration(name, text_of(name)) for name in names)
+    return tuple(Migration(name, load_sql(name)) for name in names)

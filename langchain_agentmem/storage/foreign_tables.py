@@ -1,6 +1,6 @@
 """The tables and rows of other programs' databases, which are opened read-only.
 
-The statements that read rows are built only from quoted table and column names.
+Only quoted names of tables and columns are inserted into statements.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ Columns = Mapping[str, frozenset[str]]
 """The column names of each table, by table name."""
 
 _COLUMNS_QUERY = "select m.name, p.name from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
-_PAGE_ROWS = 500
+_FETCH_ROWS = 500
+"""The number of rows that are fetched at a time."""
 
 
-def columns_in(connection: sqlite3.Connection) -> Columns:
+def list_columns(connection: sqlite3.Connection) -> Columns:
     """Return the column names of each table of a SQLite database."""
     return _group_columns(connection.execute(_COLUMNS_QUERY))
 
@@ -33,7 +34,7 @@ def quote_name(name: str) -> str:
 
 
 class ForeignTables:
-    """The tables of a database in one snapshot: all reads are in one transaction.
+    """The tables of one database, all read in one transaction.
 
     Attributes:
         name: The name of the database for errors, without passwords.
@@ -57,7 +58,7 @@ class ForeignTables:
             try:
                 cursor.execute(statement)
                 names = [column[0] for column in cursor.description]
-                while page := cursor.fetchmany(_PAGE_ROWS):
+                while page := cursor.fetchmany(_FETCH_ROWS):
                     for row in page:
                         yield dict(zip(names, row, strict=True))
             finally:
@@ -79,8 +80,8 @@ class ForeignTables:
 
     def count_values(self, table: str, column: str) -> dict[Any, int]:
         """Count the rows for each value of a column. The result is in the order of the values."""
-        counts = f"select {quote_name(column)} as value, count(*) as count from {quote_name(table)}"  # noqa: S608
-        return {row["value"]: int(row["count"]) for row in self._read(f"{counts} group by 1 order by 1")}
+        query = f"select {quote_name(column)} as value, count(*) as count from {quote_name(table)}"  # noqa: S608
+        return {row["value"]: int(row["count"]) for row in self._read(f"{query} group by 1 order by 1")}
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
     If no process has the file open, SQLite creates no files next to it.
     """
-    # SQLite's write-ahead log exists while a process has the file open. With "immutable", SQLite creates no log.
+    # No process has the file open if its write-ahead log is missing. With "immutable", SQLite does not create the log.
     is_idle = _has_log_format(path) and not path.with_name(path.name + "-wal").exists()
     uri = f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if is_idle else "")
     return sqlite3.connect(uri, uri=True, check_same_thread=False)
@@ -115,23 +116,23 @@ def _open_sqlite(path: Path, stack: ExitStack) -> ForeignTables:
         connection = stack.enter_context(closing(open_read_only(path)))
         connection.text_factory = lambda data: str(data, "utf-8", "replace")
         connection.execute("begin")
-        columns = columns_in(connection)
+        columns = list_columns(connection)
     return ForeignTables(name, columns, connection.cursor, sqlite3.Error)
 
 
 def _has_log_format(path: Path) -> bool:
     with _translate_errors(safe_repr(str(path)), OSError), path.open("rb") as file:
-        return file.read(19)[18:] == b"\x02"  # this byte of the header is 2 for a file with a write-ahead log
+        return file.read(19)[18:] == b"\x02"  # byte 18 of the header is 2 if the file uses a write-ahead log
 
 
 def _open_postgres(url: str, stack: ExitStack) -> ForeignTables:
     try:
         import psycopg  # noqa: PLC0415 - an extra
 
-        from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
+        from langchain_agentmem.storage.postgres import mask_address  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtra("Reading from PostgreSQL", "postgres") from error
-    name = f"the PostgreSQL database {safe_repr(address_of(url))}"
+    name = f"the PostgreSQL database {safe_repr(mask_address(url))}"
     with _translate_errors(name, psycopg.Error):
         connection = stack.enter_context(psycopg.connect(url, prepare_threshold=None))
         connection.read_only = True

@@ -3,10 +3,11 @@
 All tables are in a separate schema, `agentmem`, so a database can be shared with an application. A few sessions serve
 all threads (`postgres_session.py`), and pipeline their statements. An operation that conflicts with another transaction
 is run again from its first line: after a serialization failure, a deadlock, or `BranchMoved`. An operation whose
-connection is lost is also run again, until `timeout` ends: the server may be restarting, or be replaced.
+connection is lost is also run again for `timeout` seconds, since the server may be restarting, or be replaced.
 
 If the connection is lost during the commit, the engine finds out whether the transaction was committed. For this, each
-session has a row in the table `receipt`. Each writing transaction of the session stores its number there.
+session has a row in the table `receipt`. A session counts its writing transactions, and each of them stores its number
+in that row.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_RETRIES = 100
+"""The maximum number of attempts of an operation that conflicts with other transactions."""
 _ADVISORY_LOCK = 0x41474D45
+"""The id of the lock that a migration holds, so that one process at a time migrates."""
 _CHANGED_ATTRIBUTES = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
 """The attributes that are changed on a borrowed connection, and then restored."""
 
@@ -66,8 +69,8 @@ _OLDER_TRANSACTION_QUERY = """
         )
         or exists (select from pg_replication_slots where age(xmin) > age(%(id)s::xid8::xid)) as found
 """
-"""Tests whether VACUUM FULL must keep rows for an older transaction. Such a transaction writes in any database of the
-server, reads in this database or in a server process without a database, or belongs to a replica."""
+"""Tests whether VACUUM FULL must keep deleted rows for a transaction older than `id`: a writing one in any database of
+the server, a reading one in this database or in a server process without a database, or one of a replica."""
 _HEALTH_QUERY = """
     select current_setting('server_version') as version, current_setting('max_connections')::int as max_connections,
         pg_is_in_recovery() as replica, (select sum(numbackends)::int from pg_stat_database) as used,
@@ -87,16 +90,17 @@ class _ConnectError(psycopg.OperationalError):
 
 
 class _ConnectionLostError(_ConnectError):
-    """The error of a broken connection, as in a server restart: nothing was written."""
+    """The error of a connection that broke before the commit, as in a server restart."""
 
 
 _POOLER_ERRORS = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
-"""Errors of an undetected pooler: its server connection lacks a prepared statement, or already has it."""
+"""Errors behind an undetected pooler, which has changed the server connection: that connection lacks a statement that
+this session prepared, or has one of the same name."""
 _RETRYABLE = (errors.BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_POOLER_ERRORS)
 """Errors that another transaction may cause: the operation is run again and finds the new state. For example, a
 constraint fails if a transaction deletes unreferenced content that another has found and is about to reference."""
 _TEMPORARY_ERRORS = (pg.CannotConnectNow, pg.TooManyConnections, pg.AdminShutdown, pg.CrashShutdown)
-"""Errors of a reachable server that temporarily accepts no connection, or drops new ones immediately."""
+"""Errors of a running server that temporarily accepts no connections, or closes new ones immediately."""
 
 _NO_PERMISSION = (
     "This role lacks the permission. Let the owner of the schema grant it, or run agentmem migrate URL. Then open the "
@@ -119,7 +123,7 @@ _PSYCOPG_ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
 
 @cache
 def prepare_query(sql: str) -> PreparedQuery:
-    """Translate a query with named parameters for PostgreSQL."""
+    """Translate a query with `:name` parameters into PostgreSQL's form, with `$1` and `$2`."""
     text, names = number_parameters(sql, "$")
     return PreparedQuery(text.encode(), names, returns_rows(sql), is_write(sql))
 
@@ -135,16 +139,16 @@ _READ_RECEIPT = (  # waits until the session's transaction has ended
 _DELETE_RECEIPTS = prepare_query("delete from receipt where at < :before")
 
 
-_IDENTITY_COLUMNS = (
+_IDENTITY_COLUMNS_QUERY = (
     "select table_name as name, column_name as id from information_schema.columns "
     "where table_schema = current_schema() and is_identity = 'YES'"
 )
 
 
 class _PostgresTransaction(Transaction):
-    """A transaction on a session, active until the block of its `with` ends.
+    """A transaction on a session, usable until its `with` block ends.
 
-    Queries are pipelined: a call waits for rows only if they are needed now.
+    Queries are pipelined: a call waits only for the rows that it returns.
     """
 
     __slots__ = ("_check", "_copy_in", "_execute", "_sql")
@@ -167,8 +171,8 @@ class _PostgresTransaction(Transaction):
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
         self._check(query, rows)
         statement = self._sql[query]
-        for each in rows:
-            self._execute(statement, each)
+        for parameters in rows:
+            self._execute(statement, parameters)
 
     def run_sql(self, sql: str, parameters: Mapping[str, Any], *, lazy: bool = False) -> Rows:
         return self._send(prepare_query(sql), parameters, lazy=lazy)
@@ -187,7 +191,7 @@ class _PostgresTransaction(Transaction):
         return sorted(row["id"] for row in self.run_sql(sql, {"count": count}))
 
     def advance_ids(self) -> None:
-        for row in self.run_sql(_IDENTITY_COLUMNS, {}):
+        for row in self.run_sql(_IDENTITY_COLUMNS_QUERY, {}):
             self.run_sql(
                 f"select setval(pg_get_serial_sequence('{row['name']}', '{row['id']}'), max({row['id']})) "  # noqa: S608
                 f"from {row['name']} having max({row['id']}) > 0",
@@ -218,11 +222,11 @@ class PostgresEngine(Engine):
             workers.size = max(workers.size, self.options.pool_size)
         self._caller_pool: Any = None if isinstance(url, str) else url
         self._url = url if self._caller_pool is None else str(self._caller_pool.conninfo)
-        self.path = address_of(self._url)
+        self.path = mask_address(self._url)
         self._sql = {name: prepare_query(sql) for name, sql in load_queries(self.dialect).items()}
         self._timeout = self.options.timeout
-        self._is_ready = False
-        self._hosts = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
+        self._is_ready = False  # True after the first successful transaction
+        self._host_count = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
         if self._caller_pool is None:
             self._pool = Pool(self._open_session, size=self.options.pool_size, timeout=self.options.busy_timeout)
         else:
@@ -254,7 +258,7 @@ class PostgresEngine(Engine):
                     now = time.monotonic()
                     deadline = deadline or now + self._timeout
                     answered = isinstance(error, _ConnectionLostError) or isinstance(error.__cause__, _TEMPORARY_ERRORS)
-                    is_unverified = not (self._is_ready or answered)  # the address may be wrong
+                    is_unverified = not (self._is_ready or answered)  # no server answered yet: the address may be wrong
                     if is_unverified or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= deadline:
                         raise
                     time.sleep(min(random.uniform(0.05, 0.5), deadline - now))  # noqa: S311
@@ -267,7 +271,7 @@ class PostgresEngine(Engine):
             with _PostgresTransaction(self, session) as tx:
                 value = operation(tx)
             if not (write and session.has_answer):
-                session.wait_all()  # reports a lost connection before the commit
+                session.wait_all()  # a connection that is lost here is reported before the commit
             if has_written := session.has_written:
                 session.execute(_WRITE_RECEIPT, session.receipt)
                 if session.receipt["transactions"] == 1:
@@ -276,7 +280,7 @@ class PostgresEngine(Engine):
             session.commit(wait=write)
         except BaseException as error:
             is_read_only = isinstance(error, pg.ReadOnlySqlTransaction)
-            is_reusable = self._roll_back(session, error) and not (is_read_only and self._hosts > 1)
+            is_reusable = self._roll_back(session, error) and not (is_read_only and self._host_count > 1)
             if is_reusable or not (is_read_only or isinstance(error, psycopg.OperationalError)):
                 raise
             if not (is_committing and has_written and self._was_committed(session)):
@@ -288,7 +292,7 @@ class PostgresEngine(Engine):
         return value
 
     def _was_committed(self, session: Session) -> bool:
-        """Return whether a transaction was committed although its session was lost in the commit.
+        """Return whether a transaction was committed whose connection was lost in the commit.
 
         Raises:
             StorageError: The result of the commit cannot be determined.
@@ -296,14 +300,14 @@ class PostgresEngine(Engine):
 
         def read_receipt(tx: Transaction) -> NoReturn:
             tx.run_sql("select set_config('lock_timeout', :wait, true)", {"wait": milliseconds(self._timeout)})
-            # If the server is still committing, this waits for the end.
+            # If the server is still committing, this statement waits until the commit ends.
             [row] = tx.run_sql(_READ_RECEIPT, {"session": session.receipt["session"]})
             raise RollbackRequested(row["transactions"])
 
         try:
             self._run(read_receipt, write=True)
-        except RollbackRequested as done:
-            return bool(done.value == session.receipt["transactions"])
+        except RollbackRequested as request:
+            return bool(request.value == session.receipt["transactions"])
         except Exception as error:
             raise errors.StorageError(
                 f"The connection to {safe_repr(self.path)} was lost in the commit, so the data may be stored or not. "
@@ -313,13 +317,14 @@ class PostgresEngine(Engine):
     def _roll_back(self, session: Session, error: BaseException) -> bool:
         """Roll back a failed transaction; return whether the connection still works."""
         if isinstance(error, _POOLER_ERRORS):
-            session.is_direct = False  # other sessions detect it themselves
+            session.is_direct = False  # each other session detects the pooler at its own first error
         if isinstance(error, Exception) and not isinstance(error, NoAnswerError) and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.roll_back()
                 self._pool.give_back(session)
                 return True
-        if not (isinstance(error, Exception) or session.broken):  # else the statement would run on, with its locks
+        # After an interrupt, cancel the statement: it would continue to run, and hold its locks.
+        if not (isinstance(error, Exception) or session.broken):
             with contextlib.suppress(psycopg.Error):
                 session.connection.cancel_safe(timeout=1)
         self._pool.drop(session)
@@ -366,6 +371,7 @@ class PostgresEngine(Engine):
         except BaseException as error:
             if connection is not None:
                 connection.close()
+            # An error without an SQLSTATE comes from the network or from the driver, not from the server.
             is_temporary = isinstance(error, _TEMPORARY_ERRORS) or getattr(error, "sqlstate", "") is None
             if isinstance(error, psycopg.OperationalError) and is_temporary:
                 raise (_ConnectError if connection is None else _ConnectionLostError)(str(error)) from error
@@ -382,16 +388,16 @@ class PostgresEngine(Engine):
         return session
 
     def _connect(self, **options: Any) -> Connection:
-        # Long statements are waited for. A lost server is detected after four intervals: one idle, then three probes.
-        interval = min(max(1, round(self._timeout / 4)), 32_767)  # the maximum of TCP
+        # TCP keepalives detect a lost server after four intervals: one idle interval, then three probes.
+        interval = min(max(1, round(self._timeout / 4)), 32_767)  # seconds; TCP allows at most 32,767
         probes = dict.fromkeys(("keepalives_idle", "keepalives_interval"), interval)
         arguments: dict[str, Any] = {**probes, "keepalives_count": 3, **psycopg.conninfo.conninfo_to_dict(self._url)}
-        if self._hosts > 1 and not self.options.read_only:  # after a failover, the primary is another host
+        if self._host_count > 1 and not self.options.read_only:  # after a failover, the primary is another host
             arguments.setdefault("target_session_attrs", "read-write")
-        arguments.setdefault("connect_timeout", max(2, round(self._timeout / self._hosts)))
-        # A statement prepared by the driver would stay on the server, which a pooler shares.
-        fixed = {"autocommit": True, "client_encoding": "utf8", "prepare_threshold": None}
-        return Connection.connect(**(arguments | fixed | options))
+        arguments.setdefault("connect_timeout", max(2, round(self._timeout / self._host_count)))
+        # The driver must not prepare statements: behind a pooler, other clients would use the server connection too.
+        required = {"autocommit": True, "client_encoding": "utf8", "prepare_threshold": None}
+        return Connection.connect(**(arguments | required | options))
 
     def _missing_migrations(self, select: Callable[[str], Iterable[Any]]) -> list[engine.Migration]:
         """Return the migrations that the schema lacks."""
@@ -437,7 +443,7 @@ class PostgresEngine(Engine):
         yield from super().health()
 
     def sizes(self) -> Sizes:
-        """Return the bytes of the schema and of each table, indexes included.
+        """Return the sizes of the schema and of each table, indexes included.
 
         The query takes milliseconds at any size.
         """
@@ -476,14 +482,14 @@ class PostgresEngine(Engine):
                 connection.execute(statement.encode())
 
     def _wait_for_older_transactions(self, connection: psycopg.Connection[Any]) -> None:
-        """Wait for the end of transactions that are older than the erasure.
+        """Wait for the end of transactions that began before the erasure.
 
         VACUUM keeps rows that such a transaction may still see.
         """
         deadline = time.monotonic() + self.options.busy_timeout
-        [now] = connection.execute("select pg_current_xact_id()::text as id").fetchall()
+        [current] = connection.execute("select pg_current_xact_id()::text as id").fetchall()
         while True:
-            [row] = connection.execute(_OLDER_TRANSACTION_QUERY, now).fetchall()
+            [row] = connection.execute(_OLDER_TRANSACTION_QUERY, current).fetchall()
             if not row["found"]:
                 return
             if time.monotonic() > deadline:
@@ -495,7 +501,7 @@ class PostgresEngine(Engine):
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Select]:
-        """Read as of the moment when the block begins."""
+        """Open a snapshot: the block reads the database as of its start."""
         with self.connection() as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
@@ -514,7 +520,7 @@ class PostgresEngine(Engine):
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Open a dedicated autocommit connection that raises driver errors as the package's own."""
+        """Open an autocommit connection outside of the sessions. Driver errors are translated."""
         with self._active_call(), translate_errors(self.path), self._autocommit_connection() as connection:
             yield connection
 
@@ -532,20 +538,20 @@ def translate_errors(path: str) -> Iterator[None]:
         raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
     except psycopg.Error as error:
         reason = mask_passwords(str(error))
-        for kind, ours in _PSYCOPG_ERRORS:
-            if isinstance(error, kind) or isinstance(error.__cause__, kind):
-                raise type(ours)(f"{ours} ({safe_repr(path)}: {reason})") from error
+        for error_class, translation in _PSYCOPG_ERRORS:
+            if isinstance(error, error_class) or isinstance(error.__cause__, error_class):
+                raise type(translation)(f"{translation} ({safe_repr(path)}: {reason})") from error
         raise errors.StorageError(f"The database {safe_repr(path)} failed: {reason}.") from error
 
 
-def address_of(url: str) -> str:
-    """Check the address of a database, and return it without passwords for errors and logs.
+def mask_address(url: str) -> str:
+    """Check the URL of a database, and mask its passwords for errors and logs.
 
     Args:
         url: A URL, or a connection string.
 
     Raises:
-        InvalidInput: The address cannot be parsed, or has an unescaped password.
+        InvalidInput: The URL cannot be parsed, or its password has unescaped characters.
     """
     masked = mask_passwords(url)
     if (problem := _find_url_problem(url, has_password=masked != url)) is None:
@@ -566,7 +572,7 @@ def _find_url_problem(url: str, *, has_password: bool) -> str | None:
         parts = psycopg.conninfo.conninfo_to_dict(url)
     except (psycopg.Error, ValueError) as error:
         return "" if has_password else f" ({str(error).strip()})"
-    # A password ends at an unescaped / or @. Its rest is parsed as part of the host or the database name.
+    # With an unescaped / or @ in a password, the parser reads the rest of it as a host, a port or a database name.
     port, host_and_name = str(parts.get("port", "")), f"{parts.get('host', '')}{parts.get('dbname', '')}"
-    is_misplaced = "@" in host_and_name and "://" in url and "%40" not in url
-    return "" if is_misplaced or not all(number.isdecimal() or not number for number in port.split(",")) else None
+    has_unescaped_at = "@" in host_and_name and "://" in url and "%40" not in url
+    return "" if has_unescaped_at or not all(number.isdecimal() or not number for number in port.split(",")) else None

@@ -1,16 +1,14 @@
 """A connection to PostgreSQL that pipelines its statements.
 
 A transaction mainly costs round trips, and the driver's own work for each of them. So a session uses libpq's pipeline
-mode, through the driver's wrapper of libpq. Every statement is only sent into the pipeline, and the session waits when
-rows are read. Statements that return no rows, the beginning and the commit do not wait. If such a statement fails, the
-error appears at the next wait, in the same transaction. The driver's own pipeline takes twice the time
-(`tests/benchmarks/postgres_session.py`).
+mode, through the driver's wrapper of libpq. It sends statements without waiting for their answers, and waits only when
+rows are read. If a statement without rows fails, the error is raised at the next wait, in the same transaction. The
+driver's own pipeline takes twice the time (`tests/benchmarks/postgres_session.py`).
 
-A pooler may run each transaction on another server connection. So settings apply to one transaction, and statements are
-prepared at their first use only if the session is connected to the server itself. Behind a pooler, a statement is
-parsed again unless it repeats the previous one. A repetition never spans two transactions: one ends with COMMIT, and
-the next begins with BEGIN. No caller waits for the end of a
-read-only transaction, but behind a pooler the next transaction begins after it.
+A pooler, such as PgBouncer, may run each transaction on another server connection. So settings apply to one transaction
+only, and a session prepares statements only if it is connected to the server directly. Behind a pooler, the server
+parses each statement again, unless a statement repeats the previous one of the transaction. No caller waits for the end
+of a read-only transaction. Behind a pooler, the session waits for this end before it begins the next transaction.
 
 A `Pool` lends a few sessions to any number of threads. It lends the most recently returned session first, to reuse its
 prepared statements and the server's caches.
@@ -37,7 +35,8 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.errors import DatabaseBusy, StorageError
 from langchain_agentmem.storage.transaction import Rows
 
-BEGIN = b"begin isolation level read committed"  # after waiting for a lock, a statement sees the other's commit
+# In this level, a statement that has waited for a lock sees what the holder of the lock committed.
+BEGIN = b"begin isolation level read committed"
 COMMIT, ROLLBACK = b"commit", b"rollback"
 BEGIN_READING = b"begin isolation level repeatable read, read only"
 SETTINGS = (
@@ -47,14 +46,14 @@ SETTINGS = (
     b"case when current_setting('citus.version', true) is null then 'force_generic_plan' else 'auto' end, true)"
 )
 """Sets the settings of a transaction. JIT is off: the planner overestimates queries on JSON, and would compile them
-each time. A prepared statement keeps its generic plan until the server analyzes its tables again. By default, the
-server compares that plan with plans that were made for small tables, and may then plan each call. Merge joins are off:
-the planner expects them to stop early, but the newest rows are at the end. Citus cannot plan some statements without
+each time. Merge joins are off: the planner expects them to stop early, but the newest rows are at the end. Plans are
+generic: a prepared statement is planned once. By default, the server compares the generic plan with earlier plans from
+when the tables were small, and may then plan each call. Citus is the exception: it cannot plan some statements without
 the values of their parameters."""
-_UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # type OIDs; the server infers an unknown type
-_FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
+_UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # OIDs of types; the server infers an unknown type
+_FAILED_STATUSES = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _WAKE_SECONDS = 0.1
-"""The interval, in seconds, at which a wait checks for an interrupt and for the timeout."""
+"""Seconds between two checks of a wait for an interrupt and for the timeout."""
 
 
 class PreparedQuery(NamedTuple):
@@ -77,8 +76,8 @@ class NoAnswerError(psycopg.OperationalError):
     """The error for a server that does not answer in time."""
 
 
-_Key: TypeAlias = tuple[str, bytes, tuple[int, ...]]
-"""The key of a prepared statement: the schema, the text, and the types of the parameters."""
+_StatementKey: TypeAlias = tuple[str, bytes, tuple[int, ...]]
+"""The key of a prepared statement: the schema, the SQL, and the types of the parameters."""
 
 
 class _BoundParameter(NamedTuple):
@@ -89,7 +88,7 @@ class _BoundParameter(NamedTuple):
     value: bytes | None
 
 
-_NULL: Final = _BoundParameter(_UNKNOWN, pq.Format.TEXT, None)
+_NULL_PARAMETER: Final = _BoundParameter(_UNKNOWN, pq.Format.TEXT, None)
 
 
 class Answer(Sequence[Any]):
@@ -97,12 +96,12 @@ class Answer(Sequence[Any]):
 
     Args:
         session: The session that sent the statement.
-        prepared_key: The key of the statement, if this is the answer to its preparation.
+        prepared_key: The key of a statement, if this is the answer to the preparation of that statement.
     """
 
     __slots__ = ("_rows", "_session", "prepared_key", "result")
 
-    def __init__(self, session: Session, prepared_key: _Key | None = None) -> None:
+    def __init__(self, session: Session, prepared_key: _StatementKey | None = None) -> None:
         self._session, self.prepared_key = session, prepared_key
         self._rows: Rows | None = None
         self.result: pq.abc.PGresult | None = None
@@ -128,25 +127,25 @@ class Answer(Sequence[Any]):
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that stays silent and open in forked children of this process."""
+    """A connection that a forked child process neither closes nor warns about."""
 
     def __del__(self, *_: Any) -> None:
-        """Do nothing. The driver's libpq wrapper closes it, only in the process that opened it."""
+        """Do nothing. Its libpq object closes the connection, in the process that opened it."""
 
 
 class Session:
-    """One connection, with its pending statements.
+    """One connection, with the statements whose answers it has not received yet.
 
     Args:
         connection: An open connection, which then belongs to the session.
 
     Attributes:
-        connection: The connection, which is the session's own between `enter` and `leave`.
-        is_direct: True if the connection certainly has no pooler, so prepared statements stay valid.
+        connection: The connection. Between `enter` and `leave`, only the session uses it.
+        is_direct: True if there is certainly no pooler, so that prepared statements stay valid.
         has_written: True if the transaction sent a statement that may write.
-        receipt: The row that a writing transaction stores, so that its commit can be verified. It has the id of the
-            session (unique in all processes), the number of its writing transactions so far, and the time in
-            microseconds since 1970.
+        receipt: The row of the table `receipt` that a writing transaction stores, to verify its commit: the id of the
+            session (unique among all processes), the number of the session's writing transactions so far, and the time
+            in microseconds since 1970.
     """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -156,11 +155,11 @@ class Session:
         self._libpq = connection.pgconn
         self._schema = ""
         self.is_direct = False
-        self._prepared_names: dict[_Key, bytes] = {}
+        self._prepared_names: dict[_StatementKey, bytes] = {}
         self._last_unnamed: tuple[bytes, tuple[int, ...]] | None = None  # the statement last sent without a name
         self._prepared_count = 0
-        self._unanswered: deque[Answer] = deque()
-        self._sync_marker = Answer(self)  # stands for each sync point; after an error, the server skips to the next
+        self._unanswered: deque[Answer] = deque()  # the answers that the server still has to send, in order
+        self._sync_marker = Answer(self)  # the answer to a sync point; after an error, the server skips to the next one
         self._begin_answer = Answer(self)
         self._timeout = self._deadline = 0.0
         self.enter()
@@ -170,7 +169,7 @@ class Session:
         self._libpq.enter_pipeline_mode()
 
     def leave(self) -> None:
-        """Return the connection to its earlier state, after all answers.
+        """Receive all answers, and restore the earlier state of the connection.
 
         Raises:
             psycopg.Error: The connection is lost.
@@ -191,6 +190,8 @@ class Session:
     def detect_pooler(self, timeout: float) -> None:
         """Set `is_direct` if the connection has no pooler.
 
+        When it accepts a connection, a pooler reports another process id than that of the server process.
+
         Args:
             timeout: Seconds to wait for an answer of the server.
 
@@ -199,7 +200,7 @@ class Session:
         """
         self._timeout = timeout
         self._send(BEGIN)
-        self._sync()  # here a pooler may change the server connection
+        self._sync()  # a pooler may change the server connection here
         [row] = self.rows(self._send(b"select pg_backend_pid() as pid"))
         self.commit(wait=True)
         self.is_direct = row["pid"] == self._libpq.backend_pid
@@ -217,20 +218,20 @@ class Session:
             now = time.time_ns() // 1000
             self.receipt = self.receipt | {"transactions": self.receipt["transactions"] + 1, "at": now}
         self.has_written = False
-        self._timeout = timeout + 1.0  # the server times out first, with a reason
+        self._timeout = timeout + 1.0  # the server times out first, and reports the reason
         self._schema = schema
         if not self.is_direct:
-            self._receive_all()  # ends the last transaction: a pooler may change the server connection now
+            self._receive_all()  # wait for the end of the last transaction: the pooler may now change the connection
         self._begin_answer = self._send(BEGIN if write else BEGIN_READING)
-        self._send(SETTINGS, [_bind(each) for each in (schema, milliseconds(lock_timeout), milliseconds(timeout))])
+        self._send(SETTINGS, [_bind(value) for value in (schema, milliseconds(lock_timeout), milliseconds(timeout))])
 
     def execute(self, query: PreparedQuery, parameters: Mapping[str, Any]) -> Answer:
-        """Send a statement into the pipeline."""
+        """Send a statement without waiting for its answer."""
         self.has_written = self.has_written or query.is_write
         return self._send(query.text, [_bind(parameters[name]) for name in query.names])
 
     def copy_in(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows by PostgreSQL's COPY, outside of the pipeline."""
+        """Insert rows by PostgreSQL's COPY, which the pipeline mode does not support."""
         self.has_written = True
         self._sync()
         self._receive_all()
@@ -272,7 +273,7 @@ class Session:
         """Commit the transaction.
 
         Args:
-            wait: True to wait for the end. If False, a failure is not reported.
+            wait: True to wait until the transaction is committed. If False, a failure is not reported.
 
         Raises:
             psycopg.Error: The commit failed, or an earlier statement.
@@ -291,7 +292,7 @@ class Session:
         Raises:
             psycopg.Error: The connection is lost.
         """
-        self._sync()  # after a failure, the server skips everything up to here
+        self._sync()  # after a failure, the server skips all statements up to here
         self._send(ROLLBACK)
         self._sync()
         self._receive_all(raise_errors=False)
@@ -303,8 +304,8 @@ class Session:
     # -- the pipeline ------------------------------------------------------------------------------------------
 
     def _send(self, text: bytes, parameters: Sequence[_BoundParameter] = ()) -> Answer:
-        types = tuple([each.type for each in parameters])
-        values, formats = [each.value for each in parameters], [each.format for each in parameters]
+        types = tuple([parameter.type for parameter in parameters])
+        values, formats = [parameter.value for parameter in parameters], [parameter.format for parameter in parameters]
         if self.is_direct:
             name = self._prepared_names.get((self._schema, text, types)) or self._prepare((self._schema, text, types))
             self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
@@ -317,7 +318,7 @@ class Session:
         self._unanswered.append(answer)
         return answer
 
-    def _prepare(self, key: _Key) -> bytes:
+    def _prepare(self, key: _StatementKey) -> bytes:
         name = b"agentmem_%x_%d" % (self.receipt["session"], self._prepared_count)
         self._prepared_count += 1
         _, text, types = key
@@ -337,7 +338,7 @@ class Session:
         return result
 
     def _receive_all(self, *, raise_errors: bool = True) -> None:
-        """Receive all answers."""
+        """Receive the answers to all sent statements."""
         self._flush()
         while self._unanswered:
             self._receive(raise_errors=raise_errors)
@@ -354,7 +355,7 @@ class Session:
         answer = self._unanswered.popleft()
         if result.status == pq.ExecStatus.PIPELINE_SYNC:
             return
-        if result.status in _FAILED:
+        if result.status in _FAILED_STATUSES:
             if answer.prepared_key is not None:
                 self._prepared_names.pop(answer.prepared_key, None)
             if raise_errors:
@@ -382,12 +383,16 @@ def milliseconds(seconds: float) -> str:
 
 
 def _bind(value: Any) -> _BoundParameter:
-    """Encode a value as a parameter."""
+    """Encode a value for the server.
+
+    Raises:
+        psycopg.DataError: The value is a text with NUL, or has an unsupported type.
+    """
     if value is None:
-        return _NULL
+        return _NULL_PARAMETER
     if isinstance(value, str):
         text = value.encode()
-        if b"\0" in text:  # libpq would end the text there
+        if b"\0" in text:  # libpq would cut off the text there
             raise pg.DataError("a text cannot contain the character NUL")
         return _BoundParameter(_UNKNOWN, pq.Format.TEXT, text)
     if isinstance(value, bool):
@@ -410,10 +415,10 @@ class Pool:
         timeout: Seconds to wait for a session.
     """
 
-    # Per process: a child opens its own sessions, and does not use those of its parent.
+    # A forked child has its own values of these attributes, so it never uses the sessions of its parent.
     _condition = PerProcess(threading.Condition)
     _idle: PerProcess[list[Session]] = PerProcess(list)  # last in, first out
-    _count = PerProcess(int)
+    _count = PerProcess(int)  # of all sessions, idle and in use
 
     def __init__(self, connect: Callable[[], Session], *, size: int, timeout: float) -> None:
         self._connect = connect
@@ -437,7 +442,7 @@ class Pool:
         try:
             return self._connect()
         except BaseException:
-            self._release_slot()
+            self._decrement_count()
             raise
 
     def give_back(self, session: Session) -> None:
@@ -452,7 +457,7 @@ class Pool:
     def drop(self, session: Session) -> None:
         """Close a session that cannot be used again."""
         session.close()
-        self._release_slot()
+        self._decrement_count()
 
     def close(self) -> None:
         """Close all sessions. Sessions in use are closed when they are returned."""
@@ -466,7 +471,7 @@ class Pool:
     def _has_capacity(self) -> bool:
         return bool(self._idle) or self._count < self._size
 
-    def _release_slot(self) -> None:
+    def _decrement_count(self) -> None:
         with self._condition:
             self._count -= 1
             self._condition.notify()
@@ -477,7 +482,7 @@ class BorrowedPool:
 
     Args:
         pool: A `psycopg_pool.ConnectionPool`.
-        start: Creates the session of a connection.
+        start: Creates a session for a connection.
         timeout: Seconds to wait for a connection.
     """
 

@@ -5,13 +5,16 @@ dialects. `log.postgres.sql` and `log.sqlite.sql` contain the queries that diffe
 written `:name`.
 
 Text that several queries share is a *fragment*, which begins with a line `-- fragment: the_name`. A query includes it
-as `{the_name}`. Some fragments take names of parameters, tables or rows, as in `{the_name given}` (`lists.*.sql`).
+as `{the_name}`. Some fragments need names. `{in_texts keys}` tests a value against the list in the parameter `:keys`.
+`{lookup memory x}` joins the table `memory` under the alias `x`. In the text of these fragments, `:list`, `the_table`
+and `the_row` stand for the names.
 
 Operations call a query as an attribute, `query.insert_entry(tx, branch=1, …)`, and are independent of dialects. Each
 engine looks up the SQL of its dialect by the query's name.
 
-Bodies are content-addressed: each is stored once, with its BLAKE2b-160 digest as the key. A transaction stores a body
-before the first reference to it. A transaction that deletes references then deletes the bodies that have none left.
+This module also stores bodies, such as those of messages. Each body is stored once, with its BLAKE2b-160 digest as the
+key. A transaction stores a body before the first row that refers to it. A transaction that deletes such rows then
+deletes the bodies to which no row refers.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from langchain_agentmem.storage.transaction import Rows, Transaction
 
 DIALECTS = ("sqlite", "postgres")
 
-_NAME = re.compile(r"^-- (name|fragment): *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
+_HEADING = re.compile(r"^-- (name|fragment): *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n?", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{([a-z_]+)((?: [a-z_]+)*)\}")
 # A parameter is :name. A doubled colon is PostgreSQL's cast, and a quoted string contains no parameters.
@@ -40,7 +43,7 @@ _PARAMETER = re.compile(r"'(?:[^']|'')*'|(?<!:):([a-z_][a-z0-9_]*)")
 _QUOTED = re.compile(r"'(?:[^']|'')*'")
 _WORD = re.compile(r"[a-z_]+")
 _VERBS = frozenset({"select", "values", "insert", "update", "delete"})
-_INNERMOST = re.compile(r"\([^()]*\)")
+_INNERMOST_PARENTHESES = re.compile(r"\([^()]*\)")
 
 
 @cache
@@ -51,7 +54,8 @@ def load_queries(dialect: str) -> Mapping[str, str]:
         dialect: "sqlite" or "postgres".
 
     Returns:
-        The SQL by query name, with parameters written `:name`. SQL of the dialect replaces common SQL of the same name.
+        The SQL by query name, with parameters written `:name`. A query in a file of the dialect replaces the query of
+        this name in a common file.
 
     Raises:
         ValueError: A name occurs twice in the common files, or twice in the files of the dialect.
@@ -69,13 +73,13 @@ def load_queries(dialect: str) -> Mapping[str, str]:
                     file_texts[name] = sql
         all_texts |= file_texts
 
-    def text_of(fragment: re.Match[str]) -> str:
+    def expand(fragment: re.Match[str]) -> str:
         text = all_texts["fragment", fragment[1]]
         if names := fragment[2].split():
             text = text.replace(":list", f":{names[0]}").replace("the_table", names[0]).replace("the_row", names[-1])
-        return _FRAGMENT.sub(text_of, text)
+        return _FRAGMENT.sub(expand, text)
 
-    return {name: _FRAGMENT.sub(text_of, sql) for (kind, name), sql in all_texts.items() if kind == "name"}
+    return {name: _FRAGMENT.sub(expand, sql) for (kind, name), sql in all_texts.items() if kind == "name"}
 
 
 def parameter_names(sql: str) -> frozenset[str]:
@@ -103,14 +107,14 @@ def number_parameters(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
 
 @cache
 def sqlite_statement(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
-    """Rewrite each `:name` as `?1`: SQLite binds values by position in half the time.
+    """Rewrite each `:name` as a number: SQLite binds values by position in half the time.
 
     Python 3.12.0 to 3.12.3 cannot bind `?1` by position, so the SQL is unchanged there.
 
     Returns:
         The SQL, and a function that converts a mapping of parameters to the argument of the driver.
     """
-    if (3, 12) <= sys.version_info < (3, 12, 4):  # these versions bind ?1 by name
+    if (3, 12) <= sys.version_info < (3, 12, 4):
         return sql, lambda parameters: parameters
     text, names = number_parameters(sql, "?")
     if len(names) > 1:
@@ -121,11 +125,12 @@ def sqlite_statement(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]
 def returns_rows(sql: str) -> bool:
     """Return whether a query returns rows.
 
-    Text in parentheses is ignored, such as a subquery that writes.
+    The verb of the query decides, and a "returning" clause. Subqueries are ignored: text in parentheses is removed, the
+    innermost first.
     """
     outer, count = _QUOTED.sub("", sql), 1
     while count:
-        outer, count = _INNERMOST.subn("", outer)
+        outer, count = _INNERMOST_PARENTHESES.subn("", outer)
     words = _words(outer)
     verb = next((word for word in words if word in _VERBS), None) if words[0] == "with" else words[0]
     return verb in {"select", "values"} or "returning" in words
@@ -144,16 +149,15 @@ _VALUE_PARAMETERS = (
 
 @cache
 def value_parameters(dialect: str, name: str) -> tuple[str, ...] | None:
-    """Return the names of an insert's or update's parameters whose values come from callers.
+    """Return the names of a query's parameters whose sizes must be checked before a write.
 
     Returns:
-        The names; None if sizes are not checked. `insert_entries` has no such parameters: the result is (), since its
-        number of rows is checked.
+        The names; None if nothing is checked. For `insert_entries` (), since only its number of rows is checked.
     """
     sql = load_queries(dialect).get(name, "")
     names = tuple(filter(parameter_names(sql).__contains__, _VALUE_PARAMETERS))
-    is_put = not {"insert", "update"}.isdisjoint(_words(sql))
-    return names if is_put and (names or name == "insert_entries") else None
+    stores_values = not {"insert", "update"}.isdisjoint(_words(sql))
+    return names if stores_values and (names or name == "insert_entries") else None
 
 
 def _words(sql: str) -> list[str]:
@@ -166,7 +170,8 @@ def _split(text: str) -> list[tuple[tuple[str, str], str]]:
     Returns:
         The type ("name" or "fragment") and name of each, and its SQL without comments.
     """
-    parts = zip(*(_NAME.split(text)[n::3] for n in (1, 2, 3)), strict=True)
+    # The split returns the text before the first heading, and then type, name and SQL in turn.
+    parts = zip(*(_HEADING.split(text)[start::3] for start in (1, 2, 3)), strict=True)
     return [((kind, name), _COMMENT.sub("", sql).strip()) for kind, name, sql in parts]
 
 
@@ -212,7 +217,7 @@ LINK_BYTES = 32
 
 
 def next_link(link: bytes, entry: bytes) -> bytes:
-    """Return the link of an entry of the audit trail.
+    """Compute the link of an audit entry: a digest of the entry and all entries before it.
 
     Args:
         link: The link of the previous entry.
@@ -228,7 +233,7 @@ def store_bodies(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
         tx: The transaction.
         bodies: The bodies, by digest.
     """
-    # Sorted by key, so two writers of the same bodies cannot deadlock.
+    # All writers store bodies in the order of their keys, so that they cannot deadlock.
     rows = [{"hash": key, "body": bodies[key]} for key in sorted(bodies)]
     if len(rows) == 1:
         query.store_content(tx, **rows[0])
@@ -237,7 +242,7 @@ def store_bodies(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
 
 
 def collect_bodies(tx: Transaction, hashes: Iterable[bytes]) -> None:
-    """Delete those of the given bodies that have no references left.
+    """Delete those of some bodies to which no row refers.
 
     Args:
         tx: The transaction.
@@ -249,19 +254,19 @@ def collect_bodies(tx: Transaction, hashes: Iterable[bytes]) -> None:
 
 
 def ensure_namespace(tx: Transaction, path: str) -> int:
-    """Return the row id of a namespace, which is created if it is missing.
+    """Return the row id of a namespace. Create the namespace if it is missing.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
 
     Raises:
-        BranchMoved: Another transaction deleted the namespace meanwhile; the operation is retried.
+        BranchMoved: Another transaction deleted the namespace meanwhile, so the engine retries the operation.
     """
     rows = query.find_namespace(tx, path=path)
     if not rows:
         query.create_namespace(tx, path=path)
         rows = query.find_namespace(tx, path=path)
     if not rows:
-        raise BranchMoved  # another writer deleted it meanwhile: run again
+        raise BranchMoved
     return int(rows[0]["id"])

@@ -26,7 +26,7 @@ from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import create_private, file_of, replace_atomically
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.encrypted_database import APPLICATION_ID, Cipher, unreadable_message
+from langchain_agentmem.storage.encrypted_database import APPLICATION_ID, Cipher, format_unreadable_message
 from langchain_agentmem.storage.engine import DatabaseOptions, Engine, HealthCheck, Sizes
 from langchain_agentmem.storage.queries import load_queries, query, sqlite_statement
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, raise_ended
@@ -36,14 +36,15 @@ T = TypeVar("T")
 MIN_SQLITE_VERSION = (3, 35, 0)
 SQLITE_VERSION = sqlite3.sqlite_version
 MAX_IDLE_READERS = 8
+"""The maximum number of idle reading connections that stay open."""
 BACKUP_PAGES = 1_000
-"""The pages that one step of a backup copies."""
+"""The number of pages that one step of a backup copies."""
 VACUUM_PAGES = 200
-"""The free pages that one transaction returns to the system."""
+"""The number of free pages that one transaction returns to the operating system."""
 
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
 _CREATABLE_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
-"""Matches the address of a file that may be created: a path, or a URI that does not require an existing file."""
+"""Matches the name of a database whose file may be created: a path, or a URI that does not require an existing file."""
 
 _SQLITE_ERRORS: dict[int, type[errors.StorageError]] = {
     sqlite3.SQLITE_BUSY: errors.DatabaseBusy,
@@ -58,7 +59,7 @@ FORK_TIMEOUT = 10.0
 
 
 class _SqliteTransaction(Transaction):
-    """A transaction for `with`: it commits, or rolls back if the block fails."""
+    """A transaction as a context manager: it commits, or rolls back if the block fails."""
 
     __slots__ = ("_begin", "_check", "_connection", "_execute", "_executemany", "_sql")
     max_unindexed = 64
@@ -104,16 +105,16 @@ class _SqliteTransaction(Transaction):
         self._executemany(f"insert into {table} ({', '.join(columns)}) values ({placeholders})", rows)  # noqa: S608 - our own names
 
     def take_ids(self, table: str, count: int) -> list[int]:
-        used = self.run_sql("select seq as id from sqlite_sequence where name = :table", {"table": table})
-        newest = self.run_sql(f"select max(id) as id from {table}", {})  # noqa: S608 - our own name
-        first = 1 + max((row["id"] or 0) for row in (*used, *newest))
+        ever_used = self.run_sql("select seq as id from sqlite_sequence where name = :table", {"table": table})
+        existing = self.run_sql(f"select max(id) as id from {table}", {})  # noqa: S608 - our own name
+        first = 1 + max((row["id"] or 0) for row in (*ever_used, *existing))
         return list(range(first, first + count))
 
 
 class SqliteEngine(Engine):
     """One SQLite database.
 
-    A new file may be read by its owner only.
+    Only its owner may read and write a new file.
 
     Args:
         path: A file, a `file:` URI, or ":memory:".
@@ -129,7 +130,9 @@ class SqliteEngine(Engine):
 
     dialect = "sqlite"
     _open_engines: ClassVar[weakref.WeakSet[SqliteEngine]] = weakref.WeakSet()
-    _inherited: ClassVar[list[SqliteEngine]] = []  # in a child: neither use nor close, as both would harm the parent
+    # The engines that had a running call when this process was forked from its parent. They must be neither used nor
+    # closed, as both would harm the parent.
+    _inherited: ClassVar[list[SqliteEngine]] = []
     _forked_in_call = False  # True if a call was running at the last fork
     _write_lock = PerProcess(threading.RLock)
 
@@ -145,7 +148,7 @@ class SqliteEngine(Engine):
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
         self._idle_readers: list[sqlite3.Connection] = []
         self._write_connection: sqlite3.Connection | None = None
-        if any((each.cipher is None) != (self.cipher is None) for each in self.find_open(file_of(self._file))):
+        if any((other.cipher is None) != (self.cipher is None) for other in self.find_open(file_of(self._file))):
             raise errors.InvalidInput(f"{safe_repr(path)} is already open in this process, with another key or none.")
         self._open_engines.add(self)
         try:
@@ -158,9 +161,9 @@ class SqliteEngine(Engine):
     @classmethod
     def find_open(cls, file: Path) -> list[SqliteEngine]:
         """Return the engines in this process that have the given file open."""
-        engines = [each for each in list(cls._open_engines) if each.persistent and each.is_open]
-        files = [(each, file_of(each._file)) for each in engines]
-        return [each for each, path in files if file.exists() and path.exists() and file.samefile(path)]
+        engines = [engine for engine in list(cls._open_engines) if engine.persistent and engine.is_open]
+        files = [(engine, file_of(engine._file)) for engine in engines]
+        return [engine for engine, path in files if file.exists() and path.exists() and file.samefile(path)]
 
     @property
     def is_open(self) -> bool:
@@ -187,7 +190,7 @@ class SqliteEngine(Engine):
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
-        """Yield a reading connection. A database in memory has only the writing one."""
+        """Borrow an idle or new reading connection; in memory, the only connection."""
         if not self.persistent:
             with self._write_lock:
                 yield self._writer
@@ -214,7 +217,7 @@ class SqliteEngine(Engine):
         return self._write_connection
 
     def _open_database(self) -> sqlite3.Connection:
-        """Open the writing connection on an up-to-date file of this package."""
+        """Open the writing connection. Create or upgrade the database if needed."""
         if _CREATABLE_FILE.fullmatch(self.path) and self.persistent:
             file = file_of(self._file)
             if not file.is_file() and (self.options.read_only or not self.options.migrate):
@@ -225,7 +228,8 @@ class SqliteEngine(Engine):
         except self._driver.DatabaseError as error:
             if self.cipher is None or _result_code(error) != sqlite3.SQLITE_NOTADB:
                 raise
-        # If two processes create the same encrypted file, one has used a wrong salt. Retry with the file's salt.
+        # If two processes create the same encrypted file, one of them has derived its key with a salt that is not the
+        # file's. Try again with the file's salt.
         return self._connect_prepared()
 
     def _connect_prepared(self) -> sqlite3.Connection:
@@ -277,7 +281,7 @@ class SqliteEngine(Engine):
         def set_wal_mode() -> bool:
             """Set WAL mode; return False while the file is locked.
 
-            Setting the mode ignores the busy timeout, so two processes that create one file must wait here.
+            SQLite ignores its busy timeout here. So two processes that create the same file must retry.
             """
             try:
                 connection.execute("pragma journal_mode = wal")
@@ -293,7 +297,7 @@ class SqliteEngine(Engine):
             return
         if self.persistent:
             connection.execute("pragma auto_vacuum = incremental")  # only possible before the first table
-            self._retry_until(set_wal_mode)
+            self._retry_until_timeout(set_wal_mode)
         connection.execute("begin immediate")
 
         def run(script: str) -> None:
@@ -309,18 +313,18 @@ class SqliteEngine(Engine):
         tables = {str(name) for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
         if connection.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
             tables.discard(engine.MIGRATION_TABLE)
-        recorded = f"select name from {engine.MIGRATION_TABLE}"  # noqa: S608 - our own name
-        return self._pending_migrations(tables, lambda: connection.execute(recorded))
+        applied_query = f"select name from {engine.MIGRATION_TABLE}"  # noqa: S608 - our own name
+        return self._pending_migrations(tables, lambda: connection.execute(applied_query))
 
-    def _retry_until(self, attempt: Callable[[], bool]) -> bool:
+    def _retry_until_timeout(self, attempt: Callable[[], bool]) -> bool:
         """Retry until an attempt succeeds or the busy timeout ends. Return whether it succeeded."""
         deadline = time.monotonic() + self.options.busy_timeout
-        while not (done := attempt()) and time.monotonic() < deadline:
+        while not (has_succeeded := attempt()) and time.monotonic() < deadline:
             time.sleep(0.01)
-        return done
+        return has_succeeded
 
     def _close(self) -> None:
-        """Close unused connections. A running reader closes its own connection later."""
+        """Close the idle connections. A running read closes its own connection at its end."""
         if self in self._inherited:
             return
         with self._write_lock:
@@ -332,9 +336,9 @@ class SqliteEngine(Engine):
     def before_fork(self, deadline: float) -> None:
         """Wait for running calls, block new ones, and close the connections.
 
-        A child inherits SQLite's record of the locks, but the system's locks belong to the parent. A new connection in
-        the child would rely on that record. When the parent closed its connection, the child's writes would be lost. A
-        database in memory keeps its connection, and the child gets a copy.
+        A child would inherit SQLite's record of the file locks that the parent holds, but not the locks themselves. Its
+        connections would rely on that record and take no locks of their own. When the parent closed its connection, the
+        child's writes would be lost. A database in memory keeps its connection, and the child gets a copy.
 
         Args:
             deadline: The `time.monotonic` time at which waiting for running calls ends.
@@ -383,19 +387,19 @@ class SqliteEngine(Engine):
         yield from super().health()
 
     def sizes(self) -> Sizes:
-        """Return the bytes of the file, its free pages, the write-ahead log and each table.
+        """Return the sizes of the file, its free pages, the write-ahead log and each table.
 
-        The method reads the whole file. If SQLite was built without the table `dbstat`, no table is listed.
+        The method reads the whole file. If SQLite was built without the virtual table `dbstat`, no table is listed.
         """
         with self._snapshot_connection() as connection:
-            page = int(connection.execute("pragma page_size").fetchone()[0])  # SQLCipher returns a text
+            page_bytes = int(connection.execute("pragma page_size").fetchone()[0])  # SQLCipher returns a text
             pages = connection.execute("pragma page_count").fetchone()[0]
-            free = connection.execute("pragma freelist_count").fetchone()[0]
+            free_pages = connection.execute("pragma freelist_count").fetchone()[0]
             tables = {}
             with contextlib.suppress(self._driver.OperationalError):  # without dbstat
                 tables = {row["name"]: row["bytes"] for row in connection.execute(self._sql[query.table_sizes.name])}
         log = Path(f"{file_of(self._file)}-wal")
-        return Sizes(page * pages, page * free, log.stat().st_size if log.exists() else 0, tables)
+        return Sizes(page_bytes * pages, page_bytes * free_pages, log.stat().st_size if log.exists() else 0, tables)
 
     def scrub(self) -> None:
         """Merge the full-text index, rewrite the file, and empty the write-ahead log.
@@ -409,25 +413,25 @@ class SqliteEngine(Engine):
             self._writer.execute("insert into search_index (search_index) values ('optimize')")
             self._writer.execute("vacuum")
             checkpoint = "pragma wal_checkpoint(truncate)"
-            if not self._retry_until(lambda: not self._writer.execute(checkpoint).fetchone()[0]):
+            if not self._retry_until_timeout(lambda: not self._writer.execute(checkpoint).fetchone()[0]):
                 raise errors.DatabaseBusy(
                     "The erased data is gone from the tables, but another connection keeps an old snapshot open, so "
                     "the write-ahead log still contains the data. Close that connection and erase again."
                 )
 
     def release(self) -> None:
-        """Return free pages in small transactions, and checkpoint the write-ahead log.
+        """Return free pages to the operating system, and checkpoint the write-ahead log.
 
-        If another process writes, the remaining pages stay free until a later call.
+        Each transaction is small. If another process writes, the remaining pages stay free until a later call.
         """
         if not self.persistent:
             return
         with self._active_call(), contextlib.suppress(errors.DatabaseBusy), self._translate_errors():
             with self._reader() as connection:
-                free = int(connection.execute("pragma freelist_count").fetchone()[0])
-            if free < VACUUM_PAGES:
+                free_pages = int(connection.execute("pragma freelist_count").fetchone()[0])
+            if free_pages < VACUUM_PAGES:
                 return
-            for _ in range(free // VACUUM_PAGES):
+            for _ in range(free_pages // VACUUM_PAGES):
                 self._run_without_waiting(f"pragma incremental_vacuum({VACUUM_PAGES})")
             self._run_without_waiting("pragma wal_checkpoint(passive)")
 
@@ -454,17 +458,17 @@ class SqliteEngine(Engine):
             )
         cipher = self.cipher if key is None else Cipher(key)
         report = None if progress is None else lambda _, left, total: progress(Progress("copying", total - left, total))
-        with self._snapshot_connection() as source:  # a read transaction: else a write would restart the copy
+        with self._snapshot_connection() as source:  # without this read transaction, a write would restart the copy
             if self.persistent and path.exists() and path.samefile(file_of(self._file)):
                 raise errors.InvalidInput(f"{safe_repr(str(path))} is the database itself. Choose another path.")
             with replace_atomically(path) as copy, contextlib.closing(self._driver.connect(copy)) as target:
                 if cipher is not None:
-                    target.set_key(cipher.new_file_key())
+                    target.set_key(cipher.create_file_key())
                 source.backup(target, pages=BACKUP_PAGES, progress=report)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Select]:
-        """Read as of the moment when the block begins."""
+        """Open a snapshot: the block reads the database as of its start."""
         with self._snapshot_connection() as connection:
 
             def select(sql: str, parameters: Mapping[str, Any]) -> tuple[list[str], Iterator[Values]]:
@@ -494,8 +498,8 @@ class SqliteEngine(Engine):
         except self._driver.Error as error:
             raise self._convert_error(error) from error
         except UnicodeDecodeError as error:  # from SQLite's message about a damaged schema
-            kind = errors.DatabaseUnreadable
-            raise kind(f"{kind()} ({safe_repr(self.path)}: {error})") from error
+            message = f"{errors.DatabaseUnreadable()} ({safe_repr(self.path)}: {error})"
+            raise errors.DatabaseUnreadable(message) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
 
@@ -508,9 +512,9 @@ class SqliteEngine(Engine):
                 f"{safe_repr(str(folder))} exists and is writable: SQLite keeps its log there."
             )
         if code == sqlite3.SQLITE_NOTADB:
-            return errors.DatabaseUnreadable(unreadable_message(self.path, has_key=self.cipher is not None))
-        if kind := _SQLITE_ERRORS.get(code):
-            return kind(f"{kind()} ({safe_repr(self.path)}: {error})")
+            return errors.DatabaseUnreadable(format_unreadable_message(self.path, has_key=self.cipher is not None))
+        if error_class := _SQLITE_ERRORS.get(code):
+            return error_class(f"{error_class()} ({safe_repr(self.path)}: {error})")
         return errors.StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
 
 
@@ -530,19 +534,19 @@ def _split_statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-_fork_lock = threading.RLock()  # reentrant: the forking thread also exists in the child, and releases it there
+_fork_lock = threading.RLock()  # held during a fork, by a thread that also exists in the child and releases it there
 
 
 def _before_fork() -> None:
     _fork_lock.acquire()
     deadline = time.monotonic() + FORK_TIMEOUT
-    for each in list(SqliteEngine._open_engines):
-        each.before_fork(deadline)
+    for open_engine in list(SqliteEngine._open_engines):
+        open_engine.before_fork(deadline)
 
 
 def _after_fork_in_parent() -> None:
-    for each in list(SqliteEngine._open_engines):
-        each.after_fork()
+    for open_engine in list(SqliteEngine._open_engines):
+        open_engine.after_fork()
     _fork_lock.release()
 
 

@@ -10,13 +10,13 @@ works on SQLite, on PostgreSQL and on a fake transaction in tests.
 
     engine.write(lambda tx: rename(tx, 7, "main"))
 
-A failed query raises an error in the operation. Do not catch it there, as PostgreSQL has aborted the transaction.
+A failed query raises an error. An operation must not catch it, as PostgreSQL has then aborted the transaction.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 
 from langchain_agentmem.errors import StorageError
@@ -31,15 +31,7 @@ Rows: TypeAlias = Sequence[Any]
 Values: TypeAlias = tuple[Any, ...]
 """The values of a row, in the order of the columns."""
 Select: TypeAlias = Callable[[str, Mapping[str, Any]], tuple[list[str], Iterator[Values]]]
-"""A function that runs SQL with `:name` parameters and returns the column names and an iterator of the rows."""
-
-
-def values_of(row: Any) -> Iterable[Any]:
-    """Return the values of a row, in the order of the columns.
-
-    For many rows, reading values by position is faster than reading them by name.
-    """
-    return row.values() if isinstance(row, dict) else row
+"""A function that runs SQL with `:name` parameters. It returns the column names, and an iterator of the rows."""
 
 
 class Transaction(ABC):
@@ -47,7 +39,7 @@ class Transaction(ABC):
 
     __slots__ = ()
     max_unindexed: ClassVar[int] = 0
-    """The maximum number of documents that wait for the full-text index. Searches find waiting documents, too."""
+    """The maximum number of documents that wait to be added to the full-text index together."""
 
     @abstractmethod
     def run(self, query: str, parameters: dict[str, Any], *, lazy: bool = False) -> Rows:
@@ -62,7 +54,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
-        """Run a named query once for each mapping of parameters. No rows are returned."""
+        """Run a named query once for each dictionary of parameters. No rows are returned."""
 
     def run_sql(self, sql: str, parameters: Mapping[str, Any], *, lazy: bool = False) -> Rows:
         """Run a statement that is not a named query, with `:name` parameters.
@@ -89,9 +81,9 @@ class Transaction(ABC):
 
 
 def raise_ended(*_: Any) -> NoReturn:
-    """Raise the error of an ended transaction, whose methods this function replaces."""
+    """Raise an error. When a transaction ends, this function replaces its methods."""
     raise StorageError("The transaction has ended. Run its queries before the operation returns.")
 
 
 Operation: TypeAlias = Callable[[Transaction], T]
-"""A function of a transaction. An engine calls it once per attempt."""
+"""A function that gets a transaction. An engine calls it again if the transaction must be retried."""

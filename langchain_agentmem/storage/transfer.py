@@ -4,9 +4,9 @@ Both engines have the same tables with the same columns of whole numbers, floats
 engine can be written to the other. The full-text index and pgvector's table differ between the engines, so they are
 rebuilt from the rows.
 
-`open_rows` reads the rows of a database as of one moment. `copy_rows` writes them into an empty database, with the same
-ids, so an export is a SQLite database with the rows of a namespace. `check_file` checks an untrusted file.
-`upkeep/memory_import.py` merges such a file into a database with other rows.
+An export is a SQLite database with the rows of a namespace. `open_rows` reads the rows of a database as of one moment.
+`copy_rows` writes them into an empty database, with the same ids. `check_file` checks an untrusted export, which
+`upkeep/memory_import.py` merges into a database with other rows.
 """
 
 # ruff: noqa: S608 - tables, columns and conditions are our own
@@ -27,7 +27,7 @@ from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import Namespace, path_range
 from langchain_agentmem.errors import DatabaseUnreadable
-from langchain_agentmem.storage.encrypted_database import connect, error_class
+from langchain_agentmem.storage.encrypted_database import connect, get_error_class
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.queries import LINK_BYTES, Query, load_queries, next_link
 from langchain_agentmem.storage.transaction import Rows, Select, Transaction, Values
@@ -37,30 +37,31 @@ T = TypeVar("T")
 PAGE_ROWS = 500
 """The number of rows that are loaded at a time."""
 
-_NAMESPACES = "select id from namespace where path >= :low and path < :high"
-_OF_NAMESPACES = f"namespace_id in ({_NAMESPACES})"
-_OF_THREADS = f"thread_id in (select id from thread where {_OF_NAMESPACES})"
-_OF_CHECKPOINTS = f"ns_id in (select id from checkpoint_ns where {_OF_THREADS})"
-_PART_STORES = (
-    f"select store_id from thread where {_OF_NAMESPACES} "
-    f"union select store_id from audit where {_OF_NAMESPACES} and store_id is not null"
+# SQL for the rows of namespaces with paths from `:low` up to `:high`: queries of ids, and conditions.
+_NAMESPACE_IDS = "select id from namespace where path >= :low and path < :high"
+_IN_NAMESPACES = f"namespace_id in ({_NAMESPACE_IDS})"
+_IN_THREADS = f"thread_id in (select id from thread where {_IN_NAMESPACES})"
+_IN_CHECKPOINT_NS = f"ns_id in (select id from checkpoint_ns where {_IN_THREADS})"
+_PART_STORE_IDS = (
+    f"select store_id from thread where {_IN_NAMESPACES} "
+    f"union select store_id from audit where {_IN_NAMESPACES} and store_id is not null"
 )
-_OF_PART_STORES = f"store_id in ({_PART_STORES})"
-_OF_BRANCHES = f"branch_id in (select id from branch where {_OF_NAMESPACES})"
-_GROUPS = (
-    f"select id from memory_group where {_OF_THREADS} union select group_id from finished_group where {_OF_THREADS} "
-    f"union select group_id from base_group where {_OF_BRANCHES}"
+_IN_PART_STORES = f"store_id in ({_PART_STORE_IDS})"
+_IN_BRANCHES = f"branch_id in (select id from branch where {_IN_NAMESPACES})"
+_GROUP_IDS = (
+    f"select id from memory_group where {_IN_THREADS} union select group_id from finished_group where {_IN_THREADS} "
+    f"union select group_id from base_group where {_IN_BRANCHES}"
 )
-_OF_MEMORY = f"{_OF_BRANCHES} or branch_id is null and group_id in ({_GROUPS})"
-_MEMORIES = f"select id from memory where {_OF_MEMORY}"
-_CONTENTS = f"""
-    select content_id from entry where {_OF_BRANCHES}
-    union select attachments_id from entry where {_OF_BRANCHES}
-    union select content_id from part where {_OF_PART_STORES}
-    union select content_id from memory where {_OF_MEMORY}
+_IN_BRANCHES_OR_GROUPS = f"{_IN_BRANCHES} or branch_id is null and group_id in ({_GROUP_IDS})"
+_MEMORY_IDS = f"select id from memory where {_IN_BRANCHES_OR_GROUPS}"
+_CONTENT_IDS = f"""
+    select content_id from entry where {_IN_BRANCHES}
+    union select attachments_id from entry where {_IN_BRANCHES}
+    union select content_id from part where {_IN_PART_STORES}
+    union select content_id from memory where {_IN_BRANCHES_OR_GROUPS}
 """
-_OF_SCOPES = f"scope_id in (select id from search_scope where {_OF_NAMESPACES} and kind <> 'audit')"
-_SERIES = f"select id from search_series where {_OF_SCOPES}"
+_IN_SEARCH_SCOPES = f"scope_id in (select id from search_scope where {_IN_NAMESPACES} and kind <> 'audit')"
+_SERIES = f"select id from search_series where {_IN_SEARCH_SCOPES}"
 
 
 class Table(NamedTuple):
@@ -70,7 +71,7 @@ class Table(NamedTuple):
         name: The name of the table.
         key: The columns of the primary key.
         condition: The SQL condition for rows of the namespaces with paths from `:low` up to `:high`.
-        references: The columns with ids of rows, and the tables of these rows.
+        references: The columns that refer to rows by their ids, each with the table of these rows.
     """
 
     name: str
@@ -79,44 +80,45 @@ class Table(NamedTuple):
     references: Mapping[str, str] = {}
 
 
+# `id >> 22` of a document is the id of its series; see `search/search_index.py`.
 def _table(name: str, condition: str, *key: str, **references: str) -> Table:
     return Table(name, key or ("id",), condition, references)
 
 
 TABLES = (
-    _table("namespace", f"id in ({_NAMESPACES})"),
-    _table("content", f"id in ({_CONTENTS})"),
-    _table("part_store", f"id in ({_PART_STORES})"),
-    _table("thread", _OF_NAMESPACES, namespace_id="namespace", store_id="part_store"),
-    _table("checkpoint_ns", _OF_THREADS, thread_id="thread"),
-    _table("part", _OF_PART_STORES, "store_id", "number", store_id="part_store", content_id="content"),
-    _table("checkpoint", _OF_CHECKPOINTS, "ns_id", "name", ns_id="checkpoint_ns", namespace_id="namespace"),
-    _table("channel_value", _OF_CHECKPOINTS, "ns_id", "channel", "version", ns_id="checkpoint_ns"),
-    _table("pending_write", _OF_CHECKPOINTS, "ns_id", "checkpoint", "task", "idx", ns_id="checkpoint_ns"),
-    _table("branch", _OF_NAMESPACES, namespace_id="namespace", parent_id="branch"),
-    _table("author", _OF_NAMESPACES, namespace_id="namespace", thread_id="thread"),
-    _table("entry", _OF_BRANCHES, branch_id="branch", replaces="entry", content_id="content", attachments_id="content"),
-    _table("compaction", _OF_BRANCHES, branch_id="branch", slot="entry"),
-    _table("prompt_note", _OF_NAMESPACES, "namespace_id", "name", "key", "part", "reader", namespace_id="namespace"),
-    _table("item", _OF_NAMESPACES, namespace_id="namespace"),
-    _table("blob", _OF_NAMESPACES, namespace_id="namespace"),
-    _table("memory_group", _OF_THREADS, thread_id="thread"),
-    _table("finished_task", _OF_THREADS, "thread_id", "task", thread_id="thread"),
-    _table("finished_group", _OF_THREADS, "group_id", "thread_id", "task", thread_id="thread"),
+    _table("namespace", f"id in ({_NAMESPACE_IDS})"),
+    _table("content", f"id in ({_CONTENT_IDS})"),
+    _table("part_store", f"id in ({_PART_STORE_IDS})"),
+    _table("thread", _IN_NAMESPACES, namespace_id="namespace", store_id="part_store"),
+    _table("checkpoint_ns", _IN_THREADS, thread_id="thread"),
+    _table("part", _IN_PART_STORES, "store_id", "number", store_id="part_store", content_id="content"),
+    _table("checkpoint", _IN_CHECKPOINT_NS, "ns_id", "name", ns_id="checkpoint_ns", namespace_id="namespace"),
+    _table("channel_value", _IN_CHECKPOINT_NS, "ns_id", "channel", "version", ns_id="checkpoint_ns"),
+    _table("pending_write", _IN_CHECKPOINT_NS, "ns_id", "checkpoint", "task", "idx", ns_id="checkpoint_ns"),
+    _table("branch", _IN_NAMESPACES, namespace_id="namespace", parent_id="branch"),
+    _table("author", _IN_NAMESPACES, namespace_id="namespace", thread_id="thread"),
+    _table("entry", _IN_BRANCHES, branch_id="branch", replaces="entry", content_id="content", attachments_id="content"),
+    _table("compaction", _IN_BRANCHES, branch_id="branch", slot="entry"),
+    _table("prompt_note", _IN_NAMESPACES, "namespace_id", "name", "key", "part", "reader", namespace_id="namespace"),
+    _table("item", _IN_NAMESPACES, namespace_id="namespace"),
+    _table("blob", _IN_NAMESPACES, namespace_id="namespace"),
+    _table("memory_group", _IN_THREADS, thread_id="thread"),
+    _table("finished_task", _IN_THREADS, "thread_id", "task", thread_id="thread"),
+    _table("finished_group", _IN_THREADS, "group_id", "thread_id", "task", thread_id="thread"),
     _table(
-        "memory", _OF_MEMORY,
+        "memory", _IN_BRANCHES_OR_GROUPS,
         branch_id="branch", copy_of="memory", content_id="content", scope_id="namespace", author_id="author",
     ),
-    _table("memory_source", f"memory_id in ({_MEMORIES})", "memory_id", "source", memory_id="memory"),
-    _table("sealed_group", _OF_BRANCHES, "group_id", "branch_id", branch_id="branch"),
-    _table("checkpoint_position", _OF_CHECKPOINTS, "ns_id", "checkpoint", ns_id="checkpoint_ns", branch_id="branch"),
-    _table("branch_base", _OF_BRANCHES, "branch_id", branch_id="branch", base_id="branch"),
-    _table("base_group", _OF_BRANCHES, "group_id", "branch_id", branch_id="branch"),
-    _table("audit", _OF_NAMESPACES, "sequence", namespace_id="namespace", store_id="part_store"),
+    _table("memory_source", f"memory_id in ({_MEMORY_IDS})", "memory_id", "source", memory_id="memory"),
+    _table("sealed_group", _IN_BRANCHES, "group_id", "branch_id", branch_id="branch"),
+    _table("checkpoint_position", _IN_CHECKPOINT_NS, "ns_id", "checkpoint", ns_id="checkpoint_ns", branch_id="branch"),
+    _table("branch_base", _IN_BRANCHES, "branch_id", branch_id="branch", base_id="branch"),
+    _table("base_group", _IN_BRANCHES, "group_id", "branch_id", branch_id="branch"),
+    _table("audit", _IN_NAMESPACES, "sequence", namespace_id="namespace", store_id="part_store"),
     _table("audit_head", "id is null"),
-    _table("search_scope", f"{_OF_NAMESPACES} and kind <> 'audit'", namespace_id="namespace"),
-    _table("search_series", _OF_SCOPES, scope_id="search_scope"),
-    _table("search_total", _OF_SCOPES, scope_id="search_scope"),
+    _table("search_scope", f"{_IN_NAMESPACES} and kind <> 'audit'", namespace_id="namespace"),
+    _table("search_series", _IN_SEARCH_SCOPES, scope_id="search_scope"),
+    _table("search_total", _IN_SEARCH_SCOPES, scope_id="search_scope"),
     _table("search_speaker", f"series_id in ({_SERIES})", "word", "series_id", "speaker", series_id="search_series"),
     _table("search_document", f"id >> 22 in ({_SERIES})"),
     _table("search_vector", f"document_id >> 22 in ({_SERIES})", document_id="search_document"),
@@ -133,7 +135,7 @@ class RowSource:
     """The rows of a database, as of one moment.
 
     Args:
-        select: Runs a query.
+        select: Runs SQL on a snapshot of the database.
         dialect: The dialect of the database.
     """
 
@@ -141,22 +143,22 @@ class RowSource:
         self._select, self._queries = select, load_queries(dialect)
 
     def run(self, query: Query, **parameters: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a named query."""
+        """Run a named query, and yield its rows."""
         return self.rows(self._queries[query.name], **parameters)
 
     def rows(self, sql: str, **parameters: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a query."""
+        """Run a query, and yield its rows."""
         columns, rows = self._select(sql, parameters)
         for row in rows:
             yield dict(zip(columns, row, strict=True))
 
     def get_value(self, sql: str, **parameters: Any) -> Any:
-        """Return the only value of a query."""
+        """Run a query with one row and one column, and return the value."""
         _, rows = self._select(sql, parameters)
         return next(rows)[0]
 
     def find_rows(self, name: str, **values: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows whose columns have the given values, ordered by key. Default: all."""
+        """Yield the rows whose columns have these values, by key. Without values, yield all."""
         where, order = _equality_condition(values) or "true", ", ".join(_TABLES_BY_NAME[name].key)
         return self.rows(f"select * from {name} where {where} order by {order}", **values)
 
@@ -183,15 +185,15 @@ def _where_clause(table: Table, namespace: Namespace) -> tuple[str, dict[str, st
 
 @contextlib.contextmanager
 def open_rows(engine: Engine) -> Iterator[RowSource]:
-    """Read the rows of a database, as of the moment when the block begins."""
+    """Open the rows of a database, as of the start of the block."""
     with engine.snapshot() as select:
         yield RowSource(select, engine.dialect)
 
 
 def has_row(tx: Transaction, name: str, values: Mapping[str, Any]) -> Rows:
-    """Return one row of a table with these values, or none.
+    """Find a row of a table with these values, without waiting for the server.
 
-    The result is true if there is such a row. It is fetched when it is first read.
+    The result is a sequence that is empty if there is no such row. Its first use waits for the answer.
     """
     return tx.run_sql(f"select 1 as found from {name} where {_equality_condition(values)}", values, lazy=True)
 
@@ -201,15 +203,15 @@ def _equality_condition(values: Mapping[str, Any]) -> str:
 
 
 def number_documents(tx: Transaction, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Set `document_id` of rows of a table. Each mapping has an `id` and a `document`."""
+    """Set `document_id` of table rows. Each mapping has a row's `id` and its `document`."""
     tx.run_sql_many(f"update {name} set document_id = :document where id = :id", rows)
 
 
 def move_rows(tx: Transaction, namespace: int, thread: int, branches: Sequence[int]) -> None:
     """Move a thread, branches and their rows to another namespace.
 
-    The columns with ids of namespaces are updated. The thread's authors and other authors on these branches also move,
-    unless they also have memory in another namespace.
+    The authors of the thread, and of the memory on these branches, also move, unless they have memory in another
+    namespace. All arguments are ids of rows.
     """
     ids = f"({', '.join(map(str, branches)) or 'null'})"
     writers = f"select m.author_id from memory m where m.branch_id in {ids}"
@@ -249,8 +251,8 @@ class CountingProgress:
 
     Args:
         progress: Receives the reports. Default: none.
-        stage: The current step, for the reports.
-        counts: Yields the numbers of rows of the tables. It is consumed only if `progress` is given.
+        stage: The name of the current step, such as "copying", for the reports.
+        counts: Yields the number of rows of each table. It is consumed only if `progress` is not None.
     """
 
     def __init__(self, progress: Watch | None, stage: str, counts: Iterable[int]) -> None:
@@ -258,7 +260,7 @@ class CountingProgress:
         self._total = sum(counts) if progress is not None else 0
 
     def add(self, count: int) -> None:
-        """Count more rows."""
+        """Add a number of processed rows, and report the progress."""
         self._count += count
         if self._progress is not None:
             self._progress(Progress(self._stage, min(self._count, self._total), self._total))
@@ -269,8 +271,8 @@ def copy_rows(
 ) -> Counter[str]:
     """Write the rows of a database into an empty one with the same ids.
 
-    The full-text index is not copied. It is built when the database is first opened. The audit trail of a namespace
-    becomes a separate chain.
+    The full-text index is not copied. It is built when the database is first opened. The audit entries of a single
+    namespace are linked to a new chain, since their links refer to entries that are not copied.
 
     Args:
         source: The rows.
@@ -284,7 +286,7 @@ def copy_rows(
     counter = CountingProgress(progress, "copying", (source.count(table, namespace) for table in TABLES))
     counts = Counter[str]()
     for table in TABLES:
-        if namespace and table.name == "audit_head":  # the row is written with the chain
+        if namespace and table.name == "audit_head":  # `_chain_entries` writes the head of the new chain
             continue
         if table.name in SINGLE_ROW_TABLES:
             tx.run_sql(f"delete from {table.name}", {})
@@ -302,7 +304,7 @@ def copy_rows(
 
 
 def _chain_entries(columns: Sequence[str], rows: Iterable[Values], tx: Transaction) -> Iterator[Values]:
-    """Yield audit entries as a new chain, without search documents; then store its head."""
+    """Yield audit entries in a new chain, without search documents; then store its head."""
     sequence, link = 0, bytes(LINK_BYTES)
     for values in rows:
         row = dict(zip(columns, values, strict=True))
@@ -314,53 +316,56 @@ def _chain_entries(columns: Sequence[str], rows: Iterable[Values], tx: Transacti
 def is_unused_export(path: Path, key: EncryptionKey | None) -> bool:
     """Return whether a file is an export that was never opened as a database.
 
-    The rows of such a file are not indexed yet.
+    `copy_rows` sets `analysis` to 0, and the first opening replaces this value when it builds the index.
     """
     address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
-    with contextlib.suppress(error_class(key)), contextlib.closing(connect(address, key, uri=True)) as connection:
+    with contextlib.suppress(get_error_class(key)), contextlib.closing(connect(address, key, uri=True)) as connection:
         return bool(connection.execute("select analysis from search_state").fetchall() == [(0,)])
     return False
 
 
-_SCHEMA = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite%'"
+_SCHEMA_QUERY = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite%'"
 
 
 def check_file(source: RowSource, empty: RowSource) -> None:
     """Refuse a SQLite file that this version cannot have written.
 
-    The function checks the schema, since it could contain a malicious trigger. It also checks the type of each value,
-    and that each referenced row exists. `verify` checks the features' own rules for their rows.
+    The function compares the schema, since the file could contain a malicious trigger. It also checks the type of each
+    value, and that each referenced row exists. `verify` checks the further rules of each feature.
 
     Args:
-        source: The file.
-        empty: An empty database of this version, whose schema is compared.
+        source: The rows of the file.
+        empty: An empty database of this version, for the comparison.
 
     Raises:
         DatabaseUnreadable: A check failed.
     """
-    if {tuple(row.values()) for row in source.rows(_SCHEMA)} != {tuple(row.values()) for row in empty.rows(_SCHEMA)}:
+    schema, expected = ({tuple(row.values()) for row in rows.rows(_SCHEMA_QUERY)} for rows in (source, empty))
+    if schema != expected:
         raise DatabaseUnreadable("it has other tables than this version creates")
     for table in TABLES:
         columns = empty.rows("select name, lower(type) as type from pragma_table_info(:name)", name=table.name)
-        faults = [each for column in columns for each in _fault_conditions(**column)]
-        faults += [
+        # Each condition is true for a damaged row.
+        conditions = [condition for column in columns for condition in _fault_conditions(**column)]
+        conditions += [
             f"{column} is not null and not exists (select 1 from {target} r where r.id = t.{column})"
             for column, target in table.references.items()
-            if column != "copy_of"  # a copy outlives the thread of its original
+            if column != "copy_of"  # a copy may outlive its original
         ]
-        faults += [f"{column} >= id" for column, target in table.references.items() if target == table.name]
-        for condition in faults:
+        conditions += [f"{column} >= id" for column, target in table.references.items() if target == table.name]
+        for condition in conditions:
             if source.get_value(f"select exists (select 1 from {table.name} t where {condition})"):
                 raise DatabaseUnreadable(f"a row of its table {table.name} is damaged ({condition})")
 
 
 def _fault_conditions(name: str, type: str) -> list[str]:  # noqa: A002 - the name of the column
-    faults = [f"typeof({name}) not in ('null', '{type}')"]
+    """Return SQL conditions that are true for a damaged value of a column."""
+    conditions = [f"typeof({name}) not in ('null', '{type}')"]
     if type == "text":
-        faults.append(f"instr({name}, char(0))")
+        conditions.append(f"instr({name}, char(0))")
     if name.endswith("_at"):
-        faults.append(f"{name} not between {EARLIEST} and {LATEST}")
-    return faults
+        conditions.append(f"{name} not between {EARLIEST} and {LATEST}")
+    return conditions
 
 
 _TABLES_BY_NAME = {table.name: table for table in TABLES}

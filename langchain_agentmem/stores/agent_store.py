@@ -10,21 +10,22 @@
         print(store.search(("users",), filter={"stars": {"$gte": 4}})[0].key)
 
 One class serves synchronous and asynchronous code, threads and processes. A batch is one transaction. Its reads see the
-state before its writes. If it writes a key several times, the last write applies. After an error nothing is written. A
-batch that only reads extends the ttl of its items in a separate transaction, so that readers do not wait for writers.
+state before its writes. If a batch writes a key several times, the last write applies. After an error nothing is
+written. A batch that only reads postpones the expiry of items in a separate transaction, so that readers do not wait
+for writers.
 
 LangGraph's own stores differ from each other in some points. In this store, an update keeps an item's creation time.
 Expired items are not readable, even before they are swept. Without a query, the most recently updated items come first;
 items of the same time are sorted by key. `$ne` matches a missing key, and ordering operators do not. Conditions may be
-nested, and keys may have dots. Values are stored exactly, and each result is a copy. A search by words needs neither
-`index` nor a model, and returns only matching items.
+nested, and keys may have dots. A read returns the value exactly as it was put, as a new object. A search by words needs
+neither `index` nor a model, and returns only matching items.
 
 As in LangGraph, the namespace is an argument of each call. The namespace in the config of a run is ignored.
 
-`AgentMemory("agent.db").store` is the same store, for `builder.compile(store=memory.store)`, and `memory.search`
-finds its items next to messages. `store.start_ttl_sweeper()` deletes expired items in the background.
+The attribute `store` of an `AgentMemory` is this store, for `builder.compile(store=memory.store)`. `memory.search`
+returns both items and messages. `store.start_ttl_sweeper()` deletes expired items in the background.
 
-`AgentMemoryThreadStore`: LangGraph's store of long-term items, for one thread, and rewound with it.
+`AgentMemoryThreadStore`: LangGraph's store of items, for one thread, and rewound with the thread.
 
     graph = builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)
 
@@ -37,7 +38,7 @@ node is executed again, its puts replace those of the first attempt. The graph n
 
     store = memory.thread_store.at(config)   # outside of runs: a read-only view of a checkpoint
 
-The store differs from `AgentMemoryStore` in two points. Parallel nodes see each other's puts only after the step.
+The store differs from `AgentMemoryStore` in two more points. Parallel nodes see each other's puts only after the step.
 Expiry depends on the time of the checkpoint, so that a past checkpoint always shows the same items.
 
 The cost of `get` and of a search with a query does not depend on the number of items of a thread. A search without a
@@ -77,7 +78,7 @@ from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
 from langchain_agentmem.stores import item_rows, store_batch
 from langchain_agentmem.stores.item_rows import PAGE_SIZE, check_ttl
 from langchain_agentmem.stores.item_search import ItemQuery, SharedItems, ThreadItems
-from langchain_agentmem.stores.store_batch import Answers, Batch, Fields, Items
+from langchain_agentmem.stores.store_batch import Batch, BatchResults, Fields, Items
 from langchain_agentmem.tracing import RunType
 
 P = ParamSpec("P")
@@ -92,10 +93,10 @@ def _with_check(
 ) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
     """Wrap a method of `BaseStore` and its async version with a check of the arguments.
 
-    Without it, LangGraph would check the namespaces first, and raise its own errors.
+    Without this check, LangGraph would check the namespaces first, and raise its own errors.
 
     Args:
-        check: A function of the same arguments that raises an error of this package for an invalid namespace.
+        check: A function with the method's arguments, which raises an error of this package for an invalid namespace.
         method: The method.
         amethod: Its async version.
     """
@@ -113,15 +114,15 @@ def _with_check(
     return call, acall
 
 
-# It accepts any arguments, so that the wrapped method reports missing and excess ones.
-def _check_names(*args: Any, **kwargs: Any) -> None:
+# This function accepts any arguments, since the wrapped method reports missing and excess ones.
+def _check_paths(*args: Any, **kwargs: Any) -> None:
     namespaces = (*args[:1], kwargs.get("namespace", ()), kwargs.get("prefix") or (), kwargs.get("suffix") or ())
     for namespace in namespaces:
-        store_batch.path_of_items(namespace)
+        store_batch.check_item_namespace(namespace)
 
 
 def _check_put(namespace: Any = (), *_: Any, **__: Any) -> None:
-    store_batch.path_of_items(namespace)
+    store_batch.check_item_namespace(namespace)
     if not namespace or namespace[0] == "langgraph":
         raise store_batch.InvalidNamespace(
             f"Invalid namespace {safe_repr(namespace)}: it needs a label, and the first cannot be 'langgraph'."
@@ -162,7 +163,7 @@ class ItemStore(BaseStore):
 
     supports_ttl = True
     _part: str
-    """The name of the store in traces."""
+    """The prefix of the names of the store's traces, such as "store" for "store.get"."""
 
     def __init__(self, memory: MemoryLike, index: IndexLike | None, ttl: TTLConfig | None) -> None:
         self.index_config, self._fields = parse_index(index)
@@ -173,11 +174,11 @@ class ItemStore(BaseStore):
         if self.embeddings is not None:
             embed_with(self.database, self.embeddings, config["dims"])
 
-    get, aget = _with_check(_check_names, BaseStore.get, BaseStore.aget)
-    search, asearch = _with_check(_check_names, BaseStore.search, BaseStore.asearch)
+    get, aget = _with_check(_check_paths, BaseStore.get, BaseStore.aget)
+    search, asearch = _with_check(_check_paths, BaseStore.search, BaseStore.asearch)
     put, aput = _with_check(_check_put, BaseStore.put, BaseStore.aput)
-    delete, adelete = _with_check(_check_names, BaseStore.delete, BaseStore.adelete)
-    list_namespaces, alist_namespaces = _with_check(_check_names, BaseStore.list_namespaces, BaseStore.alist_namespaces)
+    delete, adelete = _with_check(_check_paths, BaseStore.delete, BaseStore.adelete)
+    list_namespaces, alist_namespaces = _with_check(_check_paths, BaseStore.list_namespaces, BaseStore.alist_namespaces)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in one transaction.
@@ -193,7 +194,7 @@ class ItemStore(BaseStore):
             StorageError: The database failed. Nothing is written.
         """
         batch = Batch(ops, self.ttl_config or {}, self._fields, self._base_namespace(), self.database.limits)
-        open_items = self._item_opener()
+        open_items = self._make_item_opener()
         now = self.database.now()
         run_type: RunType = "retriever" if batch.verb == "search" else "chain"
         with self.database.step(f"{self._part}.{batch.verb}", batch.trace_inputs, run_type) as step:
@@ -214,26 +215,26 @@ class ItemStore(BaseStore):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.database.engine.path)})"
 
-    def _run(self, batch: Batch, open_items: Callable[[], Items], now: int) -> Answers:
+    def _run(self, batch: Batch, open_items: Callable[[], Items], now: int) -> BatchResults:
         concurrency.check_cancelled()
         engine = self.database.engine
 
-        def vector_of(items: ItemQuery) -> VectorQuery | None:
-            filters = open_items().index_filter(items)
-            return make_vector_query(self.database, analyze_query(items.question, now), filters)
+        def make_query_vector(item_query: ItemQuery) -> VectorQuery | None:
+            search_filter = open_items().index_filter(item_query)
+            return make_vector_query(self.database, analyze_query(item_query.question, now), search_filter)
 
-        batch.embed(vector_of)
+        batch.embed(make_query_vector)
         if not batch.changes:
             return engine.read(lambda tx: batch.read(tx, open_items(), now))
-        answers = engine.write(lambda tx: batch.run(tx, open_items(), now))
+        results = engine.write(lambda tx: batch.run(tx, open_items(), now))
         if (embedder := embedder_of(self.database)) is not None:
             embedder.wake(self.database)
-        return answers
+        return results
 
-    def _item_opener(self) -> Callable[[], Items]:
-        """Return a factory of the `Items` for a transaction.
+    def _make_item_opener(self) -> Callable[[], Items]:
+        """Return a function that makes the `Items` of a transaction.
 
-        This call determines which store or thread the items belong to; the factory does not.
+        The store of a thread determines the running thread in this call, and not when that function is called.
         """
         raise NotImplementedError
 
@@ -246,12 +247,12 @@ _INDEX_KEYS = ("embed", "dims", "fields", "text_fields", "distance_type", "ann_i
 """The keys of `IndexOptions` and of the index config of LangGraph's `PostgresStore`."""
 
 
-def _check_keys(name: str, value: Any, known: Collection[str], example: str) -> None:
-    """Check that a value is a dictionary with known keys only."""
+def _check_options(name: str, value: Any, valid_keys: Collection[str], example: str) -> None:
+    """Check that an argument is a dictionary with valid keys only."""
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{name} must be a dictionary such as {example}, not {safe_repr(value)}.")
-    if unknown := [key for key in value if key not in known]:
-        raise InvalidInput(f"Unknown option {safe_repr(unknown[0])}. Valid options: {', '.join(known)}.")
+    if unknown := [key for key in value if key not in valid_keys]:
+        raise InvalidInput(f"Unknown option {safe_repr(unknown[0])}. Valid options: {', '.join(valid_keys)}.")
 
 
 def parse_index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
@@ -264,10 +265,10 @@ def parse_index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     """
     if index is None:
         return None, None
-    _check_keys("index", index, _INDEX_KEYS, "{'fields': ['text']}")
+    _check_options("index", index, _INDEX_KEYS, "{'fields': ['text']}")
     embed, dims = index.get("embed"), check_value(PositiveInt | None, index.get("dims"), "index['dims']")
-    named = index.get("fields") or index.get("text_fields") or [store_batch.WHOLE_VALUE]
-    fields = store_batch.check_fields("index['fields']", named)
+    paths = index.get("fields") or index.get("text_fields") or [store_batch.WHOLE_VALUE]
+    fields = store_batch.check_fields("index['fields']", paths)
     config: IndexConfig = {**index, "fields": list(fields or (store_batch.WHOLE_VALUE,))}  # type: ignore[typeddict-item]
     if embed == vectors.STATIC_NAME:
         config["dims"] = dims or vectors.STATIC_DIMENSIONS
@@ -296,7 +297,7 @@ def _make_embeddings(embed: Any, dims: int | None) -> Embeddings:
 def _parse_ttl(ttl: Any) -> TTLConfig | None:
     if ttl is None:
         return None
-    _check_keys("ttl", ttl, TTLConfig.__annotations__, "{'default_ttl': 60}")
+    _check_options("ttl", ttl, TTLConfig.__annotations__, "{'default_ttl': 60}")
     check_ttl(ttl.get("default_ttl"))
     check_ttl(ttl.get("sweep_interval_minutes"))
     return TTLConfig(**ttl)  # type: ignore[typeddict-item]
@@ -332,7 +333,14 @@ class Sweeper(Future[None]):
         return task
 
     def stop(self, timeout: float | None) -> bool:
-        """Stop sweeping and wait up to a timeout, or without limit; return true if it has ended."""
+        """Stop sweeping, and wait for the end of a running sweep.
+
+        Args:
+            timeout: The maximum number of seconds to wait. None: no limit.
+
+        Returns:
+            True if the sweeper has ended, False after the timeout.
+        """
         self._task.stop()
         return self._task.wait(timeout)
 
@@ -352,14 +360,14 @@ class AgentMemoryStore(Closable, ItemStore):
     """A LangGraph store of long-term items.
 
     Args:
-        memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". Objects in this process that use the same
-            path share the database.
+        memory: An `AgentMemory`, a path, ":memory:" or "postgresql://…". Objects in this process with the same path
+            share the database.
         index: LangGraph's `IndexConfig`. "fields", or "text_fields", are the paths of the texts to index, unless a put
-            passes others. Default: all text and numbers of the value. "embed" are the embeddings: LangChain
-            `Embeddings`, a function, "provider:model", or "static" for those of the extra `[static]`. "dims" is the
-            number of their dimensions; "static" needs none. Without embeddings, items are searched by words only. The
-            score of an item combines words and, with embeddings, vectors. It is about 1 for a short text with every
-            word of the query, and higher if its vector is near. Scores are comparable only within one search.
+            passes its own paths. Default: all text and numbers of the value. "embed" are the embeddings: LangChain
+            `Embeddings`, a function, "provider:model", or "static" for the model of the extra `[static]`. "dims" is the
+            length of a vector; "static" needs none. Without embeddings, items are searched by words only. The score
+            of an item combines words and, with embeddings, vectors. It is about 1 for a short text with every word of
+            the query, and higher if its vector is near. Scores are comparable only within one search.
         ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl", "refresh_on_read" and "sweep_interval_minutes". Expired
             items are never returned; "omit_expired" is ignored.
 
@@ -416,7 +424,7 @@ class AgentMemoryStore(Closable, ItemStore):
     # -- expiry ------------------------------------------------------------------------------------------------
 
     def sweep_ttl(self) -> AwaitableNumber:
-        """Delete expired items, a page in each transaction, so that writers never wait long.
+        """Delete expired items in several short transactions, so that writers never wait long.
 
         In async code, use `await store.asweep_ttl()`. For compatibility with `AsyncSqliteStore`, `await
         store.sweep_ttl()` also works, but it blocks the event loop.
@@ -424,11 +432,11 @@ class AgentMemoryStore(Closable, ItemStore):
         Returns:
             The number of deleted items, which may be awaited.
         """
-        write, now, swept, count = self.database.write, self.database.now(), 0, PAGE_SIZE
-        while count == PAGE_SIZE:
+        write, now, deleted, count = self.database.write, self.database.now(), 0, PAGE_SIZE
+        while count == PAGE_SIZE:  # a full page: more items may have expired
             count = write("store.sweep", lambda tx: item_rows.sweep(tx, now=now), outputs=lambda n: {"deleted": n})
-            swept += count
-        return AwaitableNumber(swept)
+            deleted += count
+        return AwaitableNumber(deleted)
 
     asweep_ttl = awaited(sweep_ttl, writes=True)
 
@@ -467,7 +475,7 @@ class AgentMemoryStore(Closable, ItemStore):
         timeout = check_timeout(timeout)
         return AwaitableNumber(self._sweeper is None or self._sweeper.stop(timeout))
 
-    def _item_opener(self) -> Callable[[], Items]:
+    def _make_item_opener(self) -> Callable[[], Items]:
         return SharedItems
 
     def _base_namespace(self) -> Namespace:
@@ -506,7 +514,7 @@ class AgentMemoryThreadStore(ItemStore):
         super().__init__(memory, index, ttl)
         self._config = config
         if config is not None:
-            thread_position(self.database, config)  # raise InvalidInput here, not at the first call
+            thread_position(self.database, config)  # raises InvalidInput now, not in the first call
 
     def at(self, config: ThreadLike) -> Self:
         """Return this store at a checkpoint, by default the thread's newest one.
@@ -514,15 +522,15 @@ class AgentMemoryThreadStore(ItemStore):
         It is read-only, except in a running node.
 
         Args:
-            config: A config that names the thread, and optionally a checkpoint; or the config or `Runtime` of a running
-                node. In a node, a config that names only the node's thread also refers to the node.
+            config: A config with the thread_id, and optionally a checkpoint_id; or the config or `Runtime` of a running
+                node. In a node, a config with only the thread_id of the node's own run refers to the running node.
 
         Raises:
             InvalidInput: The config names no thread.
         """
         return type(self)(self.database, index=self.index_config, ttl=self.ttl_config, config=config)
 
-    def _item_opener(self) -> Callable[[], Items]:
+    def _make_item_opener(self) -> Callable[[], Items]:
         if self._config is None:
             configurable = (running_config() or {}).get("configurable")
             if not isinstance(configurable, Mapping) or configurable.get("thread_id") is None:

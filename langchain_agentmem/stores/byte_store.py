@@ -4,8 +4,8 @@
     store.mset([("a", b"1"), ("b", b"2")])
     store.mget(["b", "missing"])  # [b"2", None]
 
-Use it wherever LangChain expects a `ByteStore`, for example with `CacheBackedEmbeddings`. The object caches nothing, so
-any number of objects, threads and processes can share one namespace.
+Use the store wherever LangChain expects a `ByteStore`, for example with `CacheBackedEmbeddings`. The object caches
+nothing, so any number of objects, threads and processes can share one namespace.
 
 A key may contain any characters:
 
@@ -74,20 +74,20 @@ def erase(tx: Transaction, low: str, high: str) -> int:
 
 def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
     """Describe the damaged values of the namespaces in a range of paths, one sentence each."""
-    found: list[str] = []
+    problems: list[str] = []
     for counts in query.blob_counts(tx, low=low, high=high):
-        start, missing = b"", int(counts["blobs"])
+        start, unlisted = b"", int(counts["blobs"])  # a damaged key may not be listed
         while keys := _list_keys(tx, counts["path"], "", start):
             start = keys[-1] + b"\0"
-            missing -= len(keys)
+            unlisted -= len(keys)
             for key in keys:
                 [row] = _find_blobs(tx, counts["path"], [key])  # one at a time, since values may be large
                 if not _is_key(key) or _checksum(key, row["value"]) != row["checksum"]:
                     key_text = safe_repr(key.decode("utf-8", "replace"))
-                    found.append(f"the stored value of the key {key_text} is damaged (checksum mismatch)")
-        if missing > 0:
-            found.append(f"the keys of {missing} stored values are damaged")
-    return found
+                    problems.append(f"the stored value of the key {key_text} is damaged (checksum mismatch)")
+        if unlisted > 0:
+            problems.append(f"the keys of {unlisted} stored values are damaged")
+    return problems
 
 
 def _is_key(key: bytes) -> bool:
@@ -107,10 +107,10 @@ def _find_blobs(tx: Transaction, path: str, keys: Iterable[bytes]) -> Sequence[R
 
 def _list_keys(tx: Transaction, path: str, prefix: str, start: bytes) -> list[bytes]:
     """Return a page of the sorted keys that begin with a prefix and are not less than `start`."""
-    first = prefix.encode("utf-8", "surrogatepass")
+    prefix_bytes = prefix.encode("utf-8", "surrogatepass")
     # The last byte of UTF-8 is never 0xff, so it can be incremented to get the end of the range.
-    end = first[:-1] + bytes((first[-1] + 1,)) if first else _AFTER_ALL_KEYS
-    rows = query.blob_keys(tx, path=path, low=max(first, start), high=end, limit=PAGE_SIZE)
+    end = prefix_bytes[:-1] + bytes((prefix_bytes[-1] + 1,)) if prefix_bytes else _AFTER_ALL_KEYS
+    rows = query.blob_keys(tx, path=path, low=max(prefix_bytes, start), high=end, limit=PAGE_SIZE)
     return [bytes(row["key"]) for row in rows]
 
 
@@ -131,7 +131,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     def __init__(self, memory: MemoryLike = ":memory:", namespace: Sequence[str] | None = None) -> None:
         if namespace is not None:
-            path_of(namespace)  # an invalid namespace must not create a database
+            path_of(namespace)  # raise the error for an invalid namespace before the database is created
         database = database_of(memory)
         self._path = path_of(database.scopes.resolve(namespace))
         self._database: Database = database
@@ -158,17 +158,17 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         Raises:
             InvalidInput: A key is not a string, or is too long.
         """
-        wanted = check_value(_KEYS, keys, "keys")
-        places = {encode_key(key): key for key in wanted}
+        checked_keys = check_value(_KEYS, keys, "keys")
+        keys_by_bytes = {encode_key(key): key for key in checked_keys}
 
         def get(tx: Transaction) -> list[bytes | None]:
-            found: dict[str, bytes] = {}
-            for first in range(0, len(places), PAGE_SIZE):
-                rows = _find_blobs(tx, self._path, islice(places, first, first + PAGE_SIZE))
-                found.update((places[bytes(row["key"])], bytes(row["value"])) for row in rows)
-            return [found.get(key) for key in wanted]
+            values: dict[str, bytes] = {}
+            for first in range(0, len(keys_by_bytes), PAGE_SIZE):
+                rows = _find_blobs(tx, self._path, islice(keys_by_bytes, first, first + PAGE_SIZE))
+                values.update((keys_by_bytes[bytes(row["key"])], bytes(row["value"])) for row in rows)
+            return [values.get(key) for key in checked_keys]
 
-        return self._database.read("bytes.get", get, self._inputs(wanted))
+        return self._database.read("bytes.get", get, self._inputs(checked_keys))
 
     async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
         """Run `mget` asynchronously."""
@@ -214,8 +214,8 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         def put(tx: Transaction) -> None:
             if values:
                 common = {"namespace": queries.ensure_namespace(tx, self._path), "now": now}
-                columns = ({"key": key, "checksum": _checksum(key, data), "value": data} for key, data in rows)
-                query.put_blob.run_many(tx, [common | each for each in columns])
+                columns = ({"key": key, "checksum": _checksum(key, value), "value": value} for key, value in rows)
+                query.put_blob.run_many(tx, [common | row for row in columns])
 
         self._database.write("bytes.set", put, self._inputs(values))
 
@@ -233,15 +233,15 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string, or is too long.
             StorageError: The database failed. Nothing was deleted.
         """
-        wanted = check_value(_KEYS, keys, "keys")
-        places = sorted({encode_key(key) for key in wanted})
+        checked_keys = check_value(_KEYS, keys, "keys")
+        encoded_keys = sorted({encode_key(key) for key in checked_keys})
 
         def delete(tx: Transaction) -> None:
-            if places:
-                query.delete_blob.run_many(tx, [{"path": self._path, "key": key} for key in places])
+            if encoded_keys:
+                query.delete_blob.run_many(tx, [{"path": self._path, "key": key} for key in encoded_keys])
                 query.delete_empty_namespaces(tx, path=self._path)
 
-        self._database.write("bytes.delete", delete, self._inputs(wanted))
+        self._database.write("bytes.delete", delete, self._inputs(checked_keys))
 
     async def amdelete(self, keys: Sequence[str]) -> None:
         """Run `mdelete` asynchronously."""

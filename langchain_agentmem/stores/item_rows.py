@@ -1,6 +1,6 @@
 """Items as database rows: their keys, values and times, and how they are read and written.
 
-A value is stored as JSON, with tags for types that JSON lacks. Its text is searchable. No reader returns an expired
+A value is stored as JSON, with tags for types that JSON lacks. Its text is searchable. No function returns an expired
 item, even before `sweep` deletes its row. Each write updates the search index in the same transaction. Replaced and
 deleted texts are removed from the index completely.
 """
@@ -20,7 +20,7 @@ from langchain_agentmem.base.encoding import TAG, decode, is_plain, json_value, 
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.search_index import IndexedDocument
+from langchain_agentmem.search.search_index import DocumentSeries, IndexedDocument
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 
@@ -33,9 +33,9 @@ MAX_TTL = 1e9
 """The maximum time to live, in minutes: about 1,900 years."""
 
 _TAG_BYTES = TAG.encode()
-_LONG_DIGITS = 19
+_LONG_DIGITS = 19  # integers of fewer digits fit into 64 bits
 _LONG_NUMBER = re.compile(rb"\d{%d}" % _LONG_DIGITS)
-_NO_DIGITS = bytes(code for code in range(256) if code not in b"0123456789")
+_NON_DIGITS = bytes(code for code in range(256) if code not in b"0123456789")
 _INVALID_CHARS = re.compile(r"[\x00\ud800-\udfff]")
 
 
@@ -99,8 +99,8 @@ def decode_value(data: bytes, path: str, key: str) -> dict[str, Any]:
 
 def damaged_item_error(path: str, key: str) -> DatabaseUnreadable:
     """Return the error for an item whose value cannot be read."""
-    place = f"{safe_repr(key)} in {safe_repr(namespace_of(path))}"
-    return DatabaseUnreadable(f"The item {place} is damaged. Delete it, or restore a backup.")
+    item = f"{safe_repr(key)} in {safe_repr(namespace_of(path))}"
+    return DatabaseUnreadable(f"The item {item} is damaged. Delete it, or restore a backup.")
 
 
 def full_text(value: Mapping[str, Any]) -> str:
@@ -111,9 +111,9 @@ def full_text(value: Mapping[str, Any]) -> str:
 
 
 def stored_text(value: Mapping[str, Any], data: bytes) -> str:
-    """Return the text of a value that will be stored.
+    """Return the text to index for a value.
 
-    It equals the text that is later computed from the stored bytes, which `write` removes from the index.
+    `write` later computes the text again from the stored bytes, to remove it from the index. Both texts must be equal.
 
     Args:
         value: The value.
@@ -139,8 +139,9 @@ def _collect_texts(value: Any, texts: list[str]) -> None:
 
 
 def _decode(data: bytes) -> Any:
-    """Decode a value with orjson if it returns the same as `decode`, since it is faster."""
-    has_long_number = len(data.translate(None, _NO_DIGITS)) >= _LONG_DIGITS and _LONG_NUMBER.search(data)
+    """Decode a value with orjson, which is faster than `decode`, if both give the same result."""
+    # Counting the digits first is faster than a search for a long number.
+    has_long_number = len(data.translate(None, _NON_DIGITS)) >= _LONG_DIGITS and _LONG_NUMBER.search(data)
     if _TAG_BYTES in data or has_long_number:  # orjson reads integers beyond 64 bits as floats
         return decode(data)
     try:
@@ -150,7 +151,7 @@ def _decode(data: bytes) -> Any:
 
 
 def encode_texts(field_texts: tuple[str, ...] | None) -> str | None:
-    """Encode the indexed texts for their column. Return None if the whole value is indexed."""
+    """Encode the texts of the indexed fields for storage. None for an indexed whole value."""
     return None if field_texts is None else json.dumps(field_texts)
 
 
@@ -170,14 +171,14 @@ def indexed_texts(data: bytes | None, indexed: str | None) -> tuple[str, ...]:
 
 
 def indexed_text(data: bytes | None, indexed: str | None) -> str:
-    """Return the result of `indexed_texts` as one text, one per line."""
+    """Return the result of `indexed_texts` as one text, joined by newlines."""
     return "\n".join(indexed_texts(data, indexed))
 
 
 MINUTE_MICROS = 60_000_000
-"""The microseconds of a minute."""
+"""The number of microseconds in a minute."""
 PAGE_SIZE = 500
-"""The number of items that are read or deleted together."""
+"""The maximum number of items that one query reads, or one sweep deletes."""
 
 
 class ItemPlace(NamedTuple):
@@ -203,12 +204,13 @@ class ItemDraft(NamedTuple):
 
     Attributes:
         value: The result of `encode_value`.
-        ttl: Minutes from the last write or refreshing read until the item expires. None if it never expires.
+        ttl: Minutes from the last write, or the last read that postpones the expiry, until the item expires. None if
+            it never expires.
         text: The text to index. An empty text is not indexed.
         field_texts: The texts of the fields to index. None if the whole value is indexed.
         times: The times of an imported item. None for an item that is written now.
-        source: The source of the item, see `SourceNote`.
-        actor: The name of the source.
+        source: The kind of writer, such as "user" or "model". None if unknown.
+        actor: The name of the writer.
     """
 
     value: bytes
@@ -232,28 +234,27 @@ class StoredItem(NamedTuple):
 
 
 LockedRows = dict[str, dict[str, Row]]
-"""Rows by the path of their namespace, and then by their key."""
+"""Locked rows of items, by the path of their namespace, and then by their key."""
 ItemChanges: TypeAlias = Mapping[ItemPlace, ItemDraft | None]
 """The drafts of items by place. None deletes the item."""
 
 
 def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
-    """Return the items at the given places. Missing and expired items are omitted."""
-    found: dict[ItemPlace, StoredItem] = {}
-    wanted = set(places)
-    for path, keys in _by_namespace(wanted) if len(wanted) > 1 else [(at.path, [at.key]) for at in wanted]:
+    """Return the items with some namespaces and keys. Missing and expired items are omitted."""
+    items: dict[ItemPlace, StoredItem] = {}
+    for path, keys in _by_namespace(places):
         if len(keys) == 1:
             rows = query.find_item(tx, path=path, key=keys[0], now=now)
         else:
             rows = query.find_items(tx, path=path, keys=json.dumps(keys), now=now)
         for row in rows:
             item = item_from_row(row, path)
-            found[item.place] = item
-    return found
+            items[item.place] = item
+    return items
 
 
 def lock(tx: Transaction, places: Iterable[ItemPlace]) -> LockedRows:
-    """Lock and return the rows at places that will be written, including expired items.
+    """Lock and return the rows of items that will be written, including expired items.
 
     A missing row cannot be locked. If another writer inserts it before this transaction does, the transaction is
     retried.
@@ -273,26 +274,26 @@ def write(tx: Transaction, changes: ItemChanges, locked: LockedRows | None = Non
     Args:
         tx: The transaction.
         changes: The drafts by place.
-        locked: The result of `lock` for these places in this transaction. Default: the places are locked now.
+        locked: The result of `lock` for these items in this transaction. Default: the items are locked now.
         now: The current time, in microseconds since 1970.
     """
     locked = lock(tx, changes) if locked is None else locked
-    emptied = set()
+    paths_of_deleted = set()
     for path, keys in _by_namespace(changes):
-        known = locked[path]
+        existing = locked[path]
         drafts = [(key, draft) for key in keys if (draft := changes[ItemPlace(path, key)]) is not None]
         if drafts:
-            _write(tx, path, drafts, known, now=now)
-        if deleted := [known[key] for key in keys if changes[ItemPlace(path, key)] is None and key in known]:
+            _write(tx, path, drafts, existing, now=now)
+        if deleted := [existing[key] for key in keys if changes[ItemPlace(path, key)] is None and key in existing]:
             _delete(tx, deleted)
-            emptied.add(path)
-    _delete_empty(tx, emptied)
+            paths_of_deleted.add(path)
+    _delete_empty(tx, paths_of_deleted)
 
 
 def touch(tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
-    """Postpone the expiry of items that were read."""
+    """Postpone the expiry of items that were read. Items without a ttl are ignored."""
     rows = {
-        item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": expiry_of(item.ttl, now), "now": now}
+        item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": compute_expiry(item.ttl, now), "now": now}
         for item in items
         if item.ttl is not None
     }
@@ -331,57 +332,57 @@ def erase(tx: Transaction, low: str, high: str) -> int:
 
 
 def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
-    """Describe the damaged items in a range of paths, and all items missing from the index.
-
-    Each description is a sentence.
-    """
-    found: list[str] = []
+    """Describe the damaged items in a range of paths, and all items missing from the index."""
+    problems: list[str] = []
     path, key = low, ""
     while rows := query.items_within(tx, path=path, key=key, high=high, limit=PAGE_SIZE):
         damaged = (row for row in rows if zlib.crc32(bytes(row["value"])) != row["checksum"])
-        found += [str(damaged_item_error(*_place_of(row))) for row in damaged]
-        path, key = _place_of(rows[-1])
+        problems += [str(damaged_item_error(*_parse_place(row))) for row in damaged]
+        path, key = _parse_place(rows[-1])
     lost = ((safe_repr(row["key"]), safe_repr(namespace_of(row["path"]))) for row in query.lost_items(tx))
-    return found + [f"the item {key} in {namespace} is not in the index" for key, namespace in lost]
+    return problems + [f"the item {key} in {namespace} is not in the index" for key, namespace in lost]
 
 
 def item_from_row(row: Row, path: str) -> StoredItem:
-    """Convert a row of the namespace with this path to an item."""
-    at = ItemPlace(path, row["key"])
-    return StoredItem(row["id"], at, bytes(row["value"]), row["created_at"], row["updated_at"], row["ttl"])
+    """Convert a row to an item of the namespace with this path."""
+    place = ItemPlace(path, row["key"])
+    return StoredItem(row["id"], place, bytes(row["value"]), row["created_at"], row["updated_at"], row["ttl"])
 
 
 def _write(
-    tx: Transaction, path: str, drafts: Sequence[tuple[str, ItemDraft]], known: Mapping[str, Row], *, now: int
+    tx: Transaction, path: str, drafts: Sequence[tuple[str, ItemDraft]], existing: Mapping[str, Row], *, now: int
 ) -> None:
-    """Write the drafts of one namespace, and update the index."""
-    times = {key: _item_times(draft, known.get(key), now) for key, draft in drafts}
-    numbers: dict[str, int] = {}
-    entering, leaving = {}, []
+    """Write the drafts of one namespace, and update the index.
+
+    An item whose indexed text and creation time stay equal keeps its document in the index.
+    """
+    times = {key: _item_times(draft, existing.get(key), now) for key, draft in drafts}
+    documents: dict[str, int] = {}  # document numbers by item key
+    new_documents, old_texts = {}, []
     for key, draft in drafts:
-        row = known.get(key)
+        row = existing.get(key)
         if row is not None and row["document_id"] is not None:
-            old, created_at = indexed_text(row["value"], row["indexed"]), row["created_at"]
+            old_text = indexed_text(row["value"], row["indexed"])
             new = draft.text, encode_texts(draft.field_texts), times[key].created_at
-            if (old, row["indexed"], created_at) == new:
-                numbers[key] = row["document_id"]
+            if (old_text, row["indexed"], row["created_at"]) == new:
+                documents[key] = row["document_id"]
                 continue
-            leaving.append((row["document_id"], old))
+            old_texts.append((row["document_id"], old_text))
         if draft.text:
-            entering[key] = IndexedDocument(draft.text, times[key].created_at)
-    search_index.remove(tx, leaving)
-    if entering:
-        placed = search_index.reserve_places(tx, search_index.DocumentSeries(path, ITEM_KIND), list(entering.values()))
-        numbers |= zip(entering, placed.numbers, strict=True)
-    elif not known:
+            new_documents[key] = IndexedDocument(draft.text, times[key].created_at)
+    search_index.remove(tx, old_texts)
+    if new_documents:
+        placed = search_index.reserve_places(tx, DocumentSeries(path, ITEM_KIND), list(new_documents.values()))
+        documents |= zip(new_documents, placed.numbers, strict=True)
+    elif not existing:
         query.create_namespace(tx, path=path)
-    rows = {key: _item_columns(draft, times[key], numbers.get(key)) for key, draft in drafts}
-    ids = {key: row["id"] for key, row in known.items()}
-    ids |= _insert(tx, path, [{"path": path, "key": key, **row} for key, row in rows.items() if key not in known])
-    if changed := [{"id": ids[key], **row} for key, row in rows.items() if key in known]:
+    rows = {key: _item_columns(draft, times[key], documents.get(key)) for key, draft in drafts}
+    ids = {key: row["id"] for key, row in existing.items()}
+    ids |= _insert(tx, path, [{"path": path, "key": key, **row} for key, row in rows.items() if key not in existing])
+    if changed := [{"id": ids[key], **row} for key, row in rows.items() if key in existing]:
         query.update_item.run_many(tx, changed) if len(changed) > 1 else query.update_item(tx, **changed[0])
-    if entering:
-        search_index.write(tx, placed, [ids[key] for key in entering])
+    if new_documents:
+        search_index.write(tx, placed, [ids[key] for key in new_documents])
 
 
 def _insert(tx: Transaction, path: str, rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -412,17 +413,18 @@ def _delete_empty(tx: Transaction, paths: Iterable[str]) -> None:
 
 def _by_namespace(places: Iterable[ItemPlace]) -> list[tuple[str, list[str]]]:
     """Group keys by the path of their namespace. Both paths and keys are sorted."""
-    return [(path, [at.key for at in group]) for path, group in groupby(sorted(set(places)), lambda at: at.path)]
+    groups = groupby(sorted(set(places)), lambda place: place.path)
+    return [(path, [place.key for place in group]) for path, group in groups]
 
 
-def _item_columns(draft: ItemDraft, times: ItemTimes, number: int | None) -> dict[str, Any]:
-    """Return the columns of an item to insert or update."""
+def _item_columns(draft: ItemDraft, times: ItemTimes, document: int | None) -> dict[str, Any]:
+    """Return the columns of an item. `document` is its number in the search index."""
     return {
         **times._asdict(),
         "checksum": zlib.crc32(draft.value),
         "ttl": draft.ttl,
-        "document": number,
-        "indexed": encode_texts(draft.field_texts) if number is not None else None,
+        "document": document,
+        "indexed": encode_texts(draft.field_texts) if document is not None else None,
         "value": draft.value,
         "source": draft.source,
         "actor": draft.actor,
@@ -431,18 +433,18 @@ def _item_columns(draft: ItemDraft, times: ItemTimes, number: int | None) -> dic
 
 def _item_times(draft: ItemDraft, row: Row | None, now: int) -> ItemTimes:
     """Return the times of an item to write. An expired item gets a new creation time."""
-    is_alive = row is not None and (row["expires_at"] is None or row["expires_at"] > now)
+    is_unexpired = row is not None and (row["expires_at"] is None or row["expires_at"] > now)
     return draft.times or ItemTimes(
-        created_at=row["created_at"] if row is not None and is_alive else now,
+        created_at=row["created_at"] if row is not None and is_unexpired else now,
         updated_at=now,
-        expires_at=None if draft.ttl is None else expiry_of(draft.ttl, now),
+        expires_at=None if draft.ttl is None else compute_expiry(draft.ttl, now),
     )
 
 
-def expiry_of(ttl: float, now: int) -> int:
-    """Return the time when an item expires that is written or read now."""
+def compute_expiry(ttl: float, now: int) -> int:
+    """Return the expiry of an item that is written or read now. `ttl` is in minutes."""
     return now + round(ttl * MINUTE_MICROS)
 
 
-def _place_of(row: Row) -> ItemPlace:
+def _parse_place(row: Row) -> ItemPlace:
     return ItemPlace(row["path"], row["key"])

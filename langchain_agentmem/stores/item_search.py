@@ -1,21 +1,22 @@
 """The search of items by filter or words, for shared items and for items of threads.
 
-Without a filter, only the requested page is read. With a filter, items are read in growing pages until enough of them
+Without a filter, a search reads only the requested page. With a filter, it reads growing pages until enough items
 match. A search for words requests more and more results from the index until enough items match.
 
-Filters are evaluated in Python, so that both databases return the same:
+Filters are evaluated in Python, so that SQLite and PostgreSQL return equal results:
 
     matches_filter({"kind": "note", "size": {"width": 3}}, {"kind": "note", "size.width": {"$gte": 2}})  # True
 
 A condition is a plain value that must be equal, a dictionary of operators, or a dictionary of conditions on the keys of
 a nested dictionary. `$and` and `$or` take a list of conditions, and `$not` takes one. These three may also be keys of
-the filter itself. A missing key counts as None: None and `$ne` match it, and ordering operators do not. Ordering
-operators do not match values that Python cannot order, such as text and numbers. Comparing items never raises an error.
-`check_filter` reports an invalid filter before the first item is read.
+the filter itself. The value of a missing key is None: the condition None and `$ne` match it, and ordering operators do
+not. Ordering operators do not match values that Python cannot order, such as text and numbers. Comparing items never
+raises an error. `check_filter` reports an invalid filter before the first item is read.
 
-An item of a thread is a row of memory whose body is its value, so it rewinds with the thread. The row holds the item's
-expiry. If a read extends the expiry, a row of another kind records that, and the item's row stays unchanged. So a step
-that only reads does not undo the writes of a parallel step. Items expire by the time of the view, not by the clock.
+An item of a thread is stored as a row of the thread's memory, so it rewinds with the thread. The row contains the time
+of expiry. If a read postpones the expiry, a second row stores the new time, and the item's row stays unchanged. So a
+step that only reads does not undo the writes of a parallel step. The items in a view of a checkpoint expire by the time
+of the checkpoint, not by the clock.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_ran
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding import search_view as views
-from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView, VersionDraft, search_words, version_of
+from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView, VersionDraft, read_version, search_words
 from langchain_agentmem.rewinding.search_view import SearchView
 from langchain_agentmem.rewinding.thread_memory import ThreadPosition
-from langchain_agentmem.search import memory_search as retrieval
+from langchain_agentmem.search import memory_search
 from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.search.memory_search import Recollection, SearchFilter, SearchHit
 from langchain_agentmem.search.search_index import DocumentSeries
@@ -59,14 +60,14 @@ def check_filter(conditions: Any, limits: MemoryLimits) -> Mapping[str, Any] | N
 
     Args:
         conditions: Conditions by key, or None.
-        limits: The limits, of which `conditions` applies.
+        limits: The limits of the memory. `limits.conditions` is the maximum number of conditions.
 
     Returns:
         The filter; None for an empty one.
 
     Raises:
-        InvalidInput: The filter is not a dictionary with string keys, is too large, or has an operator that does not
-            exist or is not supported in its place.
+        InvalidInput: The filter is not a dictionary with string keys, is too large, or has an operator that is unknown
+            or not supported at that level.
     """
     if conditions is None:
         return None
@@ -77,9 +78,9 @@ def check_filter(conditions: Any, limits: MemoryLimits) -> Mapping[str, Any] | N
 def required_text(conditions: Mapping[str, Any]) -> bytes | None:
     """Return the longest text that every matching value contains, as stored bytes.
 
-    A database finds this text much faster than Python decodes values. None if no condition requires an equal text.
+    With this text, the database excludes most values before Python decodes them. None if no condition requires a text.
     """
-    texts = sorted(_required_texts(conditions), key=len)
+    texts = sorted(_required_texts(conditions), key=len)  # the longest is last
     return write_plain(texts[-1]) if texts else None
 
 
@@ -111,10 +112,10 @@ def _count_conditions(condition: Any, depth: int, *, is_filter: bool = False) ->
         return sum(_count_conditions(inner, depth - 1) for inner in condition)
     if not isinstance(condition, Mapping):
         return 1
-    compares = any(_is_operator(key) and key not in _LOGICAL_OPERATORS for key in condition)
+    has_comparison = any(_is_operator(key) and key not in _LOGICAL_OPERATORS for key in condition)
     count = 0
     for key, inner in condition.items():
-        _check_filter_key(key, inner, is_filter=is_filter, compares=compares)
+        _check_filter_key(key, inner, is_filter=is_filter, has_comparison=has_comparison)
         if key in {"$and", "$or"}:
             count += sum(_count_conditions(each, depth - 1, is_filter=is_filter) for each in inner)
         elif _is_operator(key) and key != "$not":
@@ -124,15 +125,18 @@ def _count_conditions(condition: Any, depth: int, *, is_filter: bool = False) ->
     return count
 
 
-def _check_filter_key(key: Any, inner: Any, *, is_filter: bool, compares: bool) -> None:
-    """Raise an error for a key or an operator that is not supported in this place."""
+def _check_filter_key(key: Any, inner: Any, *, is_filter: bool, has_comparison: bool) -> None:
+    """Raise an error for an unsupported key or operator, or for an operator without its list.
+
+    Next to a comparison such as `$gte`, a condition may have operators only.
+    """
     if is_filter and not isinstance(key, str):
         raise InvalidInput(f"The keys of a filter must be strings, not {safe_repr(key)}.")
-    known = _LOGICAL_OPERATORS if is_filter else tuple(_OPERATORS)
-    if (_is_operator(key) or (compares and not is_filter)) and key not in known:
+    supported = _LOGICAL_OPERATORS if is_filter else tuple(_OPERATORS)
+    if (_is_operator(key) or (has_comparison and not is_filter)) and key not in supported:
         raise InvalidInput(
-            f"Unsupported operator {safe_repr(key)} in a filter. Valid here: {', '.join(known)}. To compare a value, "
-            'write {"<key>": {"$gte": …}}.'
+            f"Unsupported operator {safe_repr(key)} in a filter. Valid here: {', '.join(supported)}. To compare a "
+            'value, write {"<key>": {"$gte": …}}.'
         )
     if key in _LIST_OPERATORS and (not isinstance(inner, list | tuple) or not inner):
         raise InvalidInput(f"{key} must be a non-empty list, not {safe_repr(inner)}.")
@@ -150,7 +154,7 @@ def matches_filter(value: Any, condition: Any) -> bool:
         condition: The filter that `check_filter` returned, or a part of it.
     """
     if isinstance(condition, Mapping):
-        needs_mapping = not condition or not all(map(_is_operator, condition))
+        needs_mapping = not condition or not all(map(_is_operator, condition))  # its keys are keys of the value
         return (isinstance(value, Mapping) or not needs_mapping) and all(
             _OPERATORS[key](value, inner) if _is_operator(key) else matches_filter(value_at(value, key), inner)
             for key, inner in condition.items()
@@ -169,15 +173,17 @@ def _is_equal(value: Any, other: Any) -> bool:
         return len(value) == len(other) and all(map(_is_equal, value, other))
     try:
         return bool(value == other)
-    except (ArithmeticError, ValueError):  # values that cannot be compared, such as a signalling NaN or arrays of numpy
+    except (ArithmeticError, ValueError):  # such as a signalling NaN or NumPy arrays
         return False
 
 
 def _safe_compare(compare: Compare) -> Compare:
+    """Return a comparison that is false for values that Python cannot order."""
+
     def compare_safely(value: Any, other: Any) -> bool:
         try:
             return bool(compare(value, other))
-        except (TypeError, ArithmeticError, ValueError):  # such as text and numbers, NaN as a decimal, or arrays
+        except (TypeError, ArithmeticError, ValueError):  # such as text and a number, Decimal("NaN"), or arrays
             return False
 
     return compare_safely
@@ -200,23 +206,23 @@ _LOGICAL_OPERATORS = ("$and", "$or", "$not")
 _LIST_OPERATORS = frozenset({"$in", "$nin", "$and", "$or"})
 
 
-FIRST_PAGE = 100
-LARGEST_PAGE = 2_000
+FIRST_PAGE, LARGEST_PAGE = 100, 2_000
+"""The number of rows in the first page of a search, and the maximum number. Pages grow by a factor of 4."""
 LATEST_TIME = 2**62
-"""A time in microseconds that is later than any stored time, to begin with the newest item."""
+"""A time in microseconds that is later than any stored time. The first page of items begins at this time."""
 
 
 class ItemQuery(NamedTuple):
     """A query for items.
 
     Attributes:
-        low: The start of the path range of the namespaces.
+        low: The first path of the range of namespaces to search.
         high: The end of the range, excluded.
         conditions: The result of `check_filter`.
-        question: Words to search for; empty for none.
-        limit: Maximum results.
+        question: The text to search for. Empty: no search by words.
+        limit: The maximum number of results.
         offset: The number of results to skip.
-        dense: The vector of the question, or None without embeddings.
+        dense: The embedding of the question, or None without embeddings.
     """
 
     low: str
@@ -252,7 +258,7 @@ def find(tx: Transaction, request: ItemQuery, *, now: int) -> list[ItemHit]:
 
 
 def namespaces(tx: Transaction, low: str, high: str, *, now: int) -> Iterator[Namespace]:
-    """Yield the namespaces in a range of paths that hold unexpired items, in order."""
+    """Yield the namespaces in a range of paths that contain unexpired items, in order."""
     after, size = "", FIRST_PAGE
     while rows := query.namespaces_of_items(tx, low=low, after=after, high=high, now=now, limit=size):
         yield from (namespace_of(row["path"]) for row in rows)
@@ -261,12 +267,12 @@ def namespaces(tx: Transaction, low: str, high: str, *, now: int) -> Iterator[Na
         after, size = rows[-1]["path"], min(size * 4, LARGEST_PAGE)
 
 
-def best_items(
+def find_best_items(
     tx: Transaction,
     request: ItemQuery,
     search_filter: SearchFilter,
     now: int,
-    items_of: Callable[[Sequence[SearchHit]], Iterable[ItemHit]],
+    load_hits: Callable[[Sequence[SearchHit]], Iterable[ItemHit]],
 ) -> list[ItemHit]:
     """Return the items that match a question best, the best first.
 
@@ -275,28 +281,28 @@ def best_items(
         request: The question, and the conditions that items must meet.
         search_filter: The filter for the index.
         now: The time, in microseconds since 1970.
-        items_of: A function that returns the items of search hits, without hidden and expired ones.
+        load_hits: A function that loads the items of search hits, without hidden and expired ones.
     """
     analyzed = analyze_query(request.question, now)
     end = request.offset + request.limit
     size = max(FIRST_PAGE, 2 * end)
     while True:
-        best = retrieval.search(tx, analyzed, search_filter, limit=size, dense=request.dense)
-        found = list(items_of(best))
+        search_hits = memory_search.search(tx, analyzed, search_filter, limit=size, dense=request.dense)
+        items = list(load_hits(search_hits))
         if request.conditions is not None:
-            found = [each for each in found if matches_filter(each.value, request.conditions)]
-        if len(found) >= end or len(best) < size:
-            return found[request.offset : end]
+            items = [item for item in items if matches_filter(item.value, request.conditions)]
+        if len(items) >= end or len(search_hits) < size:
+            return items[request.offset : end]
         size *= 4
 
 
 def _search_items(tx: Transaction, request: ItemQuery, now: int) -> list[ItemHit]:
-    def items_of(hits: Sequence[SearchHit]) -> Iterator[ItemHit]:
+    def load_hits(hits: Sequence[SearchHit]) -> Iterator[ItemHit]:
         rows = query.items_by_id(tx, ids=json.dumps([hit.owner for hit in hits]), now=now)
-        known = {row["id"]: row for row in rows}
-        return (_hit_from_row(known[hit.owner], hit.score) for hit in hits if hit.owner in known)
+        rows_by_id = {row["id"]: row for row in rows}
+        return (_hit_from_row(rows_by_id[hit.owner], hit.score) for hit in hits if hit.owner in rows_by_id)
 
-    return best_items(tx, request, _index_filter(request), now, items_of)
+    return find_best_items(tx, request, _index_filter(request), now, load_hits)
 
 
 def _index_filter(request: ItemQuery) -> SearchFilter:
@@ -305,16 +311,16 @@ def _index_filter(request: ItemQuery) -> SearchFilter:
 
 
 def _filter_items(tx: Transaction, request: ItemQuery, conditions: Mapping[str, Any], now: int) -> list[ItemHit]:
-    found: list[ItemHit] = []
+    matching: list[ItemHit] = []
     last: Row | None = None
     size = max(FIRST_PAGE, request.limit)
-    while len(found) < request.offset + request.limit:
+    while len(matching) < request.offset + request.limit:
         rows = _newest_rows(tx, request, now, size, 0, last)
-        found += [each for each in map(_hit_from_row, rows) if matches_filter(each.value, conditions)]
+        matching += [hit for hit in map(_hit_from_row, rows) if matches_filter(hit.value, conditions)]
         if len(rows) < size:
             break
         last, size = rows[-1], min(size * 4, LARGEST_PAGE)
-    return found[request.offset : request.offset + request.limit]
+    return matching[request.offset : request.offset + request.limit]
 
 
 def _newest_rows(
@@ -364,12 +370,12 @@ class SharedItems:
 
 THREAD_ITEM = "thread_item"
 ITEM_READ = "thread_item_read"
-"""The kind of a row that extends the expiry of an item that was read."""
+"""The kind of a row that stores the postponed expiry of an item after a read."""
 
 MAX_NAME_CHARS = 1_000
-"""Maximum characters of a row's key. Longer keys are hashed, since PostgreSQL limits the size of index entries."""
+"""The maximum length of a row's key. Longer keys are hashed, since PostgreSQL limits the size of index entries."""
 TOUCH_DIVISOR = 100
-"""A read is recorded only if it extends the expiry of an item by more than 1/`TOUCH_DIVISOR` of its ttl."""
+"""A read postpones the expiry of an item only by more than 1/`TOUCH_DIVISOR` of its ttl, to limit the writes."""
 
 
 class ThreadItems:
@@ -386,12 +392,11 @@ class ThreadItems:
         self._cached_view: MemoryView | None = None
 
     def get(self, tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
-        """Return the items at some places, except missing and expired ones."""
+        """Return the items with some namespaces and keys, except missing and expired ones."""
         view = self._view(tx, now)
-        names = {row_key(at): at for at in places}
-        found = memory_rows.load_named(tx, view, THREAD_ITEM, names)
-        unexpired = unexpired_items(tx, view, list(found.values()))
-        return {place_of(version): _item_from_version(version) for version in unexpired}
+        versions = memory_rows.load_named(tx, view, THREAD_ITEM, dict.fromkeys(map(make_row_key, places)))
+        unexpired = unexpired_items(tx, view, list(versions.values()))
+        return {parse_place(version): _item_from_version(version) for version in unexpired}
 
     def find(self, tx: Transaction, request: ItemQuery, *, now: int) -> list[ItemHit]:
         """Return the items that match a query, in the order of the function `find`."""
@@ -401,33 +406,34 @@ class ThreadItems:
             return self._search_items(tx, request, now)
         items = list(map(_item_from_version, self._items_within(tx, request.low, request.high, now)))
         items.sort(key=lambda item: (-item.updated_at, item.place.key, item.place.path))
-        found = map(_make_hit, items)
+        hits = map(_make_hit, items)
         conditions = request.conditions
-        matching = found if conditions is None else (each for each in found if matches_filter(each.value, conditions))
+        matching = hits if conditions is None else (hit for hit in hits if matches_filter(hit.value, conditions))
         return list(islice(matching, request.offset, request.offset + request.limit))
 
     def namespaces(self, tx: Transaction, low: str, high: str, *, now: int) -> list[Namespace]:
-        """Return the namespaces in a range of paths that hold unexpired items, in order."""
-        paths = {place_of(version).path for version in self._items_within(tx, low, high, now)}
+        """Return the namespaces in a range of paths that contain unexpired items, in order."""
+        paths = {parse_place(version).path for version in self._items_within(tx, low, high, now)}
         return list(map(namespace_of, sorted(paths)))
 
     def touch(self, tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
         """Postpone the expiry of items that were read. Do nothing outside of a running task."""
         if not self._position.writable:
             return
-        names = {row_key(item.place): item for item in items if item.ttl is not None}
+        row_keys = dict.fromkeys(make_row_key(item.place) for item in items if item.ttl is not None)
         view = self._view(tx, now)
-        found = memory_rows.load_named(tx, view, THREAD_ITEM, names)
-        ends = _expiries(tx, view, list(found.values()))
+        versions = memory_rows.load_named(tx, view, THREAD_ITEM, row_keys)
+        expiries = _load_expiries(tx, view, list(versions.values()))
         drafts = []
-        for name, version in found.items():
-            ttl, end = version.extra.get("ttl", 0), ends.get(version.number)
-            new_end = item_rows.expiry_of(ttl, now)
-            if end is not None and (new_end - end) * TOUCH_DIVISOR > ttl * item_rows.MINUTE_MICROS:
-                drafts.append(VersionDraft(ITEM_READ, name, b"", now, extra={"of": version.number, "ends": new_end}))
+        for row_key, version in versions.items():
+            ttl, expiry = version.extra.get("ttl", 0), expiries.get(version.number)
+            new_expiry = item_rows.compute_expiry(ttl, now)
+            if expiry is not None and (new_expiry - expiry) * TOUCH_DIVISOR > ttl * item_rows.MINUTE_MICROS:
+                extra = {"of": version.number, "ends": new_expiry}
+                drafts.append(VersionDraft(ITEM_READ, row_key, b"", now, extra=extra))
         if drafts:
-            _, place = self._position.open_for_write(tx, now)
-            self._write(tx, place, drafts, now)
+            _, target = self._position.open_for_write(tx, now)
+            self._write(tx, target, drafts, now)
 
     def lock(self, tx: Transaction, places: Iterable[ItemPlace]) -> None:
         """Do nothing. Parallel tasks do not see each other's writes, so they need no locks."""
@@ -441,23 +447,23 @@ class ThreadItems:
             StepIsOver: Another attempt of the task has replaced this one.
         """
         del locked  # thread items are not locked
-        view, place = self._position.open_for_write(tx, now)
-        names = {row_key(at): at for at in changes}
-        found = memory_rows.load_named(tx, view, THREAD_ITEM, names)
-        created = {version.key: version.created_at for version in unexpired_items(tx, view, list(found.values()))}
-        reads = memory_rows.load_named(tx, view, ITEM_READ, names)
-        drafts = [VersionDraft(ITEM_READ, name, None, now) for name in reads]
-        for name, at in names.items():
-            draft = changes[at]
+        view, target = self._position.open_for_write(tx, now)
+        row_keys = {make_row_key(place): place for place in changes}
+        existing = memory_rows.load_named(tx, view, THREAD_ITEM, row_keys)
+        created = {version.key: version.created_at for version in unexpired_items(tx, view, list(existing.values()))}
+        reads = memory_rows.load_named(tx, view, ITEM_READ, row_keys)
+        drafts = [VersionDraft(ITEM_READ, row_key, None, now) for row_key in reads]  # a body of None deletes the row
+        for row_key, place in row_keys.items():
+            draft = changes[place]
             if draft is not None:
-                drafts.append(_thread_item_draft(name, at, draft, created.get(name, now), now))
-            elif name in found:
-                drafts.append(VersionDraft(THREAD_ITEM, name, None, now))
-        self._write(tx, place, drafts, now)
+                drafts.append(_make_item_draft(row_key, place, draft, created.get(row_key, now), now))
+            elif row_key in existing:
+                drafts.append(VersionDraft(THREAD_ITEM, row_key, None, now))
+        self._write(tx, target, drafts, now)
 
     def index_filter(self, request: ItemQuery) -> SearchFilter:
-        """Return the filter for the namespace of the thread, including items of other threads."""
-        del request
+        """Return a filter for the namespace of the thread, which includes items of other threads."""
+        del request  # the paths in a query apply to items, and the index has the path of the thread
         return SearchFilter(self._position.path, self._position.path + "\x1f", kinds=(THREAD_ITEM,))
 
     # -- helpers -------------------------------------------------------------------------------------------------------
@@ -471,31 +477,31 @@ class ThreadItems:
         """Return the unexpired items in a range of namespaces."""
         view = self._view(tx, now)
         items = memory_rows.load_current(tx, view, THREAD_ITEM)
-        return unexpired_items(tx, view, [version for version in items if low <= place_of(version).path < high])
+        return unexpired_items(tx, view, [version for version in items if low <= parse_place(version).path < high])
 
     def _search_items(self, tx: Transaction, request: ItemQuery, now: int) -> list[ItemHit]:
         view = self._view(tx, now)
         search_filter = views.position_filter(tx, self._position, view, (THREAD_ITEM,))
 
-        def items_of(hits: Sequence[SearchHit]) -> Iterator[ItemHit]:
+        def load_hits(hits: Sequence[SearchHit]) -> Iterator[ItemHit]:
             scores = {hit.owner: hit.score for hit in hits}
-            visible = self._visible_items(tx, view, list(scores))  # the index also holds items of other checkpoints
-            in_range = (version for version in visible if request.low <= place_of(version).path < request.high)
+            visible = self._visible_items(tx, view, list(scores))  # the index also has items of other checkpoints
+            in_range = (version for version in visible if request.low <= parse_place(version).path < request.high)
             return (_make_hit(_item_from_version(version), scores[version.number]) for version in in_range)
 
-        return best_items(tx, request, search_filter, now, items_of)
+        return find_best_items(tx, request, search_filter, now, load_hits)
 
     @staticmethod
     def _visible_items(tx: Transaction, view: MemoryView, owners: Sequence[int]) -> list[MemoryVersion]:
-        """Return the unexpired items that a view shows, in the given order."""
+        """Return the unexpired items that a view shows, in the order of their row ids in `owners`."""
         visible = memory_rows.visible_numbers(tx, view, owners)
-        found = query.memory_hits(tx, ids=json.dumps([owner for owner in owners if owner in visible]))
-        unexpired = {version.number: version for version in unexpired_items(tx, view, list(map(version_of, found)))}
+        rows = query.memory_hits(tx, ids=json.dumps([owner for owner in owners if owner in visible]))
+        unexpired = {version.number: version for version in unexpired_items(tx, view, list(map(read_version, rows)))}
         return [unexpired[owner] for owner in owners if owner in unexpired]
 
-    def _write(self, tx: Transaction, place: memory_rows.WriteTarget, drafts: Sequence[VersionDraft], now: int) -> None:
+    def _write(self, tx: Transaction, target: memory_rows.WriteTarget, drafts: list[VersionDraft], now: int) -> None:
         series = DocumentSeries(self._position.path, THREAD_ITEM, self._position.name)
-        memory_rows.write(tx, place, drafts, series=series, now=now)
+        memory_rows.write(tx, target, drafts, series=series, now=now)
 
 
 def unexpired_items(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> list[MemoryVersion]:
@@ -506,46 +512,46 @@ def unexpired_items(tx: Transaction, view: MemoryView, items: Sequence[MemoryVer
         view: The view.
         items: Items that the view shows.
     """
-    ends = _expiries(tx, view, items)
-    return [version for version in items if (end := ends.get(version.number)) is None or end > view.time]
+    expiries = _load_expiries(tx, view, items)
+    return [item for item in items if (expiry := expiries.get(item.number)) is None or expiry > view.time]
 
 
-def _expiries(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> dict[int, int]:
-    """Return the times at which items expire, by their numbers. Other items have no entry."""
-    ends = {version.number: int(version.extra["ends"]) for version in items if "ends" in version.extra}
-    if ends:
-        keys = [version.key for version in items if version.number in ends]
-        reads = memory_rows.load_named(tx, view, ITEM_READ, keys)
-        ends |= {each.extra["of"]: each.extra["ends"] for each in reads.values() if each.extra["of"] in ends}
-    return ends
+def _load_expiries(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> dict[int, int]:
+    """Return the times at which items expire, by row number. Others have no entry."""
+    expiries = {version.number: int(version.extra["ends"]) for version in items if "ends" in version.extra}
+    if expiries:
+        row_keys = [version.key for version in items if version.number in expiries]
+        reads = memory_rows.load_named(tx, view, ITEM_READ, row_keys).values()
+        expiries |= {read.extra["of"]: read.extra["ends"] for read in reads if read.extra["of"] in expiries}
+    return expiries
 
 
-def row_key(at: ItemPlace) -> str:
-    """Return the key of an item's row: its namespace and key as JSON, or a hash of that."""
-    name = as_json([namespace_of(at.path), at.key])
-    return name if len(name) <= MAX_NAME_CHARS else blake2b(name.encode(), digest_size=32).hexdigest()
+def make_row_key(place: ItemPlace) -> str:
+    """Return the key of an item's row: its namespace and key as JSON, or a hash of the JSON."""
+    text = as_json([namespace_of(place.path), place.key])
+    return text if len(text) <= MAX_NAME_CHARS else blake2b(text.encode(), digest_size=32).hexdigest()
 
 
-def place_of(version: MemoryVersion) -> ItemPlace:
+def parse_place(version: MemoryVersion) -> ItemPlace:
     """Return the namespace and the key of an item."""
     return ItemPlace(version.label or "", version.extra["key"])
 
 
-def _thread_item_draft(name: str, at: ItemPlace, draft: ItemDraft, created_at: int, now: int) -> VersionDraft:
-    extra: dict[str, Any] = {"key": at.key, "words": draft.text}
+def _make_item_draft(row_key: str, place: ItemPlace, draft: ItemDraft, created_at: int, now: int) -> VersionDraft:
+    extra: dict[str, Any] = {"key": place.key, "words": draft.text}
     if draft.field_texts is not None:
         extra["named"] = draft.field_texts
     if draft.ttl is not None:
-        extra |= {"ttl": draft.ttl, "ends": item_rows.expiry_of(draft.ttl, now)}
+        extra |= {"ttl": draft.ttl, "ends": item_rows.compute_expiry(draft.ttl, now)}
     return VersionDraft(
-        THREAD_ITEM, name, draft.value, created_at, label=at.path, extra=extra, findable=bool(draft.text),
+        THREAD_ITEM, row_key, draft.value, created_at, label=place.path, extra=extra, findable=bool(draft.text),
         source=draft.source, actor=draft.actor,
     )  # fmt: skip
 
 
 def _item_from_version(version: MemoryVersion) -> StoredItem:
     times = version.created_at, version.written_at
-    return StoredItem(version.number, place_of(version), version.body, *times, version.extra.get("ttl"))
+    return StoredItem(version.number, parse_place(version), version.body, *times, version.extra.get("ttl"))
 
 
 def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -562,7 +568,7 @@ def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, .
 def to_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: object
 ) -> Mapping[int, Recollection]:
-    """Convert hits to recollections, by document number.
+    """Convert search hits to `Recollection`s, and return these by their document numbers.
 
     Args:
         tx: The transaction.
@@ -573,13 +579,13 @@ def to_recollections(
     del search_view
     rows = {row["id"]: row for row in query.items_by_id(tx, ids=json.dumps([hit.owner for hit in hits]), now=now)}
     values = {
-        number: (
-            "\n".join(item_rows.indexed_texts(row["value"], row["indexed"])),
+        row_id: (
+            item_rows.indexed_text(row["value"], row["indexed"]),
             decode_value(bytes(row["value"]), row["path"], row["key"]),
         )
-        for number, row in rows.items()
+        for row_id, row in rows.items()
     }
-    return views.recollections_of(hits, rows, values)
+    return views.make_recollections(hits, rows, values)
 
 
 def load_thread_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -589,15 +595,15 @@ def load_thread_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple
         tx: The transaction.
         owners: The ids of the rows.
     """
-    found = query.memory_texts(tx, ids=json.dumps(list(owners)))
-    extras = {row["id"]: memory_rows.extra_of(row) for row in found}
-    return {number: tuple(extra.get("named") or (extra["words"],)) for number, extra in extras.items()}
+    rows = query.memory_texts(tx, ids=json.dumps(list(owners)))
+    extras = {row["id"]: memory_rows.read_extra(row) for row in rows}
+    return {row_id: tuple(extra.get("named") or (extra["words"],)) for row_id, extra in extras.items()}
 
 
 def thread_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """Convert visible and unexpired hits to recollections, by document number.
+    """Convert the visible, unexpired hits to `Recollection`s, by document number.
 
     Args:
         tx: The transaction.
@@ -605,18 +611,18 @@ def thread_recollections(
         now: The time.
         search_view: The view that determines which items are visible.
     """
-    ids: dict[int, str] = {}
+    ids: dict[int, str] = {}  # the keys of the items, by row number
 
-    def values_of(view: MemoryView | None, versions: list[MemoryVersion]) -> dict[int, tuple[str, Any]]:
+    def load_values(view: MemoryView | None, versions: list[MemoryVersion]) -> dict[int, tuple[str, Any]]:
         unexpired = [] if view is None else unexpired_items(tx, view, versions)
-        ids.update({each.number: place_of(each).key for each in unexpired})
+        ids.update({each.number: parse_place(each).key for each in unexpired})
         return {
-            each.number: (search_words(each.body, each.extra), decode_value(each.body, *place_of(each)))
+            each.number: (search_words(each.body, each.extra), decode_value(each.body, *parse_place(each)))
             for each in unexpired
         }
 
-    visible = views.visible_recollections(tx, hits, now, search_view, values_of)
-    return {number: replace(found, kind="item", id=ids[found.row[1]]) for number, found in visible.items() if found.row}
+    visible = views.visible_recollections(tx, hits, now, search_view, load_values)
+    return {document: replace(hit, kind="item", id=ids[hit.row[1]]) for document, hit in visible.items() if hit.row}
 
 
 def add_new_items(tx: Transaction, drafts: Mapping[ItemPlace, ItemDraft], *, now: int) -> int:
@@ -632,9 +638,9 @@ def add_new_items(tx: Transaction, drafts: Mapping[ItemPlace, ItemDraft], *, now
     """
     existing = item_rows.get(tx, drafts, now=now)
     new: dict[ItemPlace, ItemDraft | None] = {
-        at: draft
-        for at, draft in drafts.items()
-        if at not in existing
+        place: draft
+        for place, draft in drafts.items()
+        if place not in existing
         and (draft.times is None or draft.times.expires_at is None or draft.times.expires_at > now)
     }
     item_rows.write(tx, new, now=now)

@@ -3,13 +3,13 @@ r"""`AgentMemoryRetriever`: the search as a LangChain retriever, for chains.
     retriever = memory.retriever(namespace=("alice",), limit=4)
     chain = {"context": retriever, "question": RunnablePassthrough()} | prompt | model
 
-It searches as `memory.search` does. If no namespace is set, the config of each run supplies it. Each call may override
-arguments: `retriever.invoke(question, k=3)`. A trace shows each call as the run `memory.retrieval.search`, like any
-search. `trace_content` also applies to these runs.
+The retriever calls `memory.search`. If the retriever has no namespace, the config of each run supplies the namespace.
+A call may override arguments: `retriever.invoke(question, k=3)`. A trace shows each call as a run named
+`memory.retrieval.search`. The setting `trace_content` of the memory determines whether this run contains texts.
 
-A question may name a time ("what did Ana plan in May?"), a speaker, or a phrase in quotation marks. The arguments
-`conversation_id`, `roles`, `kinds`, `before` and `after` restrict the results. A result need not contain the words of
-the question, because its score also depends on neighbouring messages and the conversation. `why` explains the score.
+A question may contain a time ("what did Ana plan in May?"), a speaker, or a phrase in quotation marks. The arguments
+`conversation_id`, `roles`, `kinds`, `before` and `after` restrict the results. The score of a message also depends on
+its neighbours and its conversation, so a result need not contain the words of the question. `why` explains the score.
 
     from langchain_core.prompts import ChatPromptTemplate
     from langchain_core.runnables import RunnablePassthrough
@@ -22,8 +22,8 @@ the question, because its score also depends on neighbouring messages and the co
         chain = {"known": retriever, "question": RunnablePassthrough()} | prompt  # | model
         print(chain.invoke("Where does Ana live?", {"configurable": {"agentmem_namespace": ("alice",)}}).to_string())
 
-With embeddings, the search compares meanings too (extra `[vectors]`). Vectors are computed in batches after the writes.
-Until a document has a vector, or if the embedding model fails, the document is found by its words.
+With embeddings, the search also compares meanings (extra `[vectors]`). Vectors are computed in the background, in
+batches. Until a document has a vector, or if the embedding model fails, the search finds the document by its words.
 
     from langchain_core.embeddings import DeterministicFakeEmbedding
 
@@ -33,7 +33,7 @@ Until a document has a vector, or if the embedding model fails, the document is 
     with AgentMemory("meaning.db", index={"dims": 64, "embed": embeddings}) as memory:
         memory.conversation("monday").add_user_message("The kettle whistles at six.")
         memory.store.put(("users", "ana"), "tea", {"likes": "green tea"})
-        print([(found.kind, found.text, str(found.why)) for found in memory.search("whistling kettle")])
+        print([(result.kind, result.text, str(result.why)) for result in memory.search("whistling kettle")])
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage.database import Database, HasDatabase
 
 _IGNORED_ARGUMENTS = {"verbose", "run_id"}
-"""Arguments of LangChain that are ignored."""
+"""Arguments of LangChain's `invoke` that a search does not use."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -97,28 +97,28 @@ class RetrieverOptions(SearchOptions):
 class AgentMemoryRetriever(BaseRetriever):
     """A LangChain retriever that returns search results as documents.
 
-    A document's `page_content` is the text. Its `id` is the id of the message, or the key of the item. Its `metadata`
-    can be written as JSON:
+    A document's `page_content` is the text of a result. Its `id` is the id of the message, or the key of the item. Its
+    `metadata` has JSON-able values:
 
     - "kind", "score", "why" (as text), "namespace" (a list), "conversation_id", and "created_at" (ISO 8601, in UTC)
-    - "also" if there are duplicates, and "replaced_by" if there is a replacement
+    - "also" for the duplicates of a result, and "replaced_by" for its replacement, if there are any
     - for messages, "role", and "name" if the message has one
 
     Attributes:
         memory: The `AgentMemory` to search.
         namespace: The namespace to search, including all below it. Default: the namespace of each run's config without
             those below it, or the root if the config has none.
-        limit: Maximum documents; `k` is another name for it. Default: 10.
+        limit: The maximum number of documents. `k` is another name of this argument. Default: 10.
         kinds: Only these kinds, as for `AgentMemory.search`. Default: all but "audit".
         conversation_id: Only this conversation. Default: all.
         roles: Only messages of these roles. Default: all.
         before: Only results from before this time. A time without a time zone is UTC.
         after: Only results from this time or later.
         everything: True searches every namespace, for administrators. Default: False.
-        abandoned: True also finds rewound messages of threads. Default: False.
+        abandoned: True also finds messages that a rewind has hidden. Default: False.
         order: "score": the best first. "time": the best results on a topic, the oldest first. Default: "score".
-        trust: Only results of this trust, as for `AgentMemory.search`. Default: all.
-        weights: The weight of each signal. Default: those of the memory.
+        trust: The lowest trusted level of writers, or a sequence of levels, as for `AgentMemory.search`. Default: all.
+        weights: The weights of the signals in the score. Default: those of the memory.
 
     Raises:
         InvalidInput: An argument is invalid, or its name is unknown.
@@ -151,7 +151,7 @@ class AgentMemoryRetriever(BaseRetriever):
         arguments |= {name: value for name, value in fields.items() if name in arguments}
         weights = memory.weights if (own_weights := arguments.pop("weights")) is None else own_weights
         request = SearchRequest("", **arguments | {"everything": arguments["everything"] or not arguments["namespace"]})
-        build_search(memory.database, request, None, weights)  # raises errors now, not in the first run
+        build_search(memory.database, request, None, weights)  # raise errors now, not in the first run
         if (conversation := fields.get("conversation_id")) is not None:
             fields["conversation_id"] = str(conversation)
         try:
@@ -170,8 +170,8 @@ class AgentMemoryRetriever(BaseRetriever):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        found = self.memory.search(input, **self._search_arguments(kwargs), config=self._search_config(config))
-        return [_to_document(each) for each in found]
+        results = self.memory.search(input, **self._search_arguments(kwargs), config=self._search_config(config))
+        return list(map(_to_document, results))
 
     async def ainvoke(
         self,
@@ -180,8 +180,8 @@ class AgentMemoryRetriever(BaseRetriever):
         **kwargs: Any,
     ) -> list[Document]:
         """Run `invoke` asynchronously."""
-        found = await self.memory.asearch(input, **self._search_arguments(kwargs), config=self._search_config(config))
-        return [_to_document(each) for each in found]
+        results = await self.memory.asearch(input, **self._search_arguments(kwargs), config=self._search_config(config))
+        return list(map(_to_document, results))
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **changes: Any
@@ -190,14 +190,14 @@ class AgentMemoryRetriever(BaseRetriever):
 
     def _search_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config of a search, with the tags and the metadata of the retriever."""
-        complete = ensure_config(check_config(config))
-        tags = [*(complete.get("tags") or ()), *(self.tags or ())]
-        metadata = {**(complete.get("metadata") or {}), **self._get_ls_params(), **(self.metadata or {})}
-        complete.update({"tags": tags, "metadata": metadata})  # `merge_configs` would add the surrounding run's tags
-        return complete
+        merged = ensure_config(check_config(config))
+        tags = [*(merged.get("tags") or ()), *(self.tags or ())]
+        metadata = {**(merged.get("metadata") or {}), **self._get_ls_params(), **(self.metadata or {})}
+        merged.update({"tags": tags, "metadata": metadata})  # `merge_configs` would add the surrounding run's tags
+        return merged
 
     def _search_arguments(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the search for this call."""
+        """Return the arguments of the search: those of the retriever, with changes for this call."""
         changed = {name: value for name, value in _rename_k(changes).items() if name not in _IGNORED_ARGUMENTS}
         if unknown := sorted(changed.keys() - set(_ARGUMENTS)):
             raise InvalidInput(f"Unknown argument {safe_repr(unknown[0])}. A search accepts {', '.join(_ARGUMENTS)}.")
@@ -213,21 +213,21 @@ def _rename_k(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"limit" if name == "k" else name: value for name, value in arguments.items()}
 
 
-def _to_document(found: Recollection) -> Document:
+def _to_document(result: Recollection) -> Document:
     metadata: dict[str, Any] = {
-        "kind": found.kind,
-        "score": found.score,
-        "why": str(found.why),
-        "namespace": list(found.namespace),
-        "conversation_id": found.conversation_id,
-        "created_at": found.created_at.isoformat(),
+        "kind": result.kind,
+        "score": result.score,
+        "why": str(result.why),
+        "namespace": list(result.namespace),
+        "conversation_id": result.conversation_id,
+        "created_at": result.created_at.isoformat(),
     }
-    if found.also:
-        metadata["also"] = [list(each) for each in found.also]
-    if found.replaced_by is not None:
-        metadata["replaced_by"] = list(found.replaced_by)
-    if isinstance(found.value, Message):
-        metadata["role"] = str(found.value.role)
-        if found.value.name is not None:
-            metadata["name"] = found.value.name
-    return Document(found.text, id=found.id, metadata=metadata)
+    if result.also:
+        metadata["also"] = [list(duplicate) for duplicate in result.also]
+    if result.replaced_by is not None:
+        metadata["replaced_by"] = list(result.replaced_by)
+    if isinstance(result.value, Message):
+        metadata["role"] = str(result.value.role)
+        if result.value.name is not None:
+            metadata["name"] = result.value.name
+    return Document(result.text, id=result.id, metadata=metadata)

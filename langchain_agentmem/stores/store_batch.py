@@ -1,10 +1,11 @@
 """Batches of LangGraph's store operations.
 
-All operations of a batch are checked before one is run. They run in one transaction. The results have the order of the
-operations.
+A batch checks all operations before it runs the first one. It runs them in one transaction, and returns their results
+in the order of the operations.
 
-A trace shows a batch as one step. The name of the step is the kind of the operations, such as "get" or "search". It is
-"batch" if they are of several kinds. A batch of searches only is traced as a retriever, with its results as documents.
+A trace shows a batch as one step. The name of the step is the kind of the operations, such as "get" or "search", or
+"batch" for operations of several kinds. A batch of searches only is traced as a retriever, with its results as
+documents.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from langchain_agentmem.stores.item_search import ItemQuery, SharedItems, Thread
 from langchain_agentmem.tracing import format_result, shorten_text
 
 
-def verb_of(op: Op) -> str:
+def name_operation(op: Op) -> str:
     """Return the kind of an operation, such as "get"."""
     if isinstance(op, PutOp):
         return "delete" if op.value is None else "put"
@@ -50,10 +51,10 @@ def _trace_fields(op: Op) -> dict[str, Any]:
     return fields
 
 
-def _trace_document(found: langgraph.SearchItem) -> dict[str, Any]:
-    score = None if found.score is None else round(found.score, 4)
-    metadata = {"id": found.key, "kind": "item", "namespace": list(found.namespace), "score": score}
-    return {"id": found.key, "page_content": shorten_text(item_rows.full_text(found.value)), "metadata": metadata}
+def _trace_document(item: langgraph.SearchItem) -> dict[str, Any]:
+    score = None if item.score is None else round(item.score, 4)
+    metadata = {"id": item.key, "kind": "item", "namespace": list(item.namespace), "score": score}
+    return {"id": item.key, "page_content": shorten_text(item_rows.full_text(item.value)), "metadata": metadata}
 
 
 WHOLE_VALUE = "$"
@@ -62,16 +63,17 @@ _COUNT: Any = Annotated[int, Ge(0), Le(2**31)]
 """The valid range of a limit or an offset."""
 
 Fields = tuple[str, ...]
+"""The paths of the fields to index."""
 Items: TypeAlias = SharedItems | ThreadItems
-"""The items that a batch reads and writes. Each transaction has its own object."""
+"""The access to the items of a store: to shared items, or to those of a thread. Each transaction has its own object."""
 
 
 class InvalidNamespace(InvalidInput, langgraph.InvalidNamespaceError):
     """An error for a namespace that cannot contain items. It is also an error of LangGraph."""
 
 
-Answers: TypeAlias = tuple[list[Result], list[item_rows.StoredItem]]
-"""The results of the operations, and the read items whose expiry must be postponed."""
+BatchResults: TypeAlias = tuple[list[Result], list[item_rows.StoredItem]]
+"""The results of the operations, and the items that were read and whose expiry must be postponed."""
 
 
 class Batch:
@@ -107,14 +109,15 @@ class Batch:
     @cached_property
     def verb(self) -> str:
         """The name of the batch in a trace."""
-        verbs = set(map(verb_of, self._ops))
+        verbs = set(map(name_operation, self._ops))
         return verbs.pop() if len(verbs) == 1 else "batch"
 
     def trace_inputs(self) -> Mapping[str, Any]:
         """Return the inputs of the batch for a trace."""
         if len(self._ops) == 1:
             return _trace_fields(self._ops[0])
-        inputs: dict[str, Any] = {"operations": [{"operation": verb_of(op), **_trace_fields(op)} for op in self._ops]}
+        operations = [{"operation": name_operation(op), **_trace_fields(op)} for op in self._ops]
+        inputs: dict[str, Any] = {"operations": operations}
         if self.verb == "search":
             inputs["query"] = "; ".join(op.query or "" for op in self._ops if isinstance(op, langgraph.SearchOp))
         return inputs
@@ -122,21 +125,21 @@ class Batch:
     def trace_outputs(self, results: list[Any]) -> Mapping[str, Any]:
         """Return the results for a trace."""
         if self.verb == "search":
-            return {"documents": [_trace_document(each) for hits in results for each in hits]}
+            return {"documents": [_trace_document(item) for items in results for item in items]}
         return format_result(results[0] if len(results) == 1 else results)
 
-    def embed(self, vector_of: Callable[[ItemQuery], VectorQuery | None]) -> None:
+    def embed(self, make_query_vector: Callable[[ItemQuery], VectorQuery | None]) -> None:
         """Embed the search queries of the batch, before the transaction begins.
 
         Args:
-            vector_of: A function that returns the vector of a query, or None.
+            make_query_vector: A function that embeds a query. It returns None if the store has no embeddings.
         """
         for number, (item_query, refresh) in self._searches.items():
             if item_query.question and item_query.limit:
-                self._searches[number] = (item_query._replace(dense=vector_of(item_query)), refresh)
+                self._searches[number] = (item_query._replace(dense=make_query_vector(item_query)), refresh)
 
-    def read(self, tx: Transaction, items: Items, now: int) -> Answers:
-        """Run the operations that read. Each returned value is a new object.
+    def read(self, tx: Transaction, items: Items, now: int) -> BatchResults:
+        """Run the operations that read. Callers may modify the returned values.
 
         Args:
             tx: The transaction.
@@ -145,45 +148,44 @@ class Batch:
         """
         results: list[Result] = [None] * len(self._ops)
         touched: list[item_rows.StoredItem] = []
-        stored = items.get(tx, [at for at, _ in self._gets.values()], now=now) if self._gets else {}
-        for number, (at, refresh) in self._gets.items():
-            if (item := stored.get(at)) is not None:
-                value = item_rows.decode_value(item.value, *at)
+        stored = items.get(tx, [place for place, _ in self._gets.values()], now=now) if self._gets else {}
+        for number, (place, refresh) in self._gets.items():
+            if (item := stored.get(place)) is not None:
+                value = item_rows.decode_value(item.value, *place)
                 results[number] = langgraph.Item(value=value, **self._item_fields(item))
                 touched += [item] if refresh and item.ttl is not None else []
         for number, (item_query, refresh) in self._searches.items():
-            found = items.find(tx, item_query, now=now)
+            hits = items.find(tx, item_query, now=now)
             results[number] = [
-                langgraph.SearchItem(value=each.value, score=each.score, **self._item_fields(each.item))
-                for each in found
+                langgraph.SearchItem(value=hit.value, score=hit.score, **self._item_fields(hit.item)) for hit in hits
             ]
-            touched += [each.item for each in found if refresh and each.item.ttl is not None]
+            touched += [hit.item for hit in hits if refresh and hit.item.ttl is not None]
         for number, (op, low, high) in self._lists.items():
-            results[number] = self._page_of(op, items.namespaces(tx, low, high, now=now))
+            results[number] = self._select_page(op, items.namespaces(tx, low, high, now=now))
         return results, touched
 
     def _item_fields(self, item: item_rows.StoredItem) -> dict[str, Any]:
         created_at = from_micros(item.created_at)
         return {
             "key": item.place.key,
-            "namespace": _namespace_of(item.place.path)[len(self._base) :],
+            "namespace": _cached_namespace(item.place.path)[len(self._base) :],
             "created_at": created_at,
             "updated_at": created_at if item.updated_at == item.created_at else from_micros(item.updated_at),
         }
 
-    def _page_of(self, op: langgraph.ListNamespacesOp, namespaces: Iterable[Namespace]) -> list[Namespace]:
+    def _select_page(self, op: langgraph.ListNamespacesOp, namespaces: Iterable[Namespace]) -> list[Namespace]:
         """Return the namespaces that an operation lists, from its offset up to its limit."""
-        found: dict[Namespace, None] = {}
+        matching: dict[Namespace, None] = {}  # a set that keeps the order
         for namespace in namespaces:
             labels = namespace[len(self._base) :]
             if all(_matches(labels, condition) for condition in op.match_conditions or ()):
-                found[labels[: op.max_depth]] = None
-                if len(found) >= op.offset + op.limit:
+                matching[labels[: op.max_depth]] = None
+                if len(matching) >= op.offset + op.limit:
                     break
-        return list(found)[op.offset : op.offset + op.limit]
+        return list(matching)[op.offset : op.offset + op.limit]
 
-    def run(self, tx: Transaction, items: Items, now: int) -> Answers:
-        """Run all operations. The operations that read run before those that write.
+    def run(self, tx: Transaction, items: Items, now: int) -> BatchResults:
+        """Run all operations: first those that read, then those that write.
 
         Args:
             tx: The transaction.
@@ -212,7 +214,7 @@ class Batch:
             )
 
     def _place(self, op: langgraph.GetOp | PutOp) -> item_rows.ItemPlace:
-        path = path_of_items(op.namespace)
+        path = check_item_namespace(op.namespace)
         path = path_of((*self._base, *op.namespace)) if self._base else path
         return item_rows.ItemPlace(path, item_rows.check_key(op.key))
 
@@ -222,15 +224,15 @@ class Batch:
     def _draft(self, op: PutOp) -> item_rows.ItemDraft:
         if not op.namespace:
             raise InvalidNamespace("Items need a namespace with at least one label, such as ('users',), got ().")
-        value = item_rows.encode_value(op.value)  # type: ignore[arg-type]  # a deletion never gets here
+        value = item_rows.encode_value(op.value)  # type: ignore[arg-type]  # `_add` handles deletions
         ttl = item_rows.check_ttl(self._ttl.get("default_ttl") if isinstance(op.ttl, langgraph.NotProvided) else op.ttl)
         draft = item_rows.ItemDraft(value, ttl, source=self._writer.source, actor=self._writer.actor)
         if op.index is False:
             return draft
         fields = self._fields if op.index is None else check_fields("index", op.index)
-        if fields is None:
+        if fields is None:  # index the whole value
             return draft._replace(text=item_rows.stored_text(op.value, value))  # type: ignore[arg-type]
-        texts = _texts_at(dict(op.value or {}), fields)
+        texts = _select_texts(dict(op.value or {}), fields)
         return draft._replace(text="\n".join(texts), field_texts=texts)
 
 
@@ -255,19 +257,19 @@ def check_fields(name: str, fields: Any) -> Fields | None:
     return None if tuple(paths) == (WHOLE_VALUE,) else tuple(paths)
 
 
-def _texts_at(value: dict[str, Any], fields: Fields) -> Fields:
-    """Return the texts at the given paths of a value. Blank texts are omitted."""
-    view = json_value(value)
-    found: list[str] = []
+def _select_texts(value: dict[str, Any], fields: Fields) -> tuple[str, ...]:
+    """Return the texts at some paths of a value. Blank texts are omitted."""
+    plain_value = json_value(value)
+    texts: list[str] = []
     for path in fields:
         if path in {WHOLE_VALUE, ""}:
-            found.append(item_rows.full_text(view))
+            texts.append(item_rows.full_text(plain_value))
         else:
-            found += langgraph.get_text_at_path(view, langgraph.tokenize_path(path))
-    return tuple(text for text in found if text.strip())
+            texts += langgraph.get_text_at_path(plain_value, langgraph.tokenize_path(path))
+    return tuple(text for text in texts if text.strip())
 
 
-def path_of_items(namespace: Any) -> str:
+def check_item_namespace(namespace: Any) -> str:
     """Check that a namespace can contain items, and return its path.
 
     Raises:
@@ -288,11 +290,11 @@ def _check_path(namespace: Any) -> str:
 
 
 _cached_path = lru_cache(1024)(_check_path)
-_namespace_of = lru_cache(1024)(namespace_of)
+_cached_namespace = lru_cache(1024)(namespace_of)
 
 
 def _parse_search(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits) -> ItemQuery:
-    path_of_items(op.namespace_prefix)
+    check_item_namespace(op.namespace_prefix)
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"query must be a string, not {type(op.query).__name__}.")
     limits.check("query_chars", len(op.query or ""), "The query")
@@ -312,16 +314,16 @@ def _parse_path_range(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[
     for condition in op.match_conditions or ():
         if not isinstance(condition, langgraph.MatchCondition) or condition.match_type not in ("prefix", "suffix"):
             raise InvalidInput(f"Unsupported match {safe_repr(condition)}: match_type must be 'prefix' or 'suffix'.")
-        path_of_items(condition.path)
-        if condition.match_type == "prefix":
-            bounds = path_range((*base, *takewhile(lambda label: label != "*", condition.path)))
-            low, high = max(low, bounds[0]), min(high, bounds[1])
+        check_item_namespace(condition.path)
+        if condition.match_type == "prefix":  # narrow the range to the labels before the first wildcard
+            prefix_low, prefix_high = path_range((*base, *takewhile(lambda label: label != "*", condition.path)))
+            low, high = max(low, prefix_low), min(high, prefix_high)
     return low, high
 
 
 def _matches(namespace: Namespace, condition: langgraph.MatchCondition) -> bool:
-    wanted = tuple(condition.path)
-    if len(namespace) < len(wanted):
+    pattern, size = tuple(condition.path), len(condition.path)
+    if len(namespace) < size:
         return False
-    labels = namespace[: len(wanted)] if condition.match_type == "prefix" else namespace[len(namespace) - len(wanted) :]
-    return all(pattern in {"*", label} for label, pattern in zip(labels, wanted, strict=True))
+    labels = namespace[:size] if condition.match_type == "prefix" else namespace[len(namespace) - size :]
+    return all(wanted in {"*", label} for label, wanted in zip(labels, pattern, strict=True))

@@ -1,10 +1,10 @@
 """Studio: a local web application to inspect and correct the memory of an agent.
 
     agentmem studio agent.db            # on loopback, with a one-time token in the address
-    app = memory.studio()               # the same as an ASGI application, behind your own authentication
+    app = memory.studio()               # Studio as an ASGI application, behind your own authentication
 
-Pages are HTML and work without JavaScript; with it, parts of them are updated in place. Begin with `application.py`
-(the application, and functions that pages share), then `guard.py` (access control), then `pages.py`, which ends with
-the routes of all pages. `templates/` contains their HTML. Pages use only public methods of `AgentMemory`. `static/`
-contains two unmodified libraries with their licences.
+Pages are HTML and work without JavaScript. With JavaScript, parts of the pages are updated in place. Begin with
+`application.py` (the application, and functions that pages share), then `guard.py` (access control), then `pages.py`,
+which ends with the routes of all pages. `templates/` contains the HTML. Pages use only public methods of `AgentMemory`.
+`static/` contains two unmodified libraries with their licences.
 """

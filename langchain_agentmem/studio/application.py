@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
 PAGE = 50
-"""Objects per page."""
+"""The number of objects per page."""
 LARGEST_FORM = 16_000_000
 """Maximum size of a submitted form, in bytes."""
-_DIGITS = len(str(LARGEST_FORM))
-TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 User = str | Callable[[Mapping[str, Any]], str]
 T = TypeVar("T")
@@ -47,6 +46,7 @@ T = TypeVar("T")
 ANSWER_TIMEOUT = 0.03
 """The default number of seconds that a page waits for an answer."""
 CACHE_AGE = timedelta(minutes=1)
+"""The time after which an answer is computed again."""
 
 
 class CachedAnswer(NamedTuple, Generic[T]):
@@ -62,13 +62,12 @@ class CachedAnswer(NamedTuple, Generic[T]):
 
 
 class AnswerCache:
-    """A cache of slow answers, computed in the background and valid for a minute.
+    """A cache of results that are computed in the background and valid for a minute.
 
         answer = await studio.cache.fetch("figures", lambda: memory.admin.stats())
-        if answer is None: ...    # not known yet: the page shows this, and reloads itself
+        if answer is None: ...    # still being computed: the page says so, and reloads itself
 
-    By default, a page waits at most `ANSWER_TIMEOUT`. An expired answer is shown
-    until its replacement is ready.
+    By default, a page waits at most `ANSWER_TIMEOUT`. An expired answer is returned until its replacement is computed.
     """
 
     def __init__(self) -> None:
@@ -77,13 +76,13 @@ class AnswerCache:
         self._threads = ThreadPoolExecutor(2, "agentmem-studio")
 
     async def fetch(
-        self, name: str, find: Callable[[], T], *, max_wait: float = ANSWER_TIMEOUT
+        self, name: str, compute: Callable[[], T], *, max_wait: float = ANSWER_TIMEOUT
     ) -> CachedAnswer[T] | None:
-        """Return the cached answer, or None if it is not computed yet.
+        """Return the cached answer, or None if no answer has been computed yet.
 
         Args:
             name: The key of the answer.
-            find: The function that computes the answer. It runs in a thread.
+            compute: The function that computes the answer. It runs in a thread.
             max_wait: Seconds to wait for the answer. Default: `ANSWER_TIMEOUT`.
 
         Raises:
@@ -91,7 +90,7 @@ class AnswerCache:
         """
         pending = self._pending.get(name)
         if pending is None or _is_expired(pending):
-            pending = self._pending[name] = self._threads.submit(lambda: CachedAnswer(find(), datetime.now(UTC)))
+            pending = self._pending[name] = self._threads.submit(lambda: CachedAnswer(compute(), datetime.now(UTC)))
         await asyncio.to_thread(wait, [pending], max_wait)
         if pending.done() and self._pending.get(name) is pending:
             self._answers[name] = pending.result()
@@ -110,11 +109,11 @@ def _is_expired(answer: Future[CachedAnswer[Any]]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Studio:
-    """The memory that an application shows, and its user.
+    """The memory that a Studio application shows, and the settings of the application.
 
     Attributes:
         memory: The memory.
-        user: The user's name, or a function that returns it from the ASGI scope of a request.
+        user: The name of the user, or a function that returns the name from the ASGI scope of a request.
         experiences: The experience library to show, if any.
         cache: The cache of slow answers.
     """
@@ -146,11 +145,11 @@ def application(
 
     Args:
         memory: The memory to show. It is not closed.
-        user: The author of corrections: a name, or a function that returns it from the ASGI scope. Default: the user
-            who runs this process.
+        user: The author of corrections: a name, or a function that returns the name from the ASGI scope. Default: the
+            user who runs this process.
         experiences: The experience library to show. Default: none.
-        token: The token that opens one session. A browser passes it once, as `?token=…` in the address of any page.
-            Default: no token is required.
+        token: The token that opens one session. A browser passes the token once, as `?token=…` in the address of any
+            page. Default: no token is required.
         hosts: The host names, with ports, that requests may use. Default: any.
     """
     if not (user is None or isinstance(user, str) or callable(user)):
@@ -180,10 +179,10 @@ def studio_of(request: Request) -> Studio:
 
 
 def address(request: Request, path: str, **query: Any) -> str:
-    """Return the address of a page with its query, without None and empty values."""
+    """Return the address of a page. Query values that are None or empty are omitted."""
     present = {name: value for name, value in query.items() if value is not None and value != ""}
-    encoded = {name: format_namespace(value) if isinstance(value, tuple) else value for name, value in present.items()}
-    return quote(request.scope.get("root_path", "")) + path + (f"?{urlencode(encoded)}" if encoded else "")
+    params = {name: format_namespace(value) if isinstance(value, tuple) else value for name, value in present.items()}
+    return quote(request.scope.get("root_path", "")) + path + (f"?{urlencode(params)}" if params else "")
 
 
 def namespace_param(request: Request) -> tuple[str, ...] | None:
@@ -208,8 +207,8 @@ def required_param(request: Request, name: str) -> str:
     return value
 
 
-def number_param(request: Request, name: str, default: int = 0, *, most: int = 1_000_000_000) -> int:
-    """Return a query parameter of a request as a whole number from 0 to `most`.
+def number_param(request: Request, name: str, default: int = 0, *, maximum: int = 1_000_000_000) -> int:
+    """Return a query parameter of a request as a whole number from 0 to `maximum`.
 
     Raises:
         InvalidInput: The value is not a whole number in this range.
@@ -217,8 +216,8 @@ def number_param(request: Request, name: str, default: int = 0, *, most: int = 1
     text = request.query_params.get(name)
     if not text:
         return default
-    if not text.isascii() or not text.isdigit() or len(text) > len(str(most)) or int(text) > most:
-        raise InvalidInput(f"{name} must be a whole number up to {most:,}, not {safe_repr(text)}.")
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(maximum)) or int(text) > maximum:
+        raise InvalidInput(f"{name} must be a whole number up to {maximum:,}, not {safe_repr(text)}.")
     return int(text)
 
 
@@ -282,11 +281,13 @@ def form_route(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitab
     @wraps(handle)
     async def handle_form(request: Request) -> Response:
         length = request.headers.get("content-length", "")
-        if not length.isdecimal() or len(length) > _DIGITS or int(length) > LARGEST_FORM:
+        # The length of the number is checked first, because `int` refuses very long ones.
+        if not length.isdecimal() or len(length) > len(str(LARGEST_FORM)) or int(length) > LARGEST_FORM:
             raise HTTPException(413, f"A form may have at most {LARGEST_FORM:,} bytes.")
         async with request.form(max_files=0) as form:
-            given = {name: value for name, value in form.items() if isinstance(value, str)}
-        fields = {name: value.encode("utf-8", "replace").decode() for name, value in given.items()}
+            texts = {name: value for name, value in form.items() if isinstance(value, str)}
+        # Lone surrogates cannot be stored, so "?" replaces them.
+        fields = {name: value.encode("utf-8", "replace").decode() for name, value in texts.items()}
         if not hmac.compare_digest(fields.pop(CSRF, "").encode(), request.scope[CSRF_SCOPE_KEY].encode()):
             raise HTTPException(403, "This form belongs to another session. Reload the page.")
         if studio_of(request).read_only:
@@ -307,7 +308,8 @@ def redirect(request: Request, path: str, **query: Any) -> Response:
 def escape_invisible(value: Any) -> Any:
     """Return a value with its invisible characters replaced by escape sequences.
 
-    Templates show every value in this form. Characters that reverse the direction of text are replaced too.
+    The template engine calls this function for every value. Characters that reverse the direction of text are replaced
+    too.
     """
     return escape_unprintable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -321,21 +323,21 @@ _LOADER = PackageLoader("langchain_agentmem.studio")
 TEMPLATES = Environment(loader=_LOADER, autoescape=True, undefined=StrictUndefined, finalize=escape_invisible)
 TEMPLATES.trim_blocks = TEMPLATES.lstrip_blocks = True
 TEMPLATES.filters |= {"exact": escape, "when": format_time, "size": format_size, "named": format_namespace}
-"""`exact` only escapes a value, so that a form submits it unchanged."""
+"""The filters of templates. `exact` only escapes HTML, so that a form submits the value unchanged."""
 TEMPLATES.globals["counted"] = format_count
 STATIC: Mapping[str, tuple[bytes, str]] = {
-    file.name: (file.read_bytes(), TYPES[f".{file.name.rpartition('.')[2]}"])
+    file.name: (file.read_bytes(), MEDIA_TYPES[f".{file.name.rpartition('.')[2]}"])
     for file in resources.files("langchain_agentmem.studio").joinpath("static").iterdir()
-    if f".{file.name.rpartition('.')[2]}" in TYPES
+    if f".{file.name.rpartition('.')[2]}" in MEDIA_TYPES
 }
-"""The content and the media type of each static file, read once, so that no request reads the disk."""
+"""The content and the media type of each static file. The files are read once, when this module is imported."""
 
 
 async def _static_file(request: Request) -> Response:
-    found = STATIC.get(request.path_params["name"])
-    if found is None:
+    content, media_type = STATIC.get(request.path_params["name"], (None, None))
+    if content is None:
         raise HTTPException(404, "Unknown file.")
-    return Response(found[0], media_type=found[1], headers={"Cache-Control": "private, max-age=3600"})
+    return Response(content, media_type=media_type, headers={"Cache-Control": "private, max-age=3600"})
 
 
 async def _http_error_page(request: Request, error: Any) -> Response:
@@ -353,6 +355,6 @@ def not_found(detail: str) -> HTTPException:
 
 
 def page_links(total: int, start: int, size: int = PAGE) -> Sequence[tuple[str, int]]:
-    """Return the labels and start numbers of the links to neighbouring pages."""
+    """Return the label and the index of the first object of each neighbouring page."""
     neighbours = [("Newest", 0), ("Newer", max(start - size, 0))] if start else []
     return neighbours + ([("Older", start + size)] if start + size < total else [])

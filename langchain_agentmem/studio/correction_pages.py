@@ -25,14 +25,14 @@ FACT_FIELDS = ("subject", "predicate", "object", "role", "valid_from", "valid_to
 
 
 class CorrectionSubject(NamedTuple):
-    """The value to correct, as the address of a page identifies it.
+    """The identity of the value to correct, from the address of a page.
 
     Attributes:
         kind: "core", "record" or "fact".
         key: The key of core memory, or the id of a record or fact.
         namespace: The namespace of the owner.
         branch: The branch.
-        thread: The thread, if the value belongs to that thread only.
+        thread: The thread, if the value belongs to that thread only. The branch is then ignored.
     """
 
     kind: Any
@@ -47,7 +47,7 @@ class CorrectionSubject(NamedTuple):
         return {"namespace": self.namespace, "branch": self.branch, "thread_id": self.thread}
 
 
-def subject_of(request: Request) -> CorrectionSubject:
+def parse_subject(request: Request) -> CorrectionSubject:
     """Return the identity of the value to correct, from the address of a request.
 
     Raises:
@@ -64,7 +64,7 @@ def subject_of(request: Request) -> CorrectionSubject:
     return CorrectionSubject(kind, web.required_param(request, "key"), namespace, branch, thread if is_own else None)
 
 
-def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
+def format_fields(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the form fields of a value, as texts by name."""
     values = value or {}
     if kind == "core":
@@ -80,18 +80,18 @@ def _format_value(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def changes_of(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str, str]) -> dict[str, Any]:
+def parse_changes(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the form fields that differ from a value, as arguments of `Corrections`.
 
     Raises:
         InvalidInput: A field cannot be parsed.
     """
     changes: dict[str, Any] = {}
-    for name, text in fields_of(kind, present).items():
-        before = text.replace("\r\n", "\n")  # browsers submit line breaks as CR LF
-        given = fields.get(name, before).replace("\r\n", "\n")
-        if given != before:
-            changes[name] = _parse_value(name, given)
+    for name, text in format_fields(kind, present).items():
+        before = text.replace("\r\n", "\n")
+        submitted = fields.get(name, before).replace("\r\n", "\n")  # browsers submit line breaks as CR LF
+        if submitted != before:
+            changes[name] = _parse_value(name, submitted)
     return changes
 
 
@@ -121,17 +121,17 @@ _PARSERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     **dict.fromkeys(("importance", "confidence"), (_parse_number, "a number")),
     **dict.fromkeys(("valid_from", "valid_to"), (_parse_time, "a UTC time such as 2024-05-31 18:00")),
 }
-"""The parsers of fields that are not plain text, each with the expected form for its error."""
+"""The parsers of fields that are not plain text, each with a description of valid values for the error text."""
 
 
 def describe_value(kind: str, value: Mapping[str, Any] | None) -> str | None:
     """Return a text that describes a value, or None for None."""
     if value is None:
         return None
-    fields = fields_of(kind, value)
+    fields = format_fields(kind, value)
     if kind == "fact":
         bounds = {name: web.format_time(value[f"valid_{name}"]) for name in ("from", "to") if value[f"valid_{name}"]}
-        times = " ".join(f"{name} {at}" for name, at in bounds.items())
+        times = " ".join(f"{name} {time}" for name, time in bounds.items())
         return f"{value['subject']} {value['predicate']} {value['object']}\n{times}"
     if kind == "core":
         return f"{fields['value']}\n(importance {fields['importance']})"
@@ -147,16 +147,16 @@ async def correct(
         request: The request.
         status: The HTTP status.
         problem: The error of a submitted form, if any.
-        fields: The submitted fields, which are shown again.
+        fields: The submitted fields of a form with an error, which are shown again.
     """
-    subject = subject_of(request)
+    subject = parse_subject(request)
     corrections = web.studio_of(request).memory.corrections
     present = await corrections.acurrent(subject.kind, subject.key, **subject.location)
     history = await corrections.ahistory(subject.kind, subject.key, **subject.location, limit=web.PAGE)
     if present.value is None and not history and subject.kind != "core":
         where = safe_repr(subject.thread or subject.branch)
         raise web.not_found(f"There is no {KIND_NAMES[subject.kind]} {safe_repr(subject.key)} on {where}.")
-    current = fields_of(subject.kind, present.value)
+    current = format_fields(subject.kind, present.value)
     return web.render_page(
         request,
         "correct.html",
@@ -166,22 +166,22 @@ async def correct(
         present=present,
         in_words=describe_value,
         fields={name: (fields or {}).get(name, text) for name, text in current.items()},
-        sendable=all(map(_can_be_sent, current.values())),
+        sendable=all(map(_is_submittable, current.values())),
         problem=problem,
         history=history,
         undoable=history[0].id if history and history[0].after == present.value else None,
     )
 
 
-def _can_be_sent(text: str) -> bool:
+def _is_submittable(text: str) -> bool:
     """Return True if browsers submit a text unchanged: no surrogates, NUL or CR."""
-    return "\0" not in text and "\r" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+    return "\0" not in text and "\r" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 async def change(request: Request, fields: Mapping[str, str]) -> Response:
     """Change or delete a value, as a submitted form requests."""
     try:
-        await _apply_correction(request, subject := subject_of(request), fields)
+        await _apply_correction(request, subject := parse_subject(request), fields)
     except Outdated:
         text = "The value was changed meanwhile. See the current value above; the form still has your text."
         return await correct(request, 409, text, fields)
@@ -206,7 +206,7 @@ async def _apply_correction(request: Request, subject: CorrectionSubject, fields
     present = await corrections.acurrent(subject.kind, subject.key, **location)
     if version != present.version:
         raise Outdated
-    changes = changes_of(subject.kind, present.value, fields)
+    changes = parse_changes(subject.kind, present.value, fields)
     if present.value is not None and not changes:
         raise InvalidInput("The value is the same, so nothing was changed.")
     if subject.kind == "core":
@@ -220,8 +220,8 @@ async def _apply_correction(request: Request, subject: CorrectionSubject, fields
 async def undo(request: Request, _: Mapping[str, str]) -> Response:
     """Undo a correction."""
     studio, namespace = web.studio_of(request), web.namespace_param(request) or ()
-    name = web.required_param(request, "id")
-    undone = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace)
+    correction_id = web.required_param(request, "id")
+    undone = await studio.memory.corrections.aundo(correction_id, by=studio.user_of(request), namespace=namespace)
     subject = CorrectionSubject(undone.kind, undone.key, undone.namespace, undone.branch, undone.thread_id)
     return web.redirect(request, "/correct", **subject._asdict())
 
@@ -230,16 +230,16 @@ async def corrections(request: Request) -> Response:
     """Show the corrections, the newest first."""
     start, namespace = web.number_param(request, "start"), web.namespace_param(request)
     log = web.studio_of(request).memory.corrections
-    found = await log.ahistory(namespace=namespace, limit=web.PAGE + 1, offset=start)
+    history = await log.ahistory(namespace=namespace, limit=web.PAGE + 1, offset=start)
     return web.render_page(
         request,
         "corrections.html",
         namespace=namespace,
         names=KIND_NAMES,
-        corrections=found[: web.PAGE],
+        corrections=history[: web.PAGE],
         in_words=describe_value,
         newer=max(start - web.PAGE, 0) if start else None,
-        older=start + web.PAGE if len(found) > web.PAGE else None,
+        older=start + web.PAGE if len(history) > web.PAGE else None,
     )
 
 
@@ -247,12 +247,12 @@ async def corrections(request: Request) -> Response:
 
 
 class EraseTarget(NamedTuple):
-    """The objects to erase, as the address of a page identifies them.
+    """The namespace, thread or conversation to erase, from the address of a page.
 
     Attributes:
         namespace: The namespace.
-        thread_id: A thread, in the namespace and all namespaces below it; None to erase another object.
-        conversation_id: A conversation in the namespace; None to erase another object.
+        thread_id: The thread to erase, in the namespace and all namespaces below it, if any.
+        conversation_id: The conversation to erase in the namespace, if any. Without either, the namespace is erased.
     """
 
     namespace: tuple[str, ...]
@@ -261,11 +261,11 @@ class EraseTarget(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name that the user has to type."""
+        """The name that the user has to type to confirm the erasure."""
         return self.thread_id or self.conversation_id or format_namespace(self.namespace)
 
 
-def erase_target(request: Request) -> EraseTarget:
+def parse_target(request: Request) -> EraseTarget:
     """Return the objects to erase, from the address of a request.
 
     Raises:
@@ -273,17 +273,17 @@ def erase_target(request: Request) -> EraseTarget:
     """
     params = request.query_params
     namespace = web.namespace_param(request) or ()
-    found = EraseTarget(namespace, params.get("thread") or None, params.get("conversation") or None)
-    if found.thread_id and found.conversation_id:
+    target = EraseTarget(namespace, params.get("thread") or None, params.get("conversation") or None)
+    if target.thread_id and target.conversation_id:
         raise InvalidInput("Erase either a thread or a conversation, not both.")
-    if not any(found):
+    if not any(target):
         raise InvalidInput("Select a namespace, thread or conversation. To erase everything, use agentmem erase.")
-    return found
+    return target
 
 
 async def erase(request: Request) -> Response:
     """Show the first page of an erasure, which offers its preview."""
-    return _render_erasure(request, erase_target(request))
+    return _render_erasure(request, parse_target(request))
 
 
 def _render_erasure(request: Request, target: EraseTarget, status: int = 200, **values: Any) -> Response:
@@ -291,12 +291,12 @@ def _render_erasure(request: Request, target: EraseTarget, status: int = 200, **
     return web.render_page(request, "erase.html", status, target=target, **defaults | values)
 
 
-async def rehearse(request: Request, _: Mapping[str, str]) -> Response:
+async def preview(request: Request, _: Mapping[str, str]) -> Response:
     """Show what an erasure would delete."""
-    return await _show_rehearsal(request, erase_target(request))
+    return await _show_preview(request, parse_target(request))
 
 
-async def _show_rehearsal(
+async def _show_preview(
     request: Request, target: EraseTarget, status: int = 200, problem: str | None = None
 ) -> Response:
     report = await web.studio_of(request).memory.aerase(**target._asdict(), dry_run=True)
@@ -306,9 +306,9 @@ async def _show_rehearsal(
 
 async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
     """Erase the selected objects, if the user typed their name."""
-    target = erase_target(request)
+    target = parse_target(request)
     if not hmac.compare_digest(fields.get("name", "").strip().encode(), target.name.strip().encode()):
-        return await _show_rehearsal(request, target, 400, "The name does not match. Nothing was erased.")
+        return await _show_preview(request, target, 400, "The name does not match. Nothing was erased.")
     studio = web.studio_of(request)
     erased = await studio.memory.aerase(**target._asdict())
     studio.cache.clear()

@@ -2,12 +2,12 @@
 
 `Guard` wraps the whole application, so it protects every page:
 
-- `Host` must be one of Studio's own host names, if they are configured. This prevents DNS rebinding, where another
-  site's name resolves to this server.
-- The token in the address works once, and opens the only session. The session is a cookie that scripts and other sites
-  cannot use. Without a token, for example behind your own authentication, every client gets a session.
-- A request that changes data must come from a page of Studio. The headers `Origin` and `Sec-Fetch-Site` prove it, and a
-  value in each form that is derived from the session.
+- If `hosts` are configured, the header `Host` must be one of them. This prevents DNS rebinding, where the name of
+  another site resolves to this server.
+- The token in the address works once, and opens the only session. The session id is in a cookie that scripts and other
+  sites cannot use. Without a token, for example behind your own authentication, every client gets a session.
+- A request that changes data must come from a page of Studio. `Guard` checks the headers `Origin` and `Sec-Fetch-Site`.
+  `form_route` checks the CSRF value in each form, which is derived from the session.
 - Response headers forbid framing and sniffing, and caching except of static files. They let browsers load and run only
   Studio's own files.
 """
@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 TOKEN, CSRF = "token", "csrf"
+"""The names of the query parameter with the token, and of the form field with the CSRF value."""
 CSRF_SCOPE_KEY = "langchain_agentmem.studio.csrf"
 """The key in an ASGI scope under which `Guard` stores the value that forms of the session must contain."""
 HEADERS: Mapping[str, str] = {
@@ -49,7 +50,8 @@ class Guard:
     Args:
         app: Studio itself.
         token: The token that opens the only session, once. Default: every client gets a session.
-        hosts: The host names, with ports, that requests may use. Default: any; the server in front checks them.
+        hosts: The host names, with ports, that requests may use. Default: any, for example behind a proxy that checks
+            them.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None = None, hosts: Collection[str] | None = None) -> None:
@@ -66,29 +68,32 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        known = self._find_session(scope)
-        session = known or (secrets.token_urlsafe(32) if self._token is None or self._is_first_use(scope) else None)
-        answer: ASGIApp | None = self._refusal(scope, headers)
+        existing = self._find_session(scope)
+        session = existing or (secrets.token_urlsafe(32) if self._token is None or self._is_first_use(scope) else None)
+        answer: ASGIApp | None = self._refuse(scope, headers)
         if answer is None and session is None:
             text = "The address that Studio printed at its start works once. Restart Studio for a new address."
             answer = PlainTextResponse(text, 403)
-        elif answer is None and known is None and self._token is not None:
+        elif answer is None and existing is None and self._token is not None:
+            # The token opens the session. The redirect removes the token from the address bar and the history.
             self._open_session, answer = session, RedirectResponse(_url_without_token(scope), 303)
         scope[CSRF_SCOPE_KEY] = _digest(session or "")
-        new = session if answer is None or self._open_session == session else None
+        # A refused request gets no cookie.
+        cookie_session = session if answer is None or self._open_session == session else None
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 response_headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     response_headers.setdefault(name, value)
-                if new is not None and known is None:
-                    response_headers.append("Set-Cookie", self._cookie(scope, new))
+                if cookie_session is not None and existing is None:
+                    response_headers.append("Set-Cookie", self._format_cookie(scope, cookie_session))
             await send(message)
 
         await (answer or self._app)(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+    def _refuse(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return the error for a wrong host or origin; None if the request is allowed."""
         host = headers.get("host", "").lower()
         if self._hosts is not None and host not in self._hosts:
             return PlainTextResponse("Unknown host name. Use the address that Studio printed.", 421)
@@ -100,19 +105,20 @@ class Guard:
         return None
 
     def _is_first_use(self, scope: Scope) -> bool:
-        """Return True if a request is the first one with the token."""
+        """Return True if a request has the token, and no session is open."""
         token = QueryParams(scope["query_string"]).get(TOKEN, "")
         matches = hmac.compare_digest(token.encode(), (self._token or "").encode())
         return matches and self._open_session is None and scope["method"] == "GET"
 
     def _find_session(self, scope: Scope) -> str | None:
-        # Starlette parses the cookies: `http.cookies` may fail on the cookies of other servers on this host.
+        """Return the session id in the cookie of a request; None without a valid cookie."""
+        # Starlette parses cookies leniently. `http.cookies` may fail on the cookies of other servers on this host.
         cookie = HTTPConnection(scope).cookies.get(self._cookie_name)
         if cookie and self._token is not None:
             return cookie if hmac.compare_digest(cookie.encode(), (self._open_session or "").encode()) else None
         return cookie or None
 
-    def _cookie(self, scope: Scope, session: str) -> str:
+    def _format_cookie(self, scope: Scope, session: str) -> str:
         secure = "; Secure" if scope["scheme"] == "https" else ""
         path = quote(scope.get("root_path") or "/")
         return f"{self._cookie_name}={session}; Path={path}; HttpOnly; SameSite=Strict{secure}"
@@ -124,5 +130,5 @@ def _digest(text: str) -> str:
 
 def _url_without_token(scope: Scope) -> str:
     params = [(name, value) for name, value in QueryParams(scope["query_string"]).multi_items() if name != TOKEN]
-    path = "/" + scope["path"].lstrip("/")  # two slashes would refer to another host
+    path = "/" + scope["path"].lstrip("/")  # a path that begins with // would redirect to another host
     return f"{path}?{urlencode(params)}" if params else path

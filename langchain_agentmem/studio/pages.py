@@ -1,6 +1,6 @@
 """The pages of the overview, search, facts, experiences and audit, and the routes of all pages.
 
-The pages of threads are in `thread_pages.py`, those that correct and erase in `correction_pages.py`.
+The pages of threads are in `thread_pages.py`. The pages that correct and erase are in `correction_pages.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_NAMESPACES = 10
 """Maximum number of namespaces on the overview."""
 LONG_TIMEOUT = 2.0
-"""Maximum seconds that a page waits for an answer that it needs to choose a redirect."""
+"""Maximum seconds that a page waits for the sizes of the namespaces, to redirect to one of them."""
 
 
 class NamespaceUsage(NamedTuple):
@@ -47,7 +47,7 @@ class NamespaceUsage(NamedTuple):
     Attributes:
         namespace: The namespace.
         is_own: True if the namespaces below it are excluded, because they are listed separately.
-        below: The number of included namespaces below it.
+        below: The number of namespaces below it whose contents are included.
         messages: The number of messages.
         bytes: The size of the contents, in bytes.
     """
@@ -60,33 +60,34 @@ class NamespaceUsage(NamedTuple):
 
 
 def usage_by_label(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> list[NamespaceUsage]:
-    """Return the usage of a namespace itself and of each label below it, the largest first.
+    """Return the usage of a namespace itself and of its child namespaces, the largest first.
 
-    If only one label is below it, and that label has labels below it, that label is split in the same way.
+    A child namespace is one label longer, and includes all namespaces below. An only child is replaced by its own
+    children, if it has any, so that a common prefix such as "users" is skipped.
     """
-    found: dict[Namespace, list[NamespaceSummary]] = {}
+    groups: dict[Namespace, list[NamespaceSummary]] = {}  # by child namespace
     for each in summaries:
         if each.namespace[: len(within)] == within and (each.bytes or each.threads):
-            found.setdefault(each.namespace[: len(within) + 1], []).append(each)
-    own = found.pop(within, [])
-    parts = [_usage(name, group) for name, group in found.items()]
-    if len(parts) == 1 and parts[0].below:
-        parts = usage_by_label(summaries, parts[0].namespace)
+            groups.setdefault(each.namespace[: len(within) + 1], []).append(each)
+    own = groups.pop(within, [])
+    usages = [_sum_usage(child, group) for child, group in groups.items()]
+    if len(usages) == 1 and usages[0].below:
+        usages = usage_by_label(summaries, usages[0].namespace)
     if own:
-        parts.append(_usage(within, own)._replace(is_own=bool(parts)))
-    return sorted(parts, key=lambda each: -each.bytes)
+        usages.append(_sum_usage(within, own)._replace(is_own=bool(usages)))
+    return sorted(usages, key=lambda usage: -usage.bytes)
 
 
-def _usage(name: Namespace, summaries: Sequence[NamespaceSummary]) -> NamespaceUsage:
-    below = sum(each.namespace != name for each in summaries)
+def _sum_usage(namespace: Namespace, summaries: Sequence[NamespaceSummary]) -> NamespaceUsage:
+    below = sum(each.namespace != namespace for each in summaries)
     messages, size = sum(each.messages for each in summaries), sum(each.bytes for each in summaries)
-    return NamespaceUsage(name, is_own=False, below=below, messages=messages, bytes=size)
+    return NamespaceUsage(namespace, is_own=False, below=below, messages=messages, bytes=size)
 
 
 async def namespace_sizes(
     request: Request, max_wait: float = web.ANSWER_TIMEOUT
 ) -> web.CachedAnswer[list[NamespaceSummary]] | None:
-    """Return the cached sizes of each namespace; None if they are not known yet.
+    """Return the cached sizes of each namespace; None while they are being computed.
 
     Args:
         request: The request.
@@ -97,30 +98,31 @@ async def namespace_sizes(
 
 
 async def namespaces_with(request: Request, count_name: str, max_wait: float = 0) -> list[NamespaceSummary]:
-    """Return the namespaces with the most objects of a kind; empty if these are not known yet.
+    """Return the namespaces with the most objects of a kind; empty if not computed yet.
 
     Args:
         request: The request.
         count_name: The attribute of `NamespaceSummary` that counts the objects.
         max_wait: Seconds to wait for the answer. Default: 0.
     """
-    known = await namespace_sizes(request, max_wait)
-    nonempty = [] if known is None else [each for each in known.value if getattr(each, count_name)]
+    sizes = await namespace_sizes(request, max_wait)
+    nonempty = [] if sizes is None else [each for each in sizes.value if getattr(each, count_name)]
     return sorted(nonempty, key=lambda each: -getattr(each, count_name))[: web.PAGE]
 
 
 def load_figures(memory: AgentMemory) -> dict[str, Any]:
-    """Return statistics, growth and, for the whole database, findings. This reads all data."""
-    is_unscoped = memory.database.scopes.boundary is None
-    findings = memory.admin.diagnose() if is_unscoped else []
+    """Return counts, daily growth and health findings. This reads all data."""
+    # A memory that is limited to a namespace, see `AgentMemory.within`, must not show findings on the whole database.
+    is_unlimited = memory.database.scopes.boundary is None
+    findings = memory.admin.diagnose() if is_unlimited else []
     return {"stats": memory.admin.stats(), "growth": memory.admin.growth(), "findings": findings}
 
 
 async def overview(request: Request) -> Response:
     """Show the overview. Slow figures appear when they have been computed."""
     studio = web.studio_of(request)
-    pending = studio.cache.fetch("figures", partial(load_figures, studio.memory))
-    figures, sizes = await asyncio.gather(pending, namespace_sizes(request))
+    fetch = studio.cache.fetch("figures", partial(load_figures, studio.memory))
+    figures, sizes = await asyncio.gather(fetch, namespace_sizes(request))
     namespaces = [] if sizes is None else usage_by_label(sizes.value)[:MAX_NAMESPACES]
     return web.render_page(request, "overview.html", answer=figures, sizes=sizes, namespaces=namespaces)
 
@@ -129,9 +131,9 @@ async def overview(request: Request) -> Response:
 
 
 SEARCH_KINDS = ("message", "event", "record", "fact", "item", "audit")
-"""The searchable kinds, as URL parameters name them."""
+"""The searchable kinds: the values of the URL parameter `kind`."""
 WORDS, VECTORS = "words", "vectors"
-"""The methods of a search: keywords only, or also vectors if available."""
+"""The values of the URL parameter `by`: search by keywords only, or also by vectors if available."""
 DEFAULT_LIMIT = 20
 """Default number of hits."""
 
@@ -146,9 +148,9 @@ async def search(request: Request) -> Response:
     since, until = web.time_param(request, "since"), web.time_param(request, "until")
     if order is None or method not in (WORDS, VECTORS):
         raise InvalidInput(f'order must be "score" or "time", and by must be "{WORDS}" or "{VECTORS}".')
-    found: list[Recollection] = []
+    results: list[Recollection] = []
     if query.strip():
-        found = await memory.asearch(
+        results = await memory.asearch(
             query,
             namespace=namespace,
             everything=namespace is None,
@@ -160,7 +162,7 @@ async def search(request: Request) -> Response:
             limit=limit,
             weights=Weights() if method == WORDS else None,
         )
-    hits = [(each, _list_reasons(each.why), _hit_url(request, each)) for each in found]
+    hits = [(each, _list_reasons(each.why), _hit_url(request, each)) for each in results]
     return web.render_page(
         request,
         "search.html",
@@ -177,7 +179,7 @@ async def search(request: Request) -> Response:
         conversation=params.get("conversation", ""),
         limit=limit,
         hits=hits,
-        best=max((each.score for each in found), default=0.0),
+        best=max((each.score for each in results), default=0.0),
         most=max((abs(value) for _, reasons, _ in hits for _, _, value in reasons), default=0.0),
     )
 
@@ -185,33 +187,34 @@ async def search(request: Request) -> Response:
 def _list_reasons(why: Explanation) -> list[tuple[str, str, float]]:
     """Return the reasons for a hit: kind, name and score of each, the largest first."""
     kinds = (("word", why.terms), ("nearby", why.nearby), ("signal", why.signals))
-    found = [(kind, name, value) for kind, values in kinds for name, value in values.items()]
-    return sorted(found, key=lambda each: -abs(each[2]))
+    reasons = [(kind, name, score) for kind, scores in kinds for name, score in scores.items()]
+    return sorted(reasons, key=lambda reason: -abs(reason[2]))
 
 
-def _hit_url(request: Request, found: Recollection) -> str | None:
+def _hit_url(request: Request, hit: Recollection) -> str | None:
     """Return the address of the page that shows a hit; None if there is none."""
-    namespace, name, thread = found.namespace, found.conversation_id, found.thread_id
-    if found.kind == "audit":
-        return web.address(request, "/audit", namespace=namespace, conversation=name)
-    if name is None:
+    namespace, conversation, thread = hit.namespace, hit.conversation_id, hit.thread_id
+    if hit.kind == "audit":
+        return web.address(request, "/audit", namespace=namespace, conversation=conversation)
+    if conversation is None:
         return None
-    if found.kind == "message":
-        return web.address(request, "/thread", namespace=namespace, id=name, message=found.id)
-    if found.kind == "fact":
-        branch = name if thread is None else None
-        return web.address(request, "/fact", namespace=namespace, branch=branch, thread=thread, id=found.id)
-    if thread is not None or found.kind == "item":
-        return web.address(request, "/thread", namespace=namespace, id=thread or name, show="memory")
-    return web.address(request, "/memory", namespace=namespace, branch=name)
+    if hit.kind == "message":
+        return web.address(request, "/thread", namespace=namespace, id=conversation, message=hit.id)
+    if hit.kind == "fact":
+        branch = conversation if thread is None else None  # facts outside of threads are on a branch of this name
+        return web.address(request, "/fact", namespace=namespace, branch=branch, thread=thread, id=hit.id)
+    if thread is not None or hit.kind == "item":
+        return web.address(request, "/thread", namespace=namespace, id=thread or conversation, show="memory")
+    return web.address(request, "/memory", namespace=namespace, branch=conversation)
 
 
 # -- facts -------------------------------------------------------------------------------------------------------------
 
 
 MAIN = "main"
+"""The default branch."""
 MAX_SOURCES = 3
-"""Maximum number of source messages linked from a row of the table."""
+"""Maximum number of source messages that a row of the table of facts links."""
 _SECOND = timedelta(seconds=1)
 
 
@@ -257,7 +260,7 @@ async def facts(request: Request) -> Response:
                 return web.redirect(request, "/facts", namespace=each.namespace)
     page_facts = latest[: web.PAGE]
     contradictions = await kg.acontradictions(list({fact.subject for fact in page_facts})) if recorded is None else []
-    at = kg.now if valid is None else valid
+    at = kg.now if valid is None else valid  # the time for which the states of the facts are shown
     by_start = sorted(page_facts, key=lambda fact: fact.valid_from, reverse=True)
     branch_names = [each.name for each in branches if each.namespace == target.namespace]
     namespaces = [each.namespace for each in (*branches, *await namespaces_with(request, "memories"))]
@@ -285,23 +288,23 @@ async def fact(request: Request) -> Response:
     """Show one fact: its evidence, the facts before and after it, and contradictions."""
     target, fact_id = _facts_target(request), check_id(web.required_param(request, "id"), "fact")
     kg = target.facts
-    found = await kg.aget(fact_id)
-    if found is None or found.raw:
+    selected = await kg.aget(fact_id)
+    if selected is None or selected.raw:
         raise web.not_found(f"There is no fact {safe_repr(fact_id)} here. It may have been rewound or deleted.")
-    evidence, others, contradictions = await asyncio.gather(
+    evidence, similar, contradictions = await asyncio.gather(
         kg.aevidence(fact_id),
-        kg.alatest(web.PAGE, entity=found.subject, predicate=found.predicate),
-        kg.acontradictions(found.subject, found.predicate),
+        kg.alatest(web.PAGE, entity=selected.subject, predicate=selected.predicate),
+        kg.acontradictions(selected.subject, selected.predicate),
     )
-    history = [each for each in others if each.subject == found.subject]
+    history = [each for each in similar if each.subject == selected.subject]
     return web.render_page(
         request,
         "fact.html",
         place=target,
-        fact=found,
+        fact=selected,
         evidence=evidence,
         history=sorted(history, key=lambda each: each.valid_from),
-        contradictions=[each for each in contradictions if fact_id in {one.id for one in each.facts}],
+        contradictions=[each for each in contradictions if fact_id in {conflicting.id for conflicting in each.facts}],
     )
 
 
@@ -318,13 +321,13 @@ def _fact_state(fact: Fact, at: datetime) -> str:
 
 
 def _change_times(facts: Iterable[Fact], extra: datetime | None) -> Sequence[datetime]:
-    """Return the times when facts began or ended, the earliest first."""
-    times: Collection[datetime | None] = {extra, *(at for fact in facts for at in (fact.valid_from, fact.valid_to))}
-    return sorted(at for at in times if at is not None)
+    """Return the times when facts began or ended, and the extra time, the earliest first."""
+    times: Collection[datetime | None] = {extra, *(time for fact in facts for time in (fact.valid_from, fact.valid_to))}
+    return sorted(time for time in times if time is not None)
 
 
 def _round_up_second(at: datetime | None) -> datetime | None:
-    """Return a time rounded up to a second, so that facts recorded within it are included."""
+    """Return a time rounded up to a second, because the form has whole seconds."""
     return at if at is None or not at.microsecond or at.year == MAXYEAR else at.replace(microsecond=0) + _SECOND
 
 
@@ -332,7 +335,7 @@ def _round_up_second(at: datetime | None) -> datetime | None:
 
 
 MAX_ENTRY_CHARS = 2_000
-"""Maximum characters of a prompt or reply to show before it is collapsed."""
+"""Maximum characters of a prompt or reply to show. The rest is collapsed."""
 JUNK_VALUES = {"": False, "with": True, "only": "only"}
 """The values of the parameter `junk`: hide junk, show it, or show only junk."""
 
@@ -347,35 +350,35 @@ async def audit_entries(request: Request) -> Response:
     conversation = params.get("conversation") or None
     if junk not in JUNK_VALUES:
         raise InvalidInput(f"junk must be {' or '.join(filter(None, JUNK_VALUES))}, or left out.")
-    found: list[AuditEntry]
-    older = None
+    entries: list[AuditEntry]
+    older = None  # the id before which the next page begins
     if words:
         hits = await trail.asearch(words, web.PAGE, conversation)
-        found = [hit.value for hit in hits if kind in (None, hit.value.kind)]
+        entries = [hit.value for hit in hits if kind in (None, hit.value.kind)]
     else:
         options: dict[str, Any] = {"kinds": kind and [kind], "include_junk": JUNK_VALUES[junk], "messages": False}
         last = await trail.alast(web.PAGE + 1, conversation, before=params.get("before") or None, **options)
-        found = last[::-1][: web.PAGE]
-        older = found[-1].id if len(last) > web.PAGE else None
-        if not found and not any(params.values()) and (others := await namespaces_with(request, "audit", LONG_TIMEOUT)):
-            return web.redirect(request, "/audit", namespace=others[0].namespace)
+        entries = last[::-1][: web.PAGE]
+        older = entries[-1].id if len(last) > web.PAGE else None
+        if not entries and not any(params.values()) and (used := await namespaces_with(request, "audit", LONG_TIMEOUT)):
+            return web.redirect(request, "/audit", namespace=used[0].namespace)
     values = await _shared_values(request, trail)
-    return web.render_page(request, "audit.html", view="entries", entries=found, older=older, kinds=KINDS, **values)
+    return web.render_page(request, "audit.html", view="entries", entries=entries, older=older, kinds=KINDS, **values)
 
 
 async def audit_todos(request: Request) -> Response:
     """Show the open or completed todos."""
     trail, start = _open_trail(request), web.number_param(request, "start")
     status: Any = request.query_params.get("status") or "open"  # `atodos` validates it
-    found = (await trail.atodos(status))[::-1]
+    todo_list = (await trail.atodos(status))[::-1]
     return web.render_page(
         request,
         "audit.html",
         view="todos",
-        entries=found[start : start + web.PAGE],
-        total=len(found),
+        entries=todo_list[start : start + web.PAGE],
+        total=len(todo_list),
         start=start,
-        neighbours=web.page_links(len(found), start),
+        neighbours=web.page_links(len(todo_list), start),
         statuses=STATUSES,
         chosen=status,
         **await _shared_values(request, trail),
@@ -412,17 +415,17 @@ async def _shared_values(request: Request, trail: AuditTrail) -> dict[str, Any]:
 
 
 async def experiences(request: Request) -> Response:
-    """Show the experiences of the library in their order, of all roles or of one."""
+    """Show the experiences of the library in their stored order, for all roles or for one."""
     library, start = web.studio_of(request).experiences, web.number_param(request, "start")
     role = request.query_params.get("role") or None
-    check = None if library is None else await library.avalidate()
-    known = () if check is None else check.experiences
-    selected = [each for each in known if role is None or each.is_for(role)]
+    validation = None if library is None else await library.avalidate()
+    all_experiences = () if validation is None else validation.experiences
+    selected = [each for each in all_experiences if role is None or each.is_for(role)]
     return web.render_page(
         request,
         "experiences.html",
-        library=check,
-        roles=sorted({who for each in known for who in each.who}, key=str.casefold),
+        library=validation,
+        roles=sorted({who for each in all_experiences for who in each.who}, key=str.casefold),
         role=role,
         listed=selected[start : start + web.PAGE],
         total=len(selected),
@@ -449,6 +452,6 @@ ROUTES = (
     web.form_route("/undo", correction_pages.undo),
     Route("/corrections", correction_pages.corrections),
     Route("/erase", correction_pages.erase),
-    web.form_route("/erase/rehearse", correction_pages.rehearse),
+    web.form_route("/erase/rehearse", correction_pages.preview),
     web.form_route("/erase", correction_pages.do_erase),
 )

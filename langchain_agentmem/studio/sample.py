@@ -34,7 +34,7 @@ LIVES_FACT = ("Irena", "lives in")  # subject and predicate
 
 
 class StoryTurn(NamedTuple):
-    """A user message of the story, and its results.
+    """A user message of the story, with the reply and the memory that the agent writes.
 
     Attributes:
         text: The user message.
@@ -42,7 +42,7 @@ class StoryTurn(NamedTuple):
         core: The values written to core memory.
         record: The record written to archival memory, if any.
         facts: Subject, predicate, object, and start of validity of each fact.
-        tool_query: The argument of a tool call that the model makes before its reply, if any.
+        tool_query: The argument of the tool call before the reply, if any.
     """
 
     text: str
@@ -56,7 +56,7 @@ class StoryTurn(NamedTuple):
 _STORY = load_data_table("studio/sample.yaml")
 TALK, ALTERNATIVE_TALK = (tuple(StoryTurn(**turn) for turn in _STORY[name]) for name in ("talk", "alternative_talk"))
 ORDER_TURN, MAREK_TURN = StoryTurn(**_STORY["order"]), StoryTurn(**_STORY["marek"])
-_SCRIPT = {turn.text: turn for turn in (*TALK, *ALTERNATIVE_TALK, ORDER_TURN, MAREK_TURN)}
+_SCRIPT = {turn.text: turn for turn in (*TALK, *ALTERNATIVE_TALK, ORDER_TURN, MAREK_TURN)}  # by user message
 
 EXPERIENCES = tuple(Experience(**each) for each in _STORY["experiences"])
 
@@ -101,9 +101,9 @@ def play_story(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
         send(turn, GIFT)
     thread: RunnableConfig = {"configurable": {"thread_id": GIFT, CONFIG_KEY: IRENA}}
     turn_ends = [state for state in agent.get_state_history(thread) if not state.next]
-    for turn, state in zip(ALTERNATIVE_TALK, turn_ends[2:4], strict=True):  # forks from two earlier turns
+    for turn, state in zip(ALTERNATIVE_TALK, turn_ends[2:4], strict=True):  # fork after two earlier turns
         send(turn, GIFT, at=state.config)
-    agent.update_state(turn_ends[0].config, None)  # continue from the end of the first branch
+    agent.update_state(turn_ends[0].config, None)  # the end of TALK becomes the newest checkpoint again
     send(ORDER_TURN, ORDER)  # stops at an interrupt
     send(MAREK_TURN, HIVES, MAREK)
 
@@ -124,6 +124,8 @@ def play_story(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
 
 
 def _build_agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
+    """Build the agent of the story, a graph that uses every kind of memory."""
+
     def timetable(state: CompactionState) -> dict[str, Any]:
         [call] = state["messages"][-1].tool_calls  # type: ignore[union-attr]  # always an AIMessage
         reply = {"role": "tool", "content": "7:12 Brno - 8:55 Olomouc", "tool_call_id": call["id"], "name": "timetable"}

@@ -36,8 +36,8 @@ def serve(
 
     Args:
         memory: The memory to show.
-        host: The address to listen on, and the host name that requests must use. Default: "127.0.0.1". Any name of
-            loopback allows the others.
+        host: The address to listen on, and the host name that requests must use. With a loopback host, requests may
+            use any of the loopback host names. Default: "127.0.0.1".
         port: The port; 0 for any free port. Default: 8642.
         user: The author of corrections. Default: the user who runs this process.
         experiences: The experience library to show. Default: none.
@@ -64,6 +64,7 @@ def serve(
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""The host names of the loopback interface."""
 _HTTP_PORT = 80
 """The default port of HTTP, which browsers omit from `Host`."""
 
@@ -77,7 +78,7 @@ def _open_listener(host: str, port: int) -> socket.socket:
     address: Any = ipaddress.ip_address(socket_address[0])
     if (getattr(address, "ipv4_mapped", None) or address).is_unspecified:
         listener.close()
-        raise InvalidInput(f"host must be a single address, not {safe_repr(host)}, which is open to every network.")
+        raise InvalidInput(f"host must be a single address, not {safe_repr(host)}, which listens on every network.")
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(socket_address)
@@ -85,7 +86,7 @@ def _open_listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise InvalidInput(
-            f"Port {port} of {safe_repr(host)} is not free. Choose another, or 0 for any free one."
+            f"Port {port} of {safe_repr(host)} is not free. Choose another port, or 0 for any free port."
         ) from error
     return listener
 

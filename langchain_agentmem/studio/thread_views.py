@@ -1,4 +1,4 @@
-"""The contents of a checkpoint as values for pages and commands. Only `changes_between` reads the database."""
+"""The contents of a checkpoint, prepared for pages and commands. Only `changes_between` reads the database."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from langchain_agentmem.rewinding.branches import BranchDiff
 
 _INTERNAL_PREFIXES = ("__", "branch:")
-"""The prefixes of the names of LangGraph's own channels."""
+"""The prefixes of the names of LangGraph's internal channels."""
 _REASONING_KEYS = {"reasoning": "reasoning", "thinking": "thinking", "redacted_thinking": "data"}
-"""The types of content blocks with a model's reasoning, each with the key of its text or encrypted data."""
+"""The types of content blocks with a model's reasoning. Each value is the key of the block's text or encrypted data."""
 _KNOWN_BLOCKS = ("text", "tool_use", "tool_call", "function_call", "input_text", "output_text", "refusal")
 """The types of content blocks that are shown as text or calls."""
 
@@ -51,14 +51,16 @@ class ShownChange(NamedTuple):
 
 
 class ShownMessage(NamedTuple):
-    """A message prepared for a page, without external resources.
+    """A message prepared for display.
+
+    It contains only text, so that a page loads no external images or files.
 
     Attributes:
         message: The message.
         key: The id of the message; None if it has none.
         mark: The kind of a generated message: "summary", "memory" or "shortened"; else None.
         reasoning: A model's reasoning, if it is available as text.
-        other_content: The types of other content blocks, and the number of images, such as "2 images".
+        other_content: The types of content blocks that are not shown, and the number of images, such as "2 images".
     """
 
     message: Message
@@ -91,7 +93,7 @@ def messages_in(checkpoint_tuple: CheckpointTuple) -> dict[str, BaseMessage]:
 
 
 def state_of(checkpoint_tuple: CheckpointTuple) -> dict[str, Any]:
-    """Return the state without messages and LangGraph's own channels, as JSON values.
+    """Return the state without messages and LangGraph's internal channels, as JSON values.
 
     Values that JSON cannot represent are converted to strings.
     """
@@ -145,14 +147,15 @@ def changes_in(layer: str, before: Mapping[str, str], after: Mapping[str, str]) 
 
 def changes_of_state(changes: CheckpointChanges) -> Iterator[ShownChange]:
     """Yield the differences in messages and state between two checkpoints."""
-    pair = (changes.before, changes.after)
-    messages = [{} if each is None else messages_in(each) for each in pair]
-    lines = ({key: _message_line(each) for key, each in group.items()} for group in messages)
+    checkpoints = (changes.before, changes.after)
+    messages = [{} if each is None else messages_in(each) for each in checkpoints]
+    lines = ({key: _format_message_line(each) for key, each in group.items()} for group in messages)
     yield from changes_in("messages", *lines)
-    channel_values = [{} if each is None else each.checkpoint["channel_values"] for each in pair]
-    lists = {name for values in channel_values for name, value in values.items() if is_message_list(value)}
-    states = [{} if each is None else state_of(each) for each in pair]
-    texts = [{name: as_text(value) for name, value in state.items() if name not in lists} for state in states]
+    channel_values = [{} if each is None else each.checkpoint["channel_values"] for each in checkpoints]
+    # An empty channel of messages looks like other state, so the channel is skipped if either checkpoint has messages.
+    channels = {name for values in channel_values for name, value in values.items() if is_message_list(value)}
+    states = [{} if each is None else state_of(each) for each in checkpoints]
+    texts = [{name: as_text(value) for name, value in state.items() if name not in channels} for state in states]
     yield from changes_in("state", *texts)
 
 
@@ -168,25 +171,28 @@ def changes_between(memory: AgentMemory, changes: CheckpointChanges, max_items: 
     """
     yield from changes_of_state(changes)
     if changes.before is not None:
-        pair = (changes.before.config, changes.after.config)
-        yield from changes_in("posts", *(_posts(memory, each) for each in pair))
-        yield from changes_in("items", *(_items(memory, each, max_items) for each in pair))
-        before, after = (memory.layers(each) for each in pair)
+        configs = (changes.before.config, changes.after.config)
+        yield from changes_in("posts", *(_load_posts(memory, each) for each in configs))
+        yield from changes_in("items", *(_load_items(memory, each, max_items) for each in configs))
+        before, after = (memory.layers(each) for each in configs)
         yield from changes_of_layers(before.diff(after))
 
 
-def _posts(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
-    posts = [post for each in memory.session(config).rounds for post in each.post_list]
+def _load_posts(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
+    posts = [post for role_round in memory.session(config).rounds for post in role_round.post_list]
     return {post.id: f"{post.send_from} -> {post.send_to}: {post.message}" for post in posts}
 
 
-def _items(memory: AgentMemory, config: RunnableConfig, max_items: int) -> dict[str, str]:
+def _load_items(memory: AgentMemory, config: RunnableConfig, max_items: int) -> dict[str, str]:
     items = memory.thread_store.at(config).search((), limit=max_items)
     return {format_namespace(each.namespace, each.key): as_text(each.value) for each in items}
 
 
 def changes_of_layers(diff: BranchDiff) -> Iterator[ShownChange]:
-    """Yield the changes of layers and facts from a memory (`mine`) to a later one (`theirs`)."""
+    """Yield the differences in layers and facts.
+
+    In `diff`, `mine` is the earlier memory and `theirs` the later one.
+    """
     for layer in ("core", "recall", "archival", "facts"):
         difference = getattr(diff, layer)
         for key, text in difference.mine.items():
@@ -202,7 +208,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _message_line(lc_message: BaseMessage) -> str:
+def _format_message_line(lc_message: BaseMessage) -> str:
     message = from_langchain(lc_message)
     calls = "".join(f" [calls {call.name} {call.arguments}]" for call in message.tool_calls or ())
     return f"{message.role}: {message.text}{calls}"

@@ -20,11 +20,11 @@ continue with another model. The rules, each with the providers that require it:
 - No user message directly follows a tool message: Mistral ("Unexpected role 'user' after role 'tool'", 3230).
 - Every call has an id and a name, and all ids are different: Anthropic ("`tool_use` ids must be unique").
   langchain-google-genai uses the first result of an id for each of its calls. A content block with the id of a call in
-  `tool_calls` is the same call. Other call blocks are further calls, since langchain-anthropic sends them.
+  `tool_calls` is the same call. Other call blocks are further calls, because langchain-anthropic sends them.
 - There are no `invalid_tool_calls`: langchain-openai and langchain-anthropic send them, but langchain-aws and
   langchain-google-genai do not, so that their results would have no call.
 - The ids of calls have at most 40 characters: OpenAI's chat completions ("string too long. Expected a string with
-  maximum length 40"; its responses and Bedrock accept 64). They consist of letters, digits, "_" and "-": Bedrock,
+  maximum length 40"; OpenAI's responses and Bedrock accept 64). They consist of letters, digits, "_" and "-": Bedrock,
   Anthropic ("tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'").
 - Every call has one result, directly after the message with the call: OpenAI ("An assistant message with 'tool_calls'
   must be followed by tool messages responding to each 'tool_call_id'"), Anthropic ("`tool_use` ids were found without
@@ -74,7 +74,7 @@ from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.messages.history_repair import make_encodable
 
 _Problem: TypeAlias = tuple[int, str]
-"""The index of a message, and a problem, as the predicate of a sentence about it."""
+"""The index of a message, and a problem as the end of the sentence "Message 1 (user) …"."""
 
 _ROLES = ("system", "user", "assistant", "tool")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -89,6 +89,8 @@ _NAME_RULE = "a name has at most 64 letters, digits, '_' and '-'"
 
 
 class _Call(NamedTuple):
+    """A tool call; `parsed` is False if LangChain could not parse its arguments."""
+
     id: Any
     name: Any
     parsed: bool = True
@@ -122,7 +124,7 @@ def provider_problems(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> li
         [*_text_problems(messages), *_role_problems(parsed), *_call_problems(parsed), *_content_problems(parsed)],
         key=lambda problem: problem[0],
     )
-    return [f"Message {place} ({parsed[place].role}) {sentence}." for place, sentence in problems]
+    return [f"Message {index} ({parsed[index].role}) {sentence}." for index, sentence in problems]
 
 
 def assert_valid_for_providers(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> None:
@@ -140,55 +142,55 @@ def assert_valid_for_providers(messages: Iterable[BaseMessage | Mapping[str, Any
 
 
 def _text_problems(messages: Sequence[BaseMessage | Mapping[str, Any]]) -> Iterator[_Problem]:
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         clean = make_encodable(message) if isinstance(message, BaseMessage) else replace_surrogates(message)
         if clean is not message:
-            yield place, "has half of a surrogate pair, which cannot be sent"
+            yield index, "has half of a surrogate pair, which cannot be sent"
 
 
 def _role_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
     roles = [message.role for message in parsed]
-    for place, role in enumerate(roles):
+    for index, role in enumerate(roles):
         if role not in _ROLES:
-            yield place, f"is none of {', '.join(_ROLES)}"
-        elif role == "system" and any(other != "system" for other in roles[:place]):
-            yield place, "is a system message after others"
-        elif place and (roles[place - 1], role) in _FORBIDDEN_PAIRS:
-            yield place, f"comes right after a message of the {roles[place - 1]}"
-    first = next((place for place, role in enumerate(roles) if role != "system"), None)
-    if first is not None and roles[first] != "user":
-        yield first, "comes before any user message"
+            yield index, f"has none of the roles {', '.join(_ROLES)}"
+        elif role == "system" and any(other != "system" for other in roles[:index]):
+            yield index, "is a system message after other messages"
+        elif index and (roles[index - 1], role) in _FORBIDDEN_PAIRS:
+            yield index, f"follows a message of the role {roles[index - 1]}"
+    first_index = next((index for index, role in enumerate(roles) if role != "system"), None)
+    if first_index is not None and roles[first_index] != "user":
+        yield first_index, "comes before any user message"
     if "user" not in roles:
-        yield len(parsed) - 1, "is the last, and none is the user's"
+        yield len(parsed) - 1, "is the last message, and no message has the role user"
 
 
 def _call_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
-    calls: dict[Any, bool] = {}  # the calls of the last message of another role; True for those with a result
+    calls: dict[Any, bool] = {}  # the calls of the last message that is no result; True for a call with a result
     earlier_ids: set[str] = set()
-    caller = 0
-    for place, message in enumerate([*parsed, _AnyMessage("end", [])]):
+    caller_index = 0
+    for index, message in enumerate([*parsed, _AnyMessage("end", [])]):  # the end reports the last calls
         if message.role == "tool":
             answered = calls.get(message.call_id)
             if answered:
-                yield place, f"answers call {safe_repr(message.call_id)} a second time"
+                yield index, f"is a second result of call {safe_repr(message.call_id)}"
             elif answered is None:
-                answer = safe_repr(message.call_id)
-                yield place, f"answers {answer}, and the assistant message before it makes no such call"
+                call_id = safe_repr(message.call_id)
+                yield index, f"answers call {call_id}, which the assistant message before does not make"
             else:
                 calls[message.call_id] = True
             continue
         for call, answered in calls.items():
             if not answered:
-                yield caller, f"makes call {safe_repr(call)}, which is not answered right after it"
+                yield caller_index, f"makes call {safe_repr(call)}, which has no result directly after the message"
         ids = [call.id for call in message.calls if isinstance(call.id, str) and call.id]
         for call, times in Counter(ids).items():
             if times > 1:
-                yield place, f"makes {times} calls of the id {safe_repr(call)}"
+                yield index, f"makes {times} calls with the id {safe_repr(call)}"
             if call in earlier_ids:
-                yield place, f"makes call {safe_repr(call)}, whose id an earlier call has"
+                yield index, f"makes call {safe_repr(call)}, but an earlier call has the same id"
         earlier_ids.update(ids)
-        caller, calls = place, dict.fromkeys(ids, False)
-        yield from ((place, problem) for problem in _call_form_problems(message))
+        caller_index, calls = index, dict.fromkeys(ids, False)
+        yield from ((index, problem) for problem in _call_form_problems(message))
 
 
 def _call_form_problems(message: _AnyMessage) -> Iterator[str]:
@@ -197,48 +199,49 @@ def _call_form_problems(message: _AnyMessage) -> Iterator[str]:
         if not isinstance(call.id, str) or not call.id:
             yield "makes a call without an id"
         elif not _CALL_ID.fullmatch(call.id):
-            yield f"makes call {safe_repr(call.id)}: at most 40 letters, digits, '_' and '-' are an id"
+            yield f"makes call {safe_repr(call.id)}: an id has at most 40 letters, digits, '_' and '-'"
         if not _is_name(call.name):
             yield f"makes a call of a tool named {safe_repr(call.name)}: {_NAME_RULE}"
         if not call.parsed:
-            yield f"makes call {safe_repr(call.id)}, which could not be parsed, so that not every client sends it"
+            yield f"makes call {safe_repr(call.id)} with invalid arguments, which some clients omit"
 
 
 def _content_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
     reasoning_ids: set[Any] = set()
-    for place, message in enumerate(parsed):
+    for index, message in enumerate(parsed):
         kinds = [block.get("type") for block in message.content]
         if message.role not in _ROLES:
             continue
         if message.role != "tool" and not kinds and not message.calls:
-            yield place, "is empty"
+            yield index, "is empty"
         texts = [block.get("text") for block in message.content if block.get("type") in _TEXT_TYPES]
         if not all(str(text or "").strip() for text in texts):
-            yield place, "has an empty text block"
+            yield index, "has an empty text block"
         if message.role in {"system", "assistant"} and not _IMAGE_TYPES.isdisjoint(kinds):
-            yield place, "shows an image, which only users and tools may"
+            yield index, "contains an image, but only user and tool messages may"
         if message.role != "tool" and message.name is not None and not _is_name(message.name):
-            yield place, f"is named {safe_repr(message.name)}: {_NAME_RULE}"
+            yield index, f"is named {safe_repr(message.name)}: {_NAME_RULE}"
         if not _REASONING_TYPES.isdisjoint(kinds):
-            yield from ((place, problem) for problem in _reasoning_problems(message, kinds))
-            own = {block.get("id") for block in message.content if block.get("type") == "reasoning"} - {None, ""}
-            repeated = map(safe_repr, own & reasoning_ids)
-            yield from ((place, f"reasons as an earlier message does: {each}") for each in repeated)
-            reasoning_ids |= own
+            yield from ((index, problem) for problem in _reasoning_problems(message, kinds))
+            ids = {block.get("id") for block in message.content if block.get("type") == "reasoning"} - {None, ""}
+            repeated_ids = map(safe_repr, ids & reasoning_ids)
+            yield from ((index, f"repeats the reasoning block {each} of an earlier message") for each in repeated_ids)
+            reasoning_ids |= ids
 
 
 def _reasoning_problems(message: _AnyMessage, kinds: Sequence[Any]) -> Iterator[str]:
     if message.role != "assistant":
-        yield "reasons, which only an assistant may"
+        yield "contains reasoning, but only assistant messages may"
         return
     if _REASONING_TYPES.issuperset(kinds) and not message.calls:
-        yield "reasons, and says nothing"
-    answered = False
+        yield "contains only reasoning"
+    has_answered = False
     for kind in kinds:
-        if kind in _REASONING_TYPES and answered:
-            yield "reasons after it has begun to answer"
+        if kind in _REASONING_TYPES and has_answered:
+            yield "contains reasoning after text or calls"
             break
-        answered = (answered or kind in _TEXT_TYPES | _CALL_TYPES) and not str(kind).endswith("tool_result")
+        # Reasoning may follow the result of a tool that the provider runs.
+        has_answered = (has_answered or kind in _TEXT_TYPES | _CALL_TYPES) and not str(kind).endswith("tool_result")
     for kind, block in zip(kinds, message.content, strict=True):
         if kind in _SIGNATURE_KEYS and not block.get(_SIGNATURE_KEYS[kind]):
             yield f"has a {kind} block without its {_SIGNATURE_KEYS[kind]}"
@@ -248,13 +251,13 @@ def _is_name(name: Any) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-# --- Reading -----------------------------------------------------------------------------------------------------
+# --- Conversion of messages to one form -----------------------------------------------------------------------------
 
 
 def _parse_message(message: Any) -> _AnyMessage:
     if isinstance(message, Mapping):
         role = message.get("role")
-        content = _blocks(message.get("content"))
+        content = _content_blocks(message.get("content"))
         return _AnyMessage(
             role="system" if role == "developer" else str(role),
             content=content,
@@ -264,12 +267,12 @@ def _parse_message(message: Any) -> _AnyMessage:
         )
     if not isinstance(message, BaseMessage):
         return _AnyMessage(role=type(message).__name__, content=[])
-    content = _blocks(message.content)
+    content = _content_blocks(message.content)
     name = message.name if message.name is not None else message.additional_kwargs.get("name")
     if isinstance(message, AIMessage):
         calls = [_Call(call["id"], call["name"]) for call in message.tool_calls]
         calls += [_Call(call["id"], call["name"], parsed=False) for call in message.invalid_tool_calls]
-        # langchain-openai sends these if the message has no other calls.
+        # langchain-openai sends the raw calls if the message has no other calls.
         raw_calls = () if calls else message.additional_kwargs.get("tool_calls") or ()
         return _AnyMessage("assistant", content, _collect_calls(calls, raw_calls, content), name=name)
     kind = message.type.removesuffix("MessageChunk").lower()
@@ -278,7 +281,7 @@ def _parse_message(message: Any) -> _AnyMessage:
     return _AnyMessage("system" if role == "developer" else role, content, call_id=call_id, name=name)
 
 
-def _blocks(content: Any) -> list[Mapping[str, Any]]:
+def _content_blocks(content: Any) -> list[Mapping[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
     return [block if isinstance(block, Mapping) else {"type": "text", "text": block} for block in content or ()]
@@ -287,10 +290,7 @@ def _blocks(content: Any) -> list[Mapping[str, Any]]:
 def _collect_calls(
     calls: list[_Call], openai_calls: Iterable[Mapping[str, Any]], content: Iterable[Mapping[str, Any]]
 ) -> list[_Call]:
-    """Return all calls of a message.
-
-    These are the calls in its fields, calls in OpenAI's form, and blocks with further calls.
-    """
+    """Return all calls of a message: `calls`, `openai_calls`, and the further call blocks."""
     calls = [*calls, *(_Call(call.get("id"), (call.get("function") or {}).get("name")) for call in openai_calls)]
     unmatched = Counter(call.id for call in calls)
     for block in content:

@@ -1,13 +1,13 @@
 """The log of threads: operations on checkpoints, pending writes and whole threads.
 
 A thread has a root checkpoint namespace, and one for each call of a subgraph. A namespace has checkpoints, each with a
-parent. Pending writes are stored under the current checkpoint, and may arrive before it. This module knows neither
-LangGraph nor the serializer: values are recipes, and heads and metadata are bytes.
+parent. Pending writes are stored under the current checkpoint, and may arrive before it. This module uses neither
+LangGraph nor the serializer: values are recipes (see `value_store`), and heads and metadata are bytes.
 
-A *head* is a checkpoint without its values. Channel versions are long strings that occur many times in a checkpoint.
-They are stored once, in a short form, in a column of their own. So values can be found, and unused ones deleted,
-without the serializer. In the head, `versions_seen` and `updated_channels` refer to channels and versions by their
-indexes there.
+A *head* is a checkpoint without its values and channel versions. Channel versions are long strings that occur many
+times in a checkpoint. They are stored once, in a short form, in a column of their own. Values can therefore be found,
+and unused values deleted, without the serializer. In the head, `versions_seen` and `updated_channels` refer to channels
+and versions by their indexes in that column.
 
 Times are microseconds since 1970 in UTC.
 """
@@ -35,10 +35,11 @@ from langchain_agentmem.threads.thread_rows import ROOT_NS, Thread, find_thread,
 from langchain_agentmem.threads.value_store import Recall, StoredPart, StorePosition, StoreWriter
 
 VERSION_WIDTH = 32
-"""The digits of the number in a version, as LangGraph's savers write it."""
+"""The number of digits with which a version begins, as LangGraph's savers write it."""
 SHORT_WIDTH = 6
 """The minimum digits of the number in the short form of a version."""
 _FIELDS = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "pending_sends")
+"""The fields of a checkpoint that `pack_head` knows. Any other fields are stored as a dictionary."""
 
 
 def next_version(current: str | float | None) -> str:
@@ -57,22 +58,20 @@ def next_version(current: str | float | None) -> str:
     number = text.partition(".")[0]
     following = f"{int(number) + 1:0{len(number)}}.{suffix}" if number.isdecimal() else ""
     if following <= text:
-        raise InvalidInput(
-            f"No version can follow {safe_repr(current)}: a version must begin with a number of up to {VERSION_WIDTH} "
-            "digits."
-        )
+        problem = f"No version can follow {safe_repr(current)}."
+        raise InvalidInput(f"{problem} A version must begin with a number of at most {VERSION_WIDTH} digits.")
     return following
 
 
 def convert_versions(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict[str, Any]:
     """Convert the numeric versions of another saver's checkpoint to strings.
 
-    Forks of a thread use the same number for different values, and no string version can follow a number. So each
-    number becomes a string that sorts the same and also identifies the value.
+    Forks of a thread use the same number for different values, and no string version can follow a number. Each number
+    therefore becomes a string that sorts like the number and also identifies the value.
 
     Args:
         checkpoint: The checkpoint.
-        digest: Returns a string that identifies a value.
+        digest: A function that returns a string that identifies a value.
     """
     versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
     if not any(isinstance(version, int | float) for version in versions.values()):
@@ -95,7 +94,7 @@ def convert_versions(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -
 
 
 def shorten_version(version: Any) -> str:
-    """Return the stored form of a version."""
+    """Return the stored short form of a version, with fewer leading zeros."""
     if type(version) is str:
         number, dot, suffix = version.partition(".")
         if dot and number.isdecimal() and number.isascii() and len(number) == VERSION_WIDTH:
@@ -143,24 +142,21 @@ def pack_head(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]
     Returns:
         The input of `unpack_head`: a list of plain values, except in pending sends.
     """
-    version_index = {version: place for place, version in enumerate(versions.values())}
-    channel_index = {channel: place for place, channel in enumerate(versions)}
-
-    def version_at(text: str) -> int | str:
-        return version_index.get(text, text)
-
-    seen: dict[str, list[Any]] = {}
+    version_indexes = {version: index for index, version in enumerate(versions.values())}
+    channel_indexes = {channel: index for index, channel in enumerate(versions)}
+    seen: dict[str, list[Any]] = {}  # for each node: channel, version, channel, version, …
     for node, node_versions in checkpoint.get("versions_seen", {}).items():
         seen[node] = []
         for channel, version in node_versions.items():
-            seen[node] += (channel_index.get(channel, channel), version_at(shorten_version(version)))
+            text = shorten_version(version)
+            seen[node] += (channel_indexes.get(channel, channel), version_indexes.get(text, text))
     updated = checkpoint.get("updated_channels")
     rest = {name: value for name, value in checkpoint.items() if name not in _FIELDS}
     head = [
         checkpoint.get("v"),
         _compact_time(checkpoint.get("ts")),
         seen,
-        [channel_index.get(each, each) for each in updated] if type(updated) is list else updated,
+        [channel_indexes.get(channel, channel) for channel in updated] if type(updated) is list else updated,
         checkpoint.get("pending_sends"),
         rest or None,
     ]
@@ -186,8 +182,8 @@ def unpack_head(head: Any, versions: dict[str, str], checkpoint_id: str, values:
     v, ts, seen, updated, sends, rest = head + [None] * (6 - len(head))
     names, texts = list(versions), list(versions.values())
 
-    def channel_at(each: Any) -> Any:
-        return names[each] if type(each) is int else each
+    def find_channel(index_or_name: Any) -> Any:
+        return names[index_or_name] if type(index_or_name) is int else index_or_name
 
     checkpoint = {
         "v": v,
@@ -197,12 +193,12 @@ def unpack_head(head: Any, versions: dict[str, str], checkpoint_id: str, values:
         "channel_versions": {channel: expand_version(text) for channel, text in versions.items()},
         "versions_seen": {
             node: {
-                channel_at(channel): expand_version(each if type(each) is str else texts[each])
-                for channel, each in zip(pairs[::2], pairs[1::2], strict=True)
+                find_channel(channel): expand_version(version if type(version) is str else texts[version])
+                for channel, version in zip(pairs[::2], pairs[1::2], strict=True)
             }
             for node, pairs in seen.items()
         },
-        "updated_channels": list(map(channel_at, updated)) if type(updated) is list else updated,
+        "updated_channels": list(map(find_channel, updated)) if type(updated) is list else updated,
     }
     if sends is not None:
         checkpoint["pending_sends"] = sends
@@ -210,7 +206,7 @@ def unpack_head(head: Any, versions: dict[str, str], checkpoint_id: str, values:
 
 
 def _compact_time(ts: Any) -> Any:
-    """Return a list with the microseconds of a time in LangGraph's format; else the time."""
+    """Compress a time in LangGraph's format to a list of its microseconds since 1970."""
     with suppress(ValueError, TypeError, OverflowError):
         at = to_micros(datetime.fromisoformat(ts))
         if from_micros(at).isoformat() == ts:
@@ -219,11 +215,11 @@ def _compact_time(ts: Any) -> Any:
 
 
 ANCESTORS_PAGE = 200
-"""Maximum ancestors per query."""
+"""The maximum number of ancestors that one query returns."""
 
 
 class TaskWrite(NamedTuple):
-    """A pending write: a value that a task wrote to a channel."""
+    """A pending write of a task to a channel; `place` is LangGraph's index of the write."""
 
     task: str
     place: int
@@ -261,9 +257,9 @@ class StoredCheckpoint(NamedTuple):
 FollowUp: TypeAlias = Callable[[Transaction, Thread], Callable[[Transaction, Thread, Mapping[str, bytes]], None]]
 """The type of callbacks for additional steps of `put`, in two phases.
 
-The callback gets a thread as last seen. It starts its queries without waiting for them, and returns a function. `put`
-calls this function after the checkpoint is stored, with the current thread and the recipes of the new values, by
-channel.
+The callback receives the thread as the saver last read it. It starts its queries without waiting for them, and returns
+a function. `put` calls this function after the checkpoint is stored, with the current thread and the recipes of the new
+values, by channel.
 """
 
 
@@ -292,14 +288,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """The values to be stored, split into parts for a part store as last seen.
+    """The values to be stored, split into parts before the transaction begins.
 
     Attributes:
         draft: The draft of the parts.
         rows: The row of each value.
         recipes: The recipe of each value.
-        rebuild: Plans the current values again, for a store that lacks parts that the draft relied on.
-        last_seen: The thread as last seen, with its own checkpoint namespace.
+        rebuild: A function that makes the plan again, for a store that lacks parts on which the draft relies.
+        last_seen: The thread as the saver last read it, with its root checkpoint namespace.
     """
 
     draft: value_store.DraftValues
@@ -310,7 +306,7 @@ class WritePlan:
 
 
 StoreResult: TypeAlias = tuple[Thread, WritePlan, StoreWriter | None]
-"""The written thread, the executed plan, and the writer that has locked the part store; None if no part was needed."""
+"""The written thread, the executed plan, and the writer that locked the part store (None if no part was needed)."""
 
 
 class CheckpointKey(NamedTuple):
@@ -347,9 +343,9 @@ def put(
         plan: The new values, as rows with "channel" and "version".
         retention: The rules for checkpoints to remove afterwards; None for none.
         now: The time, in microseconds since 1970.
-        exact: True if the empty path stands for the root only. Default: False.
+        exact: True if the empty path stands for the root only. Default: False; it stands for any namespace.
         follow_up: Starts additional steps. They run after the checkpoint is stored and before older ones are removed.
-        check: Called with the existing thread, or None; raises if nothing may be stored.
+        check: A function that is called with the existing thread, or None. It raises if nothing may be stored.
 
     Returns:
         The thread, the executed plan, and the writer that has locked the part store.
@@ -373,7 +369,7 @@ def put(
     if checkpoint.delta and not thread.delta:
         query.mark_delta(tx, thread=thread.id)
     if follow_up is not None:
-        # A new thread may get the ids of a deleted one.
+        # Repeat the early queries if the thread is another one now.
         is_same_thread = last_seen and existing and (last_seen.id, last_seen.ns_id) == (existing.id, existing.ns_id)
         if finish is None or not is_same_thread:
             finish = follow_up(tx, thread)
@@ -409,8 +405,8 @@ def read_new_parts(
 ) -> list[StoredPart]:
     """Return the channel parts that the parent checkpoint lacks, in channel order.
 
-    Repeated parts come last. For example, equal messages without ids share one part, which the new values may contain
-    more often than the parent.
+    Parts that the parent has fewer times come last: equal messages without ids share one part, so the new values may
+    contain it more often than the parent.
 
     Args:
         tx: The transaction.
@@ -418,7 +414,7 @@ def read_new_parts(
         values: The recipes of the new values, by channel.
         before: The result of `start_values_query` for the parent.
         parent: The id of the parent.
-        deltas: The channels of which only the writes since the parent are known.
+        deltas: The channels (LangGraph's DeltaChannels) whose new parts are read from the writes to the parent.
         everything: True to return the parts of the parent too. Default: False.
     """
     old_ranges = [each for row in before for each in value_store.ranges_of(_unpack_recipe(row))]
@@ -491,8 +487,8 @@ def get(
         at: The thread.
         ns: The checkpoint namespace.
         name: The id of the checkpoint; None for the newest.
-        recall: Returns cached parts.
-        last_seen: The thread as last seen, with its own checkpoint namespace.
+        recall: A function that returns cached parts.
+        last_seen: The thread as the saver last read it, with its root checkpoint namespace.
     """
     ns_id = None if last_seen is None or ns != ROOT_NS else last_seen.ns_id
     queries = None if ns_id is None else _start_queries(tx, ns_id, name)
@@ -501,8 +497,8 @@ def get(
         return None
     if queries is None or ns_id != thread.ns_id:
         queries = _start_queries(tx, thread.ns_id, name)
-    found = _finish_queries(tx, thread, [queries], recall)
-    return found[0] if found else None
+    checkpoints = _finish_queries(tx, thread, [queries], recall)
+    return checkpoints[0] if checkpoints else None
 
 
 def load(
@@ -515,7 +511,7 @@ def load(
         thread: The thread.
         ns_id: The row id of the checkpoint namespace.
         names: The ids; None for the newest. Missing checkpoints are left out.
-        recall: Returns cached parts.
+        recall: A function that returns cached parts.
     """
     return _finish_queries(tx, thread, [_start_queries(tx, ns_id, name) for name in names], recall)
 
@@ -523,11 +519,11 @@ def load(
 def _start_queries(tx: Transaction, ns_id: int, name: str | None) -> tuple[Rows, Rows, Rows]:
     """Start the queries for a checkpoint, its values and pending writes, without waiting."""
     if name is None:
-        found = query.latest_checkpoint.lazy(tx, ns_id=ns_id)
+        checkpoints = query.latest_checkpoint.lazy(tx, ns_id=ns_id)
     else:
-        found = query.find_checkpoint.lazy(tx, ns_id=ns_id, name=name)
+        checkpoints = query.find_checkpoint.lazy(tx, ns_id=ns_id, name=name)
     values = query.checkpoint_values.lazy(tx, ns_id=ns_id, name=name)
-    return found, values, query.pending_writes.lazy(tx, ns_id=ns_id, checkpoint=name)
+    return checkpoints, values, query.pending_writes.lazy(tx, ns_id=ns_id, checkpoint=name)
 
 
 def _finish_queries(
@@ -557,11 +553,11 @@ class KeyFilter(NamedTuple):
 
     Attributes:
         at: The thread; None for all.
-        low: Without a thread, the first namespace path.
-        high: The path after the last.
+        low: The inclusive lower bound of the namespace paths. It is used only without a thread, as is `high`.
+        high: The exclusive upper bound of the namespace paths.
         ns: The checkpoint namespace; None for all.
-        name: The id of the only checkpoint; None for all.
-        before: The id below which the ids must be; None for no bound.
+        name: The id of a single checkpoint; None for all.
+        before: The exclusive upper bound of the checkpoint ids; None for no bound.
     """
 
     at: ThreadKey | None
@@ -583,15 +579,15 @@ def list_keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, l
     """
     at, low, high, ns, name, before = wanted
     thread = None if at is None else find_thread(tx, at, ns or ROOT_NS)
-    edge = {"after": None, "after_ns_id": None} if after is None else {"after": after.name, "after_ns_id": after.ns_id}
-    params = {"ns": ns, "name": name, "before": before, "limit": limit} | edge
+    page = {"after": None, "after_ns_id": None} if after is None else {"after": after.name, "after_ns_id": after.ns_id}
+    params = {"ns": ns, "name": name, "before": before, "limit": limit} | page
     rows: Rows = ()
     if at is None:
         rows = query.checkpoint_keys(tx, low=low, high=high, **params)
     elif thread is not None and (ns is None or name is not None):
         rows = query.thread_checkpoint_keys(tx, thread=thread.id, **params)
     elif thread is not None and thread.ns_id is not None:
-        rows = query.ns_checkpoint_keys(tx, ns_id=thread.ns_id, before=edge["after"] or before, limit=limit)
+        rows = query.ns_checkpoint_keys(tx, ns_id=thread.ns_id, before=page["after"] or before, limit=limit)
     return [
         CheckpointKey(row["path"], row["thread"], row["ns"], row["ns_id"], row["name"], bytes(row["metadata"]))
         for row in rows
@@ -601,7 +597,7 @@ def list_keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, l
 def load_keys(
     tx: Transaction, page: Sequence[CheckpointKey], recall: Recall
 ) -> list[tuple[CheckpointKey, StoredCheckpoint]]:
-    """Read the checkpoints of a page, without those removed meanwhile."""
+    """Load the checkpoints of a page of keys, without those removed meanwhile."""
     by_ns: dict[int, list[CheckpointKey]] = {}
     for key in page:
         by_ns.setdefault(key.ns_id, []).append(key)
@@ -609,15 +605,15 @@ def load_keys(
     for ns_id, group in by_ns.items():
         thread = find_thread(tx, ThreadKey(group[0].path, group[0].thread), group[0].ns, exact=True)
         if thread is not None and thread.ns_id == ns_id:
-            saved = load(tx, thread, ns_id, [key.name for key in group], recall)
-            loaded.update(((ns_id, each.name), each) for each in saved)
+            checkpoints = load(tx, thread, ns_id, [key.name for key in group], recall)
+            loaded.update(((ns_id, checkpoint.name), checkpoint) for checkpoint in checkpoints)
     return [(key, loaded[key.ns_id, key.name]) for key in page if (key.ns_id, key.name) in loaded]
 
 
 def load_ancestors(
     tx: Transaction, at: ThreadKey, ns: str, name: str | None, channels: Iterable[str], recall: Recall
 ) -> list[StoredCheckpoint]:
-    """Read channels of a checkpoint's ancestors, back to a stored value of each.
+    """Load channels of a checkpoint's ancestors, back to a stored value of each channel.
 
     Args:
         tx: The transaction.
@@ -625,7 +621,7 @@ def load_ancestors(
         ns: The checkpoint namespace.
         name: The id of the checkpoint; None for the newest.
         channels: The names of the channels.
-        recall: Returns cached parts.
+        recall: A function that returns cached parts.
 
     Returns:
         The ancestors, the parent first, with only the values and writes of these channels.
@@ -662,7 +658,7 @@ def load_ancestors(
 
 
 def _open_writer(tx: Transaction, plan: WritePlan) -> StoreWriter | None:
-    """Lock the part store of a plan, before the thread is read; None if it needs no part."""
+    """Lock the part store of a plan before the thread is read, if the plan needs parts."""
     if plan.draft.store is None or not any(map(value_store.has_parts, plan.recipes)):
         return None
     return StoreWriter(tx, plan.draft.store.store_id, plan.draft.parts)
@@ -679,7 +675,7 @@ def _store_values(
 ) -> tuple[Thread, int, WritePlan, list[dict[str, Any]], StoreWriter | None]:
     """Write the parts of a plan, and return the rows to insert.
 
-    Create the thread if it is missing. Rebuild the plan if the store lacks parts that the plan relied on.
+    Create the thread if it is missing. Rebuild the plan if the store lacks parts on which the plan relies.
     """
     thread = make_thread(tx, at.path, at.name, now) if existing is None else existing
     ns_id = thread.ns_id if thread.ns_id is not None else make_ns(tx, thread, ns)

@@ -1,8 +1,10 @@
 """The rows of threads and of their checkpoint namespaces: the root namespace, and those of subgraphs.
 
-The functions for whole threads prune, delete, copy and merge them. No content is copied within a database.
+The functions for whole threads prune, delete, copy and merge them. Within a database, a copy of a thread shares the
+contents of the original.
 
-Every removal locks the part store before it deletes anything. Otherwise two transactions could deadlock.
+A part store contains the parts of a thread's values (see `value_store`). Every removal locks the part store before it
+deletes anything. Otherwise two transactions could deadlock.
 
 `PART` registers the tables of threads and the function that verifies them.
 """
@@ -27,13 +29,13 @@ ROOT_NS = ""
 
 
 class Thread(NamedTuple):
-    """A stored thread, with its part store as last seen, and one of its checkpoint namespaces.
+    """A thread as last read, with its part store and one of its checkpoint namespaces.
 
     Attributes:
         id: The row id of the thread.
         path: The path of its namespace.
         name: Its "thread_id" in LangGraph.
-        store: The part store as last seen.
+        store: The part store.
         delta: True if its checkpoints need their ancestors, because the graph has DeltaChannels.
         removed_count: The number of checkpoints and subgraph calls removed since the last sweep of the part store.
         ns_id: The row id of the checkpoint namespace; None if it is missing or unknown.
@@ -64,8 +66,8 @@ def find_thread(tx: Transaction, at: ThreadKey, ns: str = ROOT_NS, *, exact: boo
 
     Args:
         tx: The transaction.
-        at: The key of the thread. If the path is empty and the root namespace lacks this thread, the thread is searched
-            in all namespaces.
+        at: The key of the thread. If the path is empty and the root namespace lacks this thread, all namespaces are
+            searched.
         ns: The checkpoint namespace whose row id is looked up too. Default: the root.
         exact: True to search only the namespace of `at`. Default: False.
 
@@ -79,9 +81,9 @@ def find_thread(tx: Transaction, at: ThreadKey, ns: str = ROOT_NS, *, exact: boo
         return None
     row = rows[0]
     if len(rows) > 1 and row["path"]:
-        homes = ", ".join(repr(namespace_of(each["path"])) for each in rows[:3])
+        namespaces = ", ".join(repr(namespace_of(each["path"])) for each in rows[:3])
         raise InvalidInput(
-            f"There is a thread {safe_repr(at.name)} in several namespaces ({homes}, …): select one with "
+            f"There is a thread {safe_repr(at.name)} in several namespaces ({namespaces}, …): select one with "
             'config["configurable"]["agentmem_namespace"].'
         )
     store = StorePosition(row["store_id"], row["sweep_count"])
@@ -130,13 +132,13 @@ def make_ns(tx: Transaction, thread: Thread, ns: str) -> int:
 
 
 MAX_REMOVED = 32
-"""The number of removed checkpoints after which values are swept. Also the most that one new checkpoint removes."""
+"""The number of removals after which the part store is swept, and the maximum number that one `put` removes."""
 BATCH_SIZE = 200
 """The maximum number of checkpoints that `prune_thread` removes per transaction, so that no writer waits for long."""
 
 
 class DeletedThread(NamedTuple):
-    """A deleted thread, and the id of its part store."""
+    """A deleted thread, and the row id of its part store."""
 
     at: ThreadKey
     store_id: int
@@ -149,7 +151,7 @@ def prune_thread(tx: Transaction, at: ThreadKey, *, keep: int) -> int:
 
     Args:
         tx: The transaction.
-        at: The thread; an empty path means the root namespace.
+        at: The thread. An empty path means the root namespace only.
         keep: The number of newest checkpoints to keep in each checkpoint namespace. The newest one is always kept.
 
     Returns:
@@ -166,13 +168,13 @@ def prune_thread(tx: Transaction, at: ThreadKey, *, keep: int) -> int:
         removed += len(surplus)
         if removed >= BATCH_SIZE:
             break
-    _sweep_removed(tx, thread, removed, now=removed < BATCH_SIZE)  # the last batch sweeps
+    _sweep_or_count(tx, thread, removed, sweep_now=removed < BATCH_SIZE)  # the last batch sweeps
     return removed
 
 
-def _sweep_removed(tx: Transaction, thread: Thread, removed: int, *, now: bool) -> None:
-    """Sweep the part store now, or add the removed checkpoints to the count for a later sweep."""
-    if now and thread.removed_count + removed:
+def _sweep_or_count(tx: Transaction, thread: Thread, removed: int, *, sweep_now: bool) -> None:
+    """Sweep the part store now, or only count the removed checkpoints for a later sweep."""
+    if sweep_now and thread.removed_count + removed:
         value_store.sweep_store(tx, thread.store.store_id)
     elif removed:
         query.add_removed_count(tx, store=thread.store.store_id, count=removed)
@@ -206,7 +208,7 @@ def delete_threads(tx: Transaction, threads: Rows) -> list[DeletedThread]:
 def delete_for_runs(tx: Transaction, checkpoints: Rows, writes: Rows) -> None:
     """Remove the checkpoints of some runs, with their pending writes.
 
-    Pending writes of these runs to other checkpoints are deleted too. Otherwise later runs would apply them.
+    The writes of these runs to remaining checkpoints are deleted too. Otherwise later runs would apply them.
 
     Args:
         tx: The transaction.
@@ -232,8 +234,8 @@ def copy_thread(tx: Transaction, thread: Thread, copied: Thread | None, target: 
     Args:
         tx: The transaction.
         thread: The thread.
-        copied: The existing copy to complete; None to create one.
-        target: The id of the copy, which is in the same namespace.
+        copied: An existing copy, to which missing rows are added; None to create a copy.
+        target: The thread id of the copy, which is in the same namespace.
         now: The time, in microseconds since 1970.
 
     Returns:
@@ -249,25 +251,25 @@ def copy_thread(tx: Transaction, thread: Thread, copied: Thread | None, target: 
         raise InvalidInput(f"The thread {safe_repr(target)} is not a copy of {safe_repr(thread.name)}. Use another id.")
     elif thread.delta and not copied.delta:
         query.mark_delta(tx, thread=copied.id)
-    for each in query.list_ns(tx, thread=thread.id):
-        ns_id = ensure_ns(tx, copied, each["ns"])
-        add_rows(tx, ns_id, [{**row, "ns_id": ns_id} for row in _rows_by_key(tx, each["id"]).values()])
+    for ns_row in query.list_ns(tx, thread=thread.id):
+        ns_id = ensure_ns(tx, copied, ns_row["ns"])
+        add_rows(tx, ns_id, [{**row, "ns_id": ns_id} for row in _load_rows_by_key(tx, ns_row["id"]).values()])
     return copied
 
 
 def add_rows(tx: Transaction, ns_id: int, rows: Sequence[dict[str, Any]]) -> int:
-    """Store those of the given rows that a checkpoint namespace lacks.
+    """Store the rows that a checkpoint namespace lacks.
 
     Args:
         tx: The transaction.
         ns_id: The row id of the checkpoint namespace.
-        rows: The rows of values, writes and checkpoints.
+        rows: Rows of values, writes and checkpoints. Their columns tell them apart.
 
     Returns:
         The number of added checkpoints.
     """
-    known = _rows_by_key(tx, ns_id)
-    new_rows = [row for row in rows if _row_key(row) not in known]
+    existing = _load_rows_by_key(tx, ns_id)
+    new_rows = [row for row in rows if _get_row_key(row) not in existing]
     if values := [row for row in new_rows if "version" in row]:
         query.insert_value.run_many(tx, values)
     if writes := [row for row in new_rows if "task" in row]:
@@ -281,13 +283,13 @@ def add_rows(tx: Transaction, ns_id: int, rows: Sequence[dict[str, Any]]) -> int
 def remove_expired(tx: Transaction, thread: Thread, ns_id: int, ns: str, new: str, rules: Retention, now: int) -> None:
     """Remove expired checkpoints and subgraph calls, at most `MAX_REMOVED` each.
 
-    It is called for every new checkpoint, so each call has little to remove.
+    This function is called for every new checkpoint, so each call has little to remove.
 
     Args:
         tx: The transaction.
         thread: The thread.
         ns_id: The row id of the checkpoint namespace.
-        ns: The checkpoint namespace. Ended subgraph calls are removed only with the root.
+        ns: The checkpoint namespace. Ended subgraph calls are removed only for the root namespace.
         new: The id of the new checkpoint, which is kept.
         rules: The rules that determine which checkpoints have expired.
         now: The time, in microseconds since 1970.
@@ -298,34 +300,34 @@ def remove_expired(tx: Transaction, thread: Thread, ns_id: int, ns: str, new: st
     _remove_oldest(tx, ns_id, names)
     removed = len(names)
     if ns == ROOT_NS:
-        old_calls = query.ended_subgraphs(tx, thread=thread.id, limit=MAX_REMOVED)
-        for row in old_calls:
+        ended_calls = query.ended_subgraphs(tx, thread=thread.id, limit=MAX_REMOVED)
+        for row in ended_calls:
             query.delete_ns(tx, ns_id=row["id"])
-        removed += len(old_calls)
-    _sweep_removed(tx, thread, removed, now=thread.removed_count + removed >= MAX_REMOVED)
+        removed += len(ended_calls)
+    _sweep_or_count(tx, thread, removed, sweep_now=thread.removed_count + removed >= MAX_REMOVED)
 
 
 def _remove_oldest(tx: Transaction, ns_id: int, names: Sequence[str]) -> None:
     """Remove the oldest checkpoints of a checkpoint namespace, with their pending writes.
 
-    Pending writes that were added after an earlier removal of their checkpoint are deleted too.
+    Stray pending writes, which arrived after an earlier removal of their checkpoint, are deleted too.
     """
     if names:
         query.delete_checkpoint.run_many(tx, [{"ns_id": ns_id, "name": name} for name in names])
         query.delete_stray_writes(tx, ns_id=ns_id, up_to=max(names))
 
 
-def _rows_by_key(tx: Transaction, ns_id: int) -> dict[tuple[Any, ...], dict[str, Any]]:
+def _load_rows_by_key(tx: Transaction, ns_id: int) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the checkpoints, values and writes of a checkpoint namespace by their keys."""
     checkpoints = query.ns_checkpoints(tx, ns_id=ns_id)
     values = query.ns_values(tx, ns_id=ns_id)
     writes = query.ns_writes(tx, ns_id=ns_id)
     rows = (*checkpoints, *values, *writes)
-    # A database row is not a dictionary, which later code needs.
-    return {_row_key(row): row for row in ({name: row[name] for name in row.keys()} for row in rows)}  # noqa: SIM118
+    # Convert the rows of the database driver to dictionaries, which `add_rows` needs.
+    return {_get_row_key(row): row for row in ({name: row[name] for name in row.keys()} for row in rows)}  # noqa: SIM118
 
 
-def _row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _get_row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the key of a checkpoint, value or write within its checkpoint namespace."""
     if "task" in row:
         return row["checkpoint"], row["task"], row["idx"]
@@ -333,6 +335,7 @@ def _row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 PAGE_SIZE = 200
+"""The number of parts that `find_problems` reads per query."""
 
 
 def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
@@ -353,23 +356,23 @@ def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
     threads = query.threads_within(tx, low=low, high=high, name=None)
     for thread in threads:
         for row in query.list_ns(tx, thread=thread["id"]):
-            needed = _check_ns(tx, row["id"], thread["name"], faults)
+            needed = _check_ns(tx, row["id"], thread["name"], faults)  # adds to `faults`
             all_needed.setdefault(thread["store_id"], []).extend(needed)
     for store_id, needed in all_needed.items():
         present: list[Range] = []
-        after = -1
-        while page := query.parts_after(tx, store=store_id, after=after, limit=PAGE_SIZE):
+        last_number = -1
+        while page := query.parts_after(tx, store=store_id, after=last_number, limit=PAGE_SIZE):
             present += [(part["number"], part["number"] + 1) for part in page]
             damaged = [row for row in page if row["body"] is None or zlib.crc32(bytes(row["body"])) != row["checksum"]]
             faults += [
                 f"part {row['number']} of part store {store_id} is damaged (checksum mismatch)" for row in damaged
             ]
             present = value_store.union_ranges(present)
-            after = page[-1]["number"]
+            last_number = page[-1]["number"]
         if value_store.union_ranges([*present, *needed]) != present:
             faults.append(f"a value needs parts that are missing in part store {store_id}")
     gaps = query.store_gaps(tx, next_part=LOOSE_START)
-    return faults + [f"part store {part['id']} has more parts than it counted" for part in gaps]
+    return faults + [f"part store {row['id']} has part numbers above its counter" for row in gaps]
 
 
 def _check_ns(tx: Transaction, ns_id: int, thread: str, faults: list[str]) -> list[Range]:
@@ -404,7 +407,7 @@ def merge_thread(
         tx: The transaction.
         at: The thread, which must exist.
         parts: The rows of the parts in the other database, with their bodies.
-        rows: The rows of checkpoints, values and writes in the other database. "ns" is the checkpoint namespace.
+        rows: The rows of checkpoints, values and writes in the other database, each with its checkpoint namespace "ns".
         delta: True if the added checkpoints need their ancestors.
 
     Returns:

@@ -1,8 +1,8 @@
 """The conversion of channel values to recipes and parts, and back.
 
 `ValueDraft` splits values into parts. A message becomes a part that shares its body with the conversation log and all
-other threads. A long list or dictionary is cut into chunks at boundaries that its content determines. So an insertion
-or a removal changes only the chunks around it. LangGraph's serializer writes everything else as a whole.
+other threads. A long list or dictionary is cut into chunks at boundaries that its content determines, so an
+insertion or a removal changes only the chunks around it. LangGraph's serializer writes everything else as a whole.
 
 The serializer determines how much can be shared. With LangGraph's `JsonPlusSerializer`, all parts can be shared. With
 its `EncryptedSerializer`, each message is encrypted separately, once, and is shared within its thread. Everything else
@@ -13,8 +13,8 @@ changes, and its number is never reused. Prototypes are a cache of limited size 
 
 *Stamps* mark message objects whose part is known. A graph passes its whole state to every checkpoint. Nearly all
 messages in it are the same objects that were read or stored before. A stamp holds the part number of such an object. It
-replaces the set in which pydantic records the explicitly set fields of the message. So a stamp and its message have the
-same lifetime. A stamp also holds the stored fields, or a fingerprint of them, to detect messages that were changed in
+is a subclass of `set` that replaces `__pydantic_fields_set__` of the message, and is therefore freed together with the
+message. A stamp also holds the stored fields, or a fingerprint of them, to detect messages that were changed in
 place.
 """
 
@@ -36,7 +36,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
 from langchain_agentmem.errors import safe_repr
-from langchain_agentmem.messages.stored_messages import MessagePrototype, body_of, message_of, prototype_of
+from langchain_agentmem.messages.stored_messages import MessagePrototype, encode_message, read_message, read_prototype
 from langchain_agentmem.threads import value_store
 from langchain_agentmem.threads.value_store import DamagedValue, Range, Recipe, StoredPart, StorePosition
 
@@ -59,10 +59,10 @@ EXACT_OPTIONS = (
     | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
-"""The options that make ormsgpack refuse other types than MessagePack's own. Changes in those could be missed."""
+"""The options that make ormsgpack refuse types other than MessagePack's own, whose changes a hash could miss."""
 
 BLOCK_SIZE = 128
-"""The number of messages per comparison. It is small enough that they fit into a processor's cache."""
+"""The number of messages that are compared at a time, which fit into a processor's cache."""
 
 _set_attribute = object.__setattr__
 _get_stamp, _get_extra = attrgetter("__pydantic_fields_set__"), attrgetter("__pydantic_extra__")
@@ -124,10 +124,10 @@ class KnownMessages:
 
     def add_prototype(self, store_id: int, number: int, prototype: MessagePrototype) -> None:
         """Add a prototype. If the cache exceeds its maximum size, discard all others."""
-        known = self._prototypes.setdefault(store_id, {})
-        if number in known:
+        prototypes = self._prototypes.setdefault(store_id, {})
+        if number in prototypes:
             return
-        known[number] = prototype
+        prototypes[number] = prototype
         size = _prototype_size(prototype)
         self._bytes += size
         if self._bytes > self._max_bytes:
@@ -141,19 +141,19 @@ class KnownMessages:
             store_id: The id of the part store.
             ranges: The ranges of the wanted parts.
         """
-        known = self._prototypes.get(store_id, {})
-        found: dict[int, MessagePrototype] = {}
+        prototypes = self._prototypes.get(store_id, {})
+        cached: dict[int, MessagePrototype] = {}
         missing: list[Range] = []
         for start, stop in ranges:
             for number in range(start, stop):
-                prototype = known.get(number)
+                prototype = prototypes.get(number)
                 if prototype is not None:
-                    found[number] = prototype
+                    cached[number] = prototype
                 elif missing and missing[-1][1] == number:
                     missing[-1] = missing[-1][0], number + 1
                 else:
                     missing.append((number, number + 1))
-        return found, missing
+        return cached, missing
 
     def forget(self, store_id: int | None = None) -> None:
         """Discard the prototypes of a part store. Default: of all part stores."""
@@ -170,7 +170,7 @@ class KnownMessages:
             store: The part store's id and number of sweeps.
             number: The number of the part.
             mark: The stored fields, or their fingerprint, which was computed before they were written. With None,
-                nothing is stamped.
+                the message is not stamped.
         """
         if mark is None:
             return
@@ -186,7 +186,7 @@ class KnownMessages:
             store: The part store's id and number of sweeps.
             number: The number of the part.
         """
-        stamp = prototype.given
+        stamp = prototype.fields_set
         if type(stamp) is not MessageStamp or stamp.owner is not self:
             mark = prototype.fields if prototype.flat else fingerprint(prototype.copy())
             if mark is None:
@@ -194,12 +194,12 @@ class KnownMessages:
             stamp = MessageStamp(stamp)
             stamp.owner, stamp.mark = self, mark
         stamp.number, stamp.store = number, store
-        prototype.given = stamp
+        prototype.fields_set = stamp
 
     def part_numbers(self, items: Iterable[Any], store: tuple[int, int]) -> Iterator[int | None]:
         """Yield the part number of each item; None for an item without a valid stamp.
 
-        An item has no valid stamp if it is not a message, was changed, or was stamped for another store position.
+        An item has no valid stamp if it is not a message, was changed, or was stamped for another `store`.
 
         Args:
             items: Any values.
@@ -215,16 +215,15 @@ class KnownMessages:
                 yield stamp.number if mark == fingerprint(item) else None
                 continue
             try:
-                same = item.__dict__ == mark and not item.__pydantic_extra__
+                is_unchanged = item.__dict__ == mark and not item.__pydantic_extra__
             except Exception:  # noqa: BLE001 - a field has a value that cannot be compared
-                same = False
-            yield stamp.number if same else None
+                is_unchanged = False
+            yield stamp.number if is_unchanged else None
 
     def known_prefix(self, items: Sequence[Any], store: tuple[int, int]) -> tuple[int, list[Range]]:
-        """Return the length and ranges of the beginning of a list that is stored and unchanged.
+        """Return the length and ranges of the stored and unchanged prefix of a list.
 
-        Items are compared a block at a time. The beginning ends before the first block with a new
-        or changed item.
+        Items are compared a block at a time. The prefix ends before the first block with a new or changed item.
 
         Args:
             items: Any values.
@@ -238,15 +237,15 @@ class KnownMessages:
             block = items[start : start + BLOCK_SIZE]
             try:
                 stamps = list(map(_get_stamp, block))
-                known = (
+                is_known = (
                     list(map(_get_fields, block)) == list(map(_get_mark, stamps))
                     and list(map(_get_owner, stamps)).count(self) == len(block)
                     and list(map(_get_store, stamps)).count(store) == len(block)
                     and not any(map(_get_extra, block))
                 )
             except Exception:  # noqa: BLE001 - some are not messages, have no stamp, or cannot be compared
-                known = False
-            if not known:
+                is_known = False
+            if not is_known:
                 break
             numbers += map(_get_number, stamps)
         return len(numbers), value_store.to_ranges(numbers)
@@ -269,7 +268,7 @@ ENTRIES = "entries"
 VALUE_PREFIX = "value:"
 """The forms of a part other than `MESSAGE_FORM`: a chunk of a list, a chunk of a dictionary, and serialized data.
 
-The form of serialized data is the prefix with the serializer's name of the type.
+The form of serialized data is the prefix, followed by the serializer's name of the type, as in "value:msgpack".
 """
 
 INLINE_BYTES = 256
@@ -277,11 +276,11 @@ INLINE_BYTES = 256
 CHUNK_BYTES = 512
 """The approximate average size of a chunk in bytes."""
 CHUNK_OVERHEAD = 8
-"""The number of bytes that is added to an element's size for the choice of boundaries."""
+"""The bytes added to an element's size in `_add_chunks`, so that small elements can also end a chunk."""
 FEW_ELEMENTS = 32
-"""The maximum number of elements of a list or dictionary that is not cut into chunks."""
+"""The number of elements up to which a list or dictionary is not cut into chunks."""
 MAX_DEPTH = 12
-"""The nesting depth from which on values are written as a whole."""
+"""The nesting depth at which values are no longer split, but written as a whole."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -292,13 +291,13 @@ class ValueDraft:
     Args:
         serde: The serializer.
         known: The cache of known messages.
-        store: The part store as last seen; None for a new one.
-        for_channels: True for the values of channels, whose lists grow.
+        store: The part store as last read; None for a new one.
+        for_channels: True for the values of channels, whose lists grow. Their parts get numbers of the first series.
 
     Attributes:
-        store: The part store as last seen; None for a new one.
+        store: The part store as last read; None for a new one.
         parts: The parts that are not known to be stored.
-        relied_ranges: The ranges of stored parts that the recipes use.
+        relied_ranges: The ranges of the parts that the recipes use and that were stored when the draft was made.
     """
 
     def __init__(
@@ -318,8 +317,8 @@ class ValueDraft:
     def make_recipe(self, value: Any) -> Recipe:
         """Split a value into parts, and return its recipe.
 
-        New parts have no numbers before `assign_numbers`. Until then, the number `~index` stands for `parts[index]`. A
-        recipe of parts contains a list of such numbers and of ranges.
+        New parts have no numbers before `assign_numbers`. Until then, the negative number `~index` stands for
+        `parts[index]`, and a `LIST` or `DICT` recipe contains a list of such numbers and of ranges.
 
         Raises:
             TypeError: The serializer cannot write the value.
@@ -327,7 +326,7 @@ class ValueDraft:
         kind = type(value)
         grows = kind in (list, tuple) or (kind is dict and len(value) > FEW_ELEMENTS)
         self._loose = not (self._for_channels and grows)
-        return self._recipe_of(value, 0)
+        return self._split_value(value, 0)
 
     def assign_numbers(self, recipe: Recipe, numbers: Sequence[int], tidy: value_store.Tidy) -> Recipe:
         """Return a recipe with the assigned numbers of its parts.
@@ -367,9 +366,9 @@ class ValueDraft:
                 for message in value:
                     self._cache.move_stamp(message, store, moves)
 
-    # -- splitting --------------------------------------------------------------------------------------------
+    # -- splitting ------------------------------------------------------------------------------------------------
 
-    def _recipe_of(self, value: Any, depth: int) -> Recipe:
+    def _split_value(self, value: Any, depth: int) -> Recipe:
         kind = type(value)
         if self._sharing and depth < MAX_DEPTH:
             if kind is list and value:
@@ -387,14 +386,14 @@ class ValueDraft:
             if len(value) > FEW_ELEMENTS and not any(map(_contains_messages, value.values())):
                 entries = [(key, *self._serde.dumps_typed(item)) for key, item in value.items()]
                 return self._chunked_recipe(value_store.DICT, value, entries, ENTRIES)
-            if any(_is_deep(item) for item in value.values()):
-                fields = [self._recipe_of(item, depth + 1) for item in value.values()]
+            if any(_needs_recipe(item) for item in value.values()):
+                fields = [self._split_value(item, depth + 1) for item in value.values()]
                 recipe = [value_store.FIELDS, list(value), fields]
         elif kind is Send:
             timeout = [] if value.timeout is None else [self._whole_recipe(value.timeout)]
-            recipe = [value_store.SEND, value.node, [self._recipe_of(value.arg, depth + 1), *timeout]]
+            recipe = [value_store.SEND, value.node, [self._split_value(value.arg, depth + 1), *timeout]]
         elif kind is _DeltaSnapshot:
-            recipe = [value_store.SNAPSHOT, None, [self._recipe_of(value.value, depth + 1)]]
+            recipe = [value_store.SNAPSHOT, None, [self._split_value(value.value, depth + 1)]]
         elif kind is tuple and _contains_messages(value):
             recipe = self._messages_recipe(list(value))  # the serializer reads tuples as lists, too
         return recipe if recipe is not None and value_store.has_parts(recipe) else self._whole_recipe(value)
@@ -407,8 +406,8 @@ class ValueDraft:
             if len(value) > FEW_ELEMENTS and not any(map(_contains_messages, value)):
                 elements = [self._serde.dumps_typed(item) for item in value]
                 return self._chunked_recipe(value_store.LIST, value, elements, ELEMENTS)
-            if any(_is_deep(item) for item in value):
-                recipe = [value_store.ITEMS, None, [self._recipe_of(item, depth + 1) for item in value]]
+            if any(_needs_recipe(item) for item in value):
+                recipe = [value_store.ITEMS, None, [self._split_value(item, depth + 1) for item in value]]
                 if value_store.has_parts(recipe):
                     return recipe
         return self._whole_recipe(value)
@@ -420,7 +419,7 @@ class ValueDraft:
         self.relied_ranges += ranges
         remaining = value[known_count:]
         known = itertools.repeat(None) if self.store is None else self._cache.part_numbers(remaining, self.store)
-        rest: list[Any] = []  # the preceding neighbouring elements that are not messages
+        rest: list[Any] = []  # elements that are not messages, and wait to be added as chunks
         for item, number in zip(remaining, known, strict=False):
             if number is None and not isinstance(item, BaseMessage):
                 rest.append(item)
@@ -440,7 +439,7 @@ class ValueDraft:
     def _add_message(self, message: BaseMessage) -> int:
         mark = fingerprint(message)  # computed before the message is written, to detect later changes
         prototype = None
-        encoded = body_of(message) if self._sharing == SHARE_EVERYTHING else None
+        encoded = encode_message(message) if self._sharing == SHARE_EVERYTHING else None
         if encoded is not None and (message.id is None or _is_printable(message.id)):
             body, prototype = encoded
             number = self._add_part(value_store.MESSAGE_FORM, body, message.id)
@@ -458,7 +457,7 @@ class ValueDraft:
     def _add_chunks(self, typed: Iterable[tuple[Any, ...]], form: str) -> list[int]:
         """Cut serialized elements into chunks, add these as parts, and return their numbers.
 
-        The bytes of an element determine whether a chunk ends there.
+        The size and checksum of an element determine whether a chunk ends after it. A large element has its own chunk.
 
         Args:
             typed: The elements. The last item of each is its bytes.
@@ -555,7 +554,7 @@ class ValueReader:
         for start, stop in value_store.decode_ranges(recipe[1:]):
             for number in range(start, stop):
                 part = parts.get(number)
-                stamp = part.given if type(part) is MessagePrototype else None
+                stamp = part.fields_set if type(part) is MessagePrototype else None
                 if type(stamp) is MessageStamp and stamp.store == store and stamp.number == number:
                     value.append(part.copy())  # type: ignore[union-attr]  # the usual case
                 else:
@@ -568,14 +567,14 @@ class ValueReader:
             raise DamagedValue(f"its part {number} is missing")
         if type(part) is MessagePrototype:
             return (self._copy_message(part, number),)
-        form, name, body, checksum, _ = part  # type: ignore[misc]  # a row, since it is no prototype
+        form, name, body, checksum, _ = part  # type: ignore[misc]  # a `StoredPart`, since it is no prototype
         if zlib.crc32(body) != checksum:
             raise DamagedValue(f"the checksum of its part {number} does not match")
         if form == value_store.MESSAGE_FORM:
-            if (prototype := prototype_of(body, name)) is not None:
+            if (prototype := read_prototype(body, name)) is not None:
                 self._cache.add_prototype(self._store.store_id, number, prototype)
                 return (self._copy_message(prototype, number),)
-            message = message_of(body, name)
+            message = read_message(body, name)
             self._cache.stamp(message, self._store, number, fingerprint(message))
             return (message,)
         if form == ELEMENTS:
@@ -610,7 +609,7 @@ def sharing_level(serde: SerializerProtocol) -> int:
     return SHARE_NOTHING
 
 
-def _is_deep(value: Any) -> bool:
+def _needs_recipe(value: Any) -> bool:
     return (
         isinstance(value, list | dict | Send | _DeltaSnapshot | BaseMessage)
         or (isinstance(value, str | bytes) and len(value) > INLINE_BYTES)
@@ -619,9 +618,9 @@ def _is_deep(value: Any) -> bool:
 
 
 def _contains_messages(value: Any) -> bool:
-    """Return True if a value should have its own recipe, so that messages in it are shared.
+    """Return True for messages, `Send`, and collections that contain messages.
 
-    This is true for messages, `Send`, and lists and tuples of messages. For dictionaries, their values are checked.
+    Of dictionaries, the values are checked. Such a value has its own recipe, so that its messages are shared.
     """
     if type(value) is dict:
         return any(map(_contains_messages, value.values()))
@@ -639,5 +638,5 @@ def _is_plain_key(key: Any) -> bool:
 
 
 def _is_printable(text: Any) -> bool:
-    """Return True for a printable text, which both databases can store in a column."""
+    """Return True for a printable text, which SQLite and PostgreSQL can store in a column."""
     return type(text) is str and text.isprintable()

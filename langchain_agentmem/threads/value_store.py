@@ -16,8 +16,8 @@ A part store holds the parts of a thread's values, numbered in the order of inse
 first one is for the growing lists and dictionaries of channels, so that a long list is one range. The second one starts
 at `LOOSE_START`, and is for all other parts, such as those of task writes.
 
-A stored part is never changed or renumbered, and no number is reused. A sweep deletes parts that no value needs. If the
-number of sweeps has not changed, remembered part numbers are still valid.
+A stored part is never changed or renumbered, and no number is reused. A sweep deletes parts that no value needs. While
+the number of sweeps stays the same, part numbers that a process has cached are valid.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Rows
 
 INLINE, ONE_PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT = range(8)
+"""The kinds of recipes: the first item of each recipe."""
 
 Recipe: TypeAlias = list[Any]
 Range: TypeAlias = tuple[int, int]
@@ -45,6 +46,7 @@ MAX_PART_NUMBER = 2**48
 """The exclusive upper bound of part numbers."""
 
 _CHECK_BYTES = 4
+"""The number of bytes of a checksum."""
 
 
 class DamagedValue(ValueError):
@@ -116,7 +118,7 @@ def unpack(blob: bytes) -> Recipe:
 
 
 def encode_ranges(ranges: Iterable[Range]) -> list[int]:
-    """Return the gap before each range, followed by the length of the range."""
+    """Encode ranges as numbers: for each range the gap before it, then its length."""
     numbers: list[int] = []
     end = 0
     for start, stop in ranges:
@@ -151,16 +153,18 @@ def has_parts(recipe: Recipe) -> bool:
     return recipe[0] in (ONE_PART, LIST, DICT) or (recipe[0] != INLINE and any(map(has_parts, recipe[2])))
 
 
-def renumber(recipe: Recipe, number_of: Callable[[int], int]) -> Recipe:
+def renumber(recipe: Recipe, get_number: Callable[[int], int]) -> Recipe:
     """Convert the part numbers of a recipe to those of another part store.
 
     Args:
         recipe: The recipe.
-        number_of: Returns the part's number in the other store for its number in this store.
+        get_number: A function that returns a part's number in the other store for its number in this store.
     """
-    return map_recipe(
-        recipe, number_of, lambda each: [each[0], *encode_ranges(to_ranges(list(map(number_of, _part_numbers(each)))))]
-    )
+
+    def renumber_list(part: Recipe) -> Recipe:
+        return [part[0], *encode_ranges(to_ranges(list(map(get_number, _part_numbers(part)))))]
+
+    return map_recipe(recipe, get_number, renumber_list)
 
 
 def map_recipe(recipe: Recipe, replace_part: Callable[[Any], Any], replace_list: Callable[[Recipe], Recipe]) -> Recipe:
@@ -168,8 +172,8 @@ def map_recipe(recipe: Recipe, replace_part: Callable[[Any], Any], replace_list:
 
     Args:
         recipe: The recipe.
-        replace_part: Returns the replacement for the number in a `ONE_PART` recipe.
-        replace_list: Returns the replacement for a `LIST` or `DICT` recipe.
+        replace_part: A function that returns the replacement for the number in a `ONE_PART` recipe.
+        replace_list: A function that returns the replacement for a `LIST` or `DICT` recipe.
     """
 
     def map_inner(recipe: Recipe) -> Recipe:
@@ -196,7 +200,7 @@ def to_ranges(numbers: list[int]) -> list[Range]:
 
 
 def merge_adjacent(ranges: Iterable[Range]) -> list[Range]:
-    """Return ranges in their order, with adjacent ones joined."""
+    """Join each range with the next one if that begins where the range ends."""
     joined: list[Range] = []
     for start, stop in ranges:
         if joined and joined[-1][1] == start:
@@ -207,7 +211,7 @@ def merge_adjacent(ranges: Iterable[Range]) -> list[Range]:
 
 
 def union_ranges(ranges: Iterable[Range]) -> list[Range]:
-    """Return the union of ranges, ascending and disjoint."""
+    """Return the union of ranges: sorted, and without overlaps."""
     union: list[Range] = []
     for start, stop in sorted(set(ranges)):
         if union and start <= union[-1][1]:
@@ -233,21 +237,21 @@ def subtract_ranges(ranges: Iterable[Range], others: Iterable[Range]) -> Iterato
 
 def count_repeats(ranges: Iterable[Range]) -> Counter[int]:
     """Count the ranges that contain each part. Only parts in several ranges are returned."""
-    times: Counter[int] = Counter()
-    end = 0
+    counts: Counter[int] = Counter()
+    end = 0  # the end of all previous ranges
     for start, stop in sorted(ranges):
         for number in range(start, min(stop, end)):
-            times[number] = (times[number] or 1) + 1
+            counts[number] = (counts[number] or 1) + 1
         end = max(end, stop)
-    return times
+    return counts
 
 
 LOOSE_START = 2**40
-"""The first number of the second series."""
+"""The first number of the second series of part numbers."""
 MESSAGE_FORM = "message"
 """The form of a part with the body of a message."""
 MOST_RANGES = 64
-"""The maximum number of ranges in a recipe. If there are more, the parts of neighbouring ranges are copied into one."""
+"""The maximum number of ranges in a recipe. Beyond it, neighbouring ranges are replaced by one range of copies."""
 
 
 _PartKey: TypeAlias = tuple[bytes, str, str | None]
@@ -255,7 +259,7 @@ _PartKey: TypeAlias = tuple[bytes, str, str | None]
 
 
 class StorePosition(NamedTuple):
-    """A part store as last seen: its id and its number of sweeps."""
+    """A part store as last read: its row id and its number of sweeps."""
 
     store_id: int
     sweep_count: int
@@ -269,7 +273,7 @@ class StoredPart(NamedTuple):
         name: The id of the message; None for other parts and messages without an id.
         body: The bytes.
         checksum: The CRC-32 that was stored with the body; 0 for a part that is not stored yet.
-        loose: True if a new part belongs to the second number series.
+        loose: True if a new part belongs to the second number series, so that no list depends on its position.
     """
 
     form: str
@@ -280,7 +284,10 @@ class StoredPart(NamedTuple):
 
 
 Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
-"""A function that returns ranges of the same parts or of their copies. Its flag is True for a channel's whole value."""
+"""A function that limits the number of ranges: it returns ranges of the same parts, or of copies of them.
+
+Its flag is True for a channel's whole value.
+"""
 
 
 class DraftValues(Protocol):
@@ -289,7 +296,7 @@ class DraftValues(Protocol):
     Attributes:
         store: The part store as last seen; None for a new one.
         parts: The parts that are not known to be stored.
-        relied_ranges: The ranges of stored parts that the recipes use.
+        relied_ranges: The ranges of the parts that the recipes use and that were stored when the draft was made.
     """
 
     store: StorePosition | None
@@ -314,14 +321,12 @@ def recall_nothing(store_id: int, ranges: list[Range]) -> tuple[dict[int, Any], 
 
 
 def has_relied_parts(tx: Transaction, store: StorePosition, draft: DraftValues) -> bool:
-    """Return True if the parts that a draft relies on still exist.
-
-    Parts never change, but a sweep may delete them.
+    """Return True if the stored parts that a draft uses still exist: a sweep may delete parts.
 
     Args:
         tx: The transaction.
         store: The current part store.
-        draft: The draft, which was created for a part store as last seen.
+        draft: The draft, which was created for an earlier position of the part store.
     """
     if draft.store == store or not draft.relied_ranges:
         return True
@@ -344,7 +349,7 @@ def write_parts(
 
     Args:
         tx: The transaction.
-        store: The part store, which has the parts that the draft relies on.
+        store: The part store, which contains the draft's `relied_ranges`.
         draft: The draft.
         recipes: The recipes of its values.
         writer: A writer for this draft, which is ignored if it is for another store. Default: a new one, if a recipe
@@ -432,7 +437,7 @@ class StoreWriter:
             wanted = [(key.hex(), form, name) for key, form, name in dict.fromkeys(self.keys)]
             self._known_rows = query.known_parts.lazy(tx, store=store_id, keys=json.dumps(wanted))
         self._copies: list[tuple[int, int, int]] = []
-        self._first = self._following = 0
+        self._first_copy = self._next_copy = 0  # the number of the first and of the next copy
 
     def put(self, store: StorePosition) -> None:
         """Store the parts that the part store lacks.
@@ -447,24 +452,25 @@ class StoreWriter:
         """
         if not self._store_row or self._store_row[0]["sweep_count"] != store.sweep_count:
             raise BranchMoved
-        next_element, first = int(self._store_row[0]["next_element"]), int(self._store_row[0]["next_part"])
+        # `next_element` is the next free number of the first series, `next_part` that of the second.
+        next_element, next_part = int(self._store_row[0]["next_element"]), int(self._store_row[0]["next_part"])
         known: dict[_PartKey, set[int]] = {}
         for row in self._known_rows:
             known.setdefault((bytes(row["hash"]), row["encoding"], row["name"]), set()).add(row["number"])
         known_numbers = _known_numbers(self.keys, self._parts, known)
-        placed = list(zip(self.keys, self._parts, known_numbers, strict=True))
-        added = [(key, part) for key, part, number in placed if number is None]
+        numbered_parts = list(zip(self.keys, self._parts, known_numbers, strict=True))
+        added = [(key, part) for key, part, number in numbered_parts if number is None]
         stored_hashes = {key for key, _, _ in known}
         queries.store_bodies(self._tx, {key[0]: part.body for key, part in added if key[0] not in stored_hashes})
         loose = dict.fromkeys(key for key, part in added if part.loose)
         count = sum(not part.loose for _, part in added)
         if count or loose:
             query.set_numbers(
-                self._tx, store=self.store_id, next_element=next_element + count, next_part=first + len(loose)
+                self._tx, store=self.store_id, next_element=next_element + count, next_part=next_part + len(loose)
             )
-        assigned = {key: first + index for index, key in enumerate(loose)}
+        assigned = {key: next_part + index for index, key in enumerate(loose)}
         new: dict[int, dict[str, object]] = {}
-        for key, part, number in placed:
+        for key, part, number in numbered_parts:
             if number is None:
                 number = assigned[key] if part.loose else next_element  # noqa: PLW2901 - the new number
                 next_element += not part.loose
@@ -474,7 +480,7 @@ class StoreWriter:
         if new:
             rows = list(new.values())
             query.insert_part(self._tx, **rows[0]) if len(rows) == 1 else query.insert_part.run_many(self._tx, rows)
-        self._first = self._following = next_element
+        self._first_copy = self._next_copy = next_element
 
     def tidy_ranges(self, ranges: list[Range], for_channel: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
         """Limit the number of ranges by planned copies of parts, and return the new ranges.
@@ -488,8 +494,8 @@ class StoreWriter:
             ranges = merge_adjacent([self._plan_copy([each]) if each[1] > LOOSE_START else each for each in ranges])
         while len(ranges) > MOST_RANGES:
             width = MOST_RANGES // 2
-            at = _lightest_index(ranges, width)
-            ranges = [*ranges[:at], self._plan_copy(ranges[at : at + width]), *ranges[at + width :]]
+            index = _find_lightest_ranges(ranges, width)
+            ranges = [*ranges[:index], self._plan_copy(ranges[index : index + width]), *ranges[index + width :]]
         return ranges
 
     def copy_parts(self, store: StorePosition) -> None:
@@ -499,18 +505,18 @@ class StoreWriter:
             BranchMoved: The store was swept or deleted meanwhile; the operation is retried.
         """
         if self._copies:
-            lock_store(self._tx, store, count=self._following - self._first)
+            lock_store(self._tx, store, count=self._next_copy - self._first_copy)
         for low, high, shift in self._copies:
             query.copy_parts(self._tx, store=self.store_id, target=self.store_id, low=low, high=high, shift=shift)
 
     def _plan_copy(self, ranges: Iterable[Range]) -> Range:
-        start = self._following
+        start = self._next_copy
         for low, high in ranges:
-            shift = self._following - low
+            shift = self._next_copy - low
             self._copies.append((low, high, shift))
             self.moves.update((number, number + shift) for number in range(low, high))
-            self._following += high - low
-        return start, self._following
+            self._next_copy += high - low
+        return start, self._next_copy
 
 
 def fetch_parts(tx: Transaction, store_id: int, recipes: Iterable[Recipe], recall: Recall) -> dict[int, Any]:
@@ -556,7 +562,7 @@ def sweep_store(tx: Transaction, store_id: int) -> None:
 
     A value is unused if no checkpoint has it. A part is unused if no remaining value or pending write needs it.
     """
-    query.reset_removed_count(tx, store=store_id)  # first: it locks the store
+    query.reset_removed_count(tx, store=store_id)  # this must be the first query, because it locks the store
     namespaces = query.ns_of_store(tx, store=store_id)
     delete_unneeded(tx, store_id, [each for row in namespaces for each in _sweep_values(tx, row["id"])])
 
@@ -585,11 +591,11 @@ def _known_numbers(
 ) -> list[int | None]:
     """Return the number of an equal stored part for each part; None if it must be stored.
 
-    Equal elements of a list get separate parts, because a repeated part would split the list into two ranges. Several
-    stored parts may be equal to an element that cannot continue a range. Those whose next part equals the following
-    element are preferred.
+    Elements of a list get consecutive numbers if possible, so that the list is one range. Equal elements therefore get
+    separate parts. If an element cannot continue the range of the previous one, and several stored parts are equal to
+    it, a part whose next part equals the following element is preferred.
     """
-    found: list[int | None] = []
+    found_numbers: list[int | None] = []
     last, used = -1, set[int]()
     for key, part, following in zip_longest(keys, parts, keys[1:]):
         numbers = known.get(key, set())
@@ -603,8 +609,8 @@ def _known_numbers(
         if not part.loose:
             last = LOOSE_START if number is None else number
             used.add(last)
-        found.append(number)
-    return found
+        found_numbers.append(number)
+    return found_numbers
 
 
 def _sweep_values(tx: Transaction, ns_id: int) -> list[Range]:
@@ -619,8 +625,8 @@ def _sweep_values(tx: Transaction, ns_id: int) -> list[Range]:
     return [each for row in (*rows, *query.ns_writes(tx, ns_id=ns_id)) for each in ranges_of(unpack(row["recipe"]))]
 
 
-def _lightest_index(ranges: Sequence[Range], width: int) -> int:
+def _find_lightest_ranges(ranges: Sequence[Range], width: int) -> int:
     """Return the first index of the `width` neighbouring ranges with the fewest parts."""
-    sizes = [0, *accumulate(high - low for low, high in ranges)]
-    weights = [after - before for before, after in zip(sizes, sizes[width:], strict=False)]
-    return weights.index(min(weights))
+    totals = [0, *accumulate(high - low for low, high in ranges)]
+    window_sizes = [after - before for before, after in zip(totals, totals[width:], strict=False)]
+    return window_sizes.index(min(window_sizes))

@@ -1,9 +1,9 @@
 """Upkeep of a database: statistics, verification, copies, exports, imports, erasure.
 
-It serves every feature through the parts in `langchain_agentmem.parts`, see `storage/part.py`. It may import all
-folders below the facade, but no feature imports it.
+This folder reads the data of every feature through the descriptions in `langchain_agentmem.parts` (`storage/part.py`).
+It may import all folders except the facade, the module of `AgentMemory`. No feature imports it.
 
-Begin with `admin.py`, the class of `memory.admin`: listings, statistics and pruning. `maintenance.py` has the methods
-of `AgentMemory` itself. `integrity.py` verifies, diagnoses and erases. `database_copy.py` exports, imports, copies and
-restores. `memory_import.py` merges an export into a database.
+Begin with `admin.py`, which contains the class of `memory.admin`: listings, statistics and pruning. `maintenance.py`
+contains the base class of `AgentMemory` with its exports, imports and erasures. `integrity.py` verifies, diagnoses and
+erases. `database_copy.py` exports, imports, copies and restores. `memory_import.py` merges an export into a database.
 """

@@ -45,7 +45,7 @@ from langchain_agentmem.conversations.message_log import NO_LIMIT, check_count
 from langchain_agentmem.messages.message import decode_body, escape_name
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.analysis import analyze_query
-from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, query
+from langchain_agentmem.storage import Operation, Transaction, check_database_url, is_pool, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.engine import HealthCheck, Sizes
 from langchain_agentmem.storage.part import all_parts
@@ -61,14 +61,14 @@ _OTHER_TABLES: Mapping[str, tuple[str, ...]] = {
     "shared content": ("content",),
     "other": ("namespace", "receipt", "agentmem_migration", "lease", "sqlite_schema", "sqlite_sequence"),
 }
-"""The tables that belong to no feature. The tables of facts are counted as "layers"."""
+"""The tables that belong to no feature, by the name under which `stats` reports their size."""
 
 
-def bytes_by_part(sizes: Sizes) -> dict[str, int]:
-    """Return the size of each part of a database, in bytes.
+def measure_parts(sizes: Sizes) -> dict[str, int]:
+    """Return the size of each part of a database in bytes, by the names that `stats` uses.
 
     Args:
-        sizes: The sizes of the tables in bytes.
+        sizes: The sizes of the database and its tables.
     """
     parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
     # Some pages belong to no table, such as SQLite's pointer maps.
@@ -77,7 +77,7 @@ def bytes_by_part(sizes: Sizes) -> dict[str, int]:
 
 
 def tables_by_part() -> dict[str, Sequence[str]]:
-    """Return the tables of each part of the database."""
+    """Return the names of the tables of each part of the database."""
     return dict(_OTHER_TABLES) | {name: tables for part in all_parts().all for name, tables in part.tables.items()}
 
 
@@ -91,12 +91,12 @@ class ThreadSummary:
         namespace: The namespace of the owner.
         thread_id: The id of the thread or conversation.
         title: The first question, on one line of at most 120 characters; empty if there is none.
-        checkpoints: Number of checkpoints, those of subgraphs included; 0 without a thread.
-        forks: Number of forks, without those of subgraphs: 0 if each checkpoint has at most one child.
+        checkpoints: Number of checkpoints, including those of subgraphs; 0 without a thread.
+        forks: Number of forks, excluding those in subgraphs: 0 if each checkpoint has at most one child.
         checkpoint_id: Id of the newest checkpoint; None without a thread.
         messages: Number of messages in the log of the conversation; 0 without a conversation.
-        bytes: Bytes of checkpoints and message bodies. Data shared with a copied thread is included for both threads.
-        changed_at: The time of its last write, in UTC.
+        bytes: Bytes of checkpoints and message bodies. Data that a copied thread shares is included for both threads.
+        changed_at: The time of the last write, in UTC.
     """
 
     namespace: Namespace
@@ -173,7 +173,8 @@ class NamespaceSummary:
     bytes: int
 
 
-_FIELDS = tuple(each.name for each in fields(NamespaceSummary) if each.name != "namespace")
+_COUNTS = tuple(each.name for each in fields(NamespaceSummary) if each.name != "namespace")
+"""The fields of a `NamespaceSummary` with counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,7 +203,7 @@ class PruneReport:
         checkpoints: Number of removed checkpoints.
         conversations: Number of conversations that lost messages.
         messages: Number of removed messages.
-        archived: Number of compressed entries of the audit trail.
+        archived: Number of entries of the audit trail that were compressed.
         dry_run: True if nothing was changed.
     """
 
@@ -215,6 +216,7 @@ class PruneReport:
 
 
 _MAX_DAYS = 3_660
+"""The maximum number of days of `Admin.growth`: ten years."""
 
 
 class Admin(Upkeep):
@@ -248,8 +250,8 @@ class Admin(Upkeep):
             thread_id: Only the thread and conversation of this id. Default: all.
             query: Only threads with a message that contains all words of this text, or with this text in the id.
                 Rewound messages are included. Default: all.
-            role: Only threads with messages of this role, such as "user" or "assistant", or of this sender, such as a
-                role in a `SessionMemory`. Default: all.
+            role: Only threads with messages of this role, such as "user" or "assistant", or of this sender in a
+                `SessionMemory`. Default: all.
             since: Only threads last changed at this time or later. A time without a time zone is taken as UTC.
             until: Only threads last changed before this time.
             sizes: True to count checkpoints, forks and bytes, which reads all data of the threads. Default: True.
@@ -317,7 +319,7 @@ class Admin(Upkeep):
     abranches = awaited(branches)
 
     def namespaces(self, namespace: Sequence[str] | None = None) -> list[NamespaceSummary]:
-        """Return the sizes of each namespace, without the namespaces below it.
+        """Count the objects and bytes of each namespace, without the namespaces below it.
 
         This reads much of the database.
 
@@ -335,7 +337,7 @@ class Admin(Upkeep):
         def list_namespaces(tx: Transaction) -> list[NamespaceSummary]:
             rows = query.namespace_sizes(tx, low=low, high=high, nested_mark=NESTED_SEPARATOR)
             return [
-                NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _FIELDS})
+                NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNTS})
                 for row in rows
             ]
 
@@ -381,9 +383,9 @@ class Admin(Upkeep):
     def stats(self) -> dict[str, Any]:
         """Count all stored objects, and measure the bytes of each part.
 
-        On SQLite, this reads the whole file twice: 1 GB takes about a second from the cache of the system. On
-        PostgreSQL, this reads the bodies of messages; sizes come from the server's catalog. A memory within a
-        namespace counts only that namespace. It returns neither `contents` nor `parts` nor sizes of the database.
+        On SQLite, this reads the whole file twice: 1 GB takes about a second if the operating system has cached it. On
+        PostgreSQL, this reads the bodies of messages; sizes come from the server's catalog. A memory that is limited to
+        a namespace counts only that namespace. It returns neither `contents` nor `parts` nor sizes of the database.
 
         Returns:
             The numbers of these objects, by name.
@@ -413,20 +415,20 @@ class Admin(Upkeep):
         counts = self.database.read("care.stats", integrity.statistics, outputs=dict)
         engine = self.database.engine
         sizes = engine.sizes()
-        parts = bytes_by_part(sizes)
+        parts = measure_parts(sizes)
         sizes_by_name = {"bytes": sizes.total, "free_bytes": sizes.free, "log_bytes": sizes.log, "bytes_by_part": parts}
         return {**counts, **sizes_by_name}
 
     astats = awaited(stats)
 
     def verify(self, *, progress: Watch | None = None) -> VerifyReport:
-        """Check the whole database: pages, keys, digests, heads, versions, index.
+        """Verify the whole database: its pages, its stored contents, and all features.
 
         Args:
-            progress: Receives the name of the next check.
+            progress: Receives the name of each check before it runs.
 
         Raises:
-            InvalidInput: The memory is within a namespace.
+            InvalidInput: The memory is limited to a namespace.
         """
         self._check_unscoped("verify")
         verify = partial(integrity.verify, self.database.engine, check_callable(progress, "progress"))
@@ -440,7 +442,7 @@ class Admin(Upkeep):
         `agentmem doctor --quick` prints the same checks. For an in-memory database, only the environment is checked.
 
         Raises:
-            InvalidInput: The memory is within a namespace.
+            InvalidInput: The memory is limited to a namespace.
         """
         self._check_unscoped("diagnose")
         url, engine = self.database.url, self.database.engine
@@ -521,7 +523,7 @@ class Admin(Upkeep):
         """
         key = EncryptionKey.of(key)
         self._check_unscoped("copy")
-        name, watch = name_of(target), check_callable(progress, "progress")
+        name, watch = check_database_url(target), check_callable(progress, "progress")
         run = partial(copy, self.database.engine, name, force=force, progress=watch, key=key)
         return self._run_step("care.move", run, {"target": mask_passwords(name)})
 
@@ -530,7 +532,7 @@ class Admin(Upkeep):
     # -- moving and pruning ---------------------------------------------------------------------------------------
 
     def adopt(self, thread_id: str, namespace: Sequence[str]) -> None:
-        """Move a thread of the root into a namespace, and share its memory with the threads there.
+        """Move a thread from the root to a namespace, whose threads then share its memory.
 
         One transaction moves its checkpoints, its memory and the conversation of its id. Its audit entries stay in the
         root. No run of the thread should be in progress.
@@ -548,8 +550,8 @@ class Admin(Upkeep):
         if not path:
             raise errors.InvalidInput("The target namespace must not be the root, got (). Pass another namespace.")
         self.database.write("care.adopt", lambda tx: integrity.adopt_thread(tx, name, path), lambda: inputs)
-        for each in self.database.caches:  # they may have entries of the thread
-            each.forget()
+        for cache in self.database.caches:  # they may contain data of the thread
+            cache.forget()
         self._emit_event(ThreadMoved, path, name)
 
     aadopt = awaited(adopt, writes=True)
@@ -569,10 +571,10 @@ class Admin(Upkeep):
         Args:
             namespace: This namespace and all below it. Default: everywhere.
             keep_checkpoints: Number of the newest checkpoints to keep of each thread and of each of its subgraphs.
-                Threads with DeltaChannels keep all. Default: all.
+                Threads with DeltaChannels keep all checkpoints. Default: all.
             retention: The messages of each conversation to keep. Default: all.
             archive_before: Compress audit entries from before this time. Default: none.
-            dry_run: True to only report what would be done. Default: False.
+            dry_run: True to only report what would be removed or compressed. Default: False.
             progress: Receives the number of threads and conversations processed.
 
         Raises:
@@ -587,33 +589,33 @@ class Admin(Upkeep):
         if keep_checkpoints is None and before is None and retention.is_off:
             raise errors.InvalidInput("Nothing to prune. Pass keep_checkpoints=, retention= or archive_before=.")
         engine, now = self.database.engine, self.database.now()
-        run = engine.rehearse if check_flag("dry_run", dry_run) else engine.write
+        run_operation = engine.rehearse if check_flag("dry_run", dry_run) else engine.write
 
-        def remove_all() -> PruneReport:
+        def prune_all() -> PruneReport:
             list_targets = partial(_list_prunable, threads=keep_checkpoints is not None, logs=not retention.is_off)
             targets = self.database.read(None, partial(list_targets, low=low, high=high))
             counts: Counter[str] = Counter()
             for number, (kind, key) in enumerate(targets, 1):
                 if kind == "messages":
-                    count = run(partial(message_log.apply_retention, at=key, retention=retention, now=now))
+                    count = run_operation(partial(message_log.apply_retention, at=key, retention=retention, now=now))
                 else:
-                    count = _prune_thread(run, key, keep_checkpoints or 1, now, atomic=dry_run)
+                    count = _prune_thread(run_operation, key, keep_checkpoints or 1, now, atomic=dry_run)
                 counts[kind] += count
                 counts["conversations" if kind == "messages" else "threads"] += bool(count)
                 if progress is not None:
                     progress(Progress("pruning", number, len(targets)))
-            archived = 0 if before is None else _archive_audit(run, low, high, before)
+            archived = 0 if before is None else _archive_audit(run_operation, low, high, before)
             if not dry_run:
                 self.database.write(None, lambda tx: prompt_notes.delete_old_notes(tx, now=now))
                 engine.release()
             return PruneReport(**counts, archived=archived, dry_run=dry_run)
 
-        return self._run_step("care.prune", remove_all)
+        return self._run_step("care.prune", prune_all)
 
     aprune = awaited(prune, writes=True)
 
     def _resolve_range(self, namespace: Sequence[str] | None) -> tuple[str, str, Callable[[], dict[str, Any]]]:
-        """Return the first path of a namespace, the end of its paths, and the inputs for a trace."""
+        """Return the path range of a namespace and all below it, and the inputs for a trace."""
         resolved = self.database.scopes.resolve(namespace, optional=True)
         return *path_range(resolved), lambda: {"namespace": resolved}
 
@@ -643,7 +645,10 @@ def _thread_summary(row: Row, *, sizes: bool) -> ThreadSummary:
 
 
 def _list_prunable(tx: Transaction, low: str, high: str, *, threads: bool, logs: bool) -> list[tuple[str, ThreadKey]]:
-    """Return the threads and conversations to prune, each with "checkpoints" or "messages"."""
+    """Return the threads and conversations to prune, each with its kind of data to remove.
+
+    The kind is "checkpoints" or "messages".
+    """
     targets: list[tuple[str, Row]] = []
     if threads:
         targets += [("checkpoints", row) for row in query.threads_within(tx, low=low, high=high, name=None)]
@@ -681,7 +686,7 @@ def _archive_audit(run: Callable[[Operation[Any]], Any], low: str, high: str, be
 
     archived, after = 0, 0
     while after is not None:
-        # A dry run rolls the page back, so the next page is found by its position.
+        # A dry run rolls each page back, so the next page must begin after the position of this page.
         page = run(partial(archive, low=low, high=high, before=before, after=after))
         archived, after = archived + page.entries, page.after
     return archived

@@ -1,10 +1,10 @@
 """Export, import, copy and restore a database of either engine.
 
 An export is a SQLite database with the rows of a namespace. A copy has all rows, in a file or on a server.
-`storage/transfer.py` copies the rows. A restored file is a copy of the whole backup file instead.
+`storage/transfer.py` copies the rows. To restore a backup to a file, the whole file is copied instead.
 
-A file is written under a temporary name and renamed when it is complete. An import is one transaction. The rows of a
-copy to a server are written in one transaction. The copy is verified, and its indexes are built, after the commit.
+A file is written under a temporary name and renamed when it is complete. An import is one transaction. A copy to a
+server writes all rows in one transaction. After the commit, the copy is verified and its indexes are built.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from langchain_agentmem.storage import (
     DatabaseOptions,
     Engine,
     Transaction,
+    check_database_url,
     encrypted_database,
     is_postgres,
-    name_of,
     open_engine,
     query,
     transfer,
@@ -50,7 +50,7 @@ from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.integrity import VerifyReport
 
-_OWNER_BYTES = slice(68, 72)
+_APPLICATION_ID_BYTES = slice(68, 72)
 """The position of the application id in the header of a SQLite file."""
 
 
@@ -59,9 +59,9 @@ class TransferReport:
     """The counts of the objects that an export wrote or an import added.
 
     Attributes:
-        conversations: Number of conversations in the file.
+        conversations: Number of conversations in the file, including those to which an import adds nothing.
         entries: Number of messages and rounds written, versions included.
-        threads: Number of LangGraph threads in the file.
+        threads: Number of LangGraph threads in the file, including those to which an import adds nothing.
         checkpoints: Number of checkpoints of these threads written.
         blobs: Number of values of byte stores written.
         items: Number of long-term items written.
@@ -176,8 +176,8 @@ def import_file(
             raise InvalidInput(f"{safe_repr(str(path))} cannot be imported: {error}") from error
         rows = stack.enter_context(transfer.open_rows(engine))
 
-        def merge(file: Transaction) -> MemoryImport:
-            return database.write(None, lambda tx: MemoryImport(rows, file, tx, database, progress).run())
+        def merge(export_tx: Transaction) -> MemoryImport:
+            return database.write(None, lambda tx: MemoryImport(rows, export_tx, tx, database, progress).run())
 
         merged = engine.read(merge)
     for namespace_path, name, keys in merged.conversations:
@@ -195,7 +195,7 @@ def _check_database(path: Path, kind: str) -> None:
 
 @contextlib.contextmanager
 def _open_upgraded(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
-    """Open a temporary copy of a file. Upgrade the copy if an older version wrote it."""
+    """Open a temporary copy of a file, and upgrade the copy to the current schema."""
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
         encrypted_database.copy_file(path, file := Path(folder) / "export.db", key)
         with contextlib.closing(_open_unlimited(file, key)) as engine:
@@ -203,7 +203,7 @@ def _open_upgraded(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngi
 
 
 def _open_unlimited(path: Path, key: EncryptionKey | None) -> SqliteEngine:
-    """Open a file without size limits, because its rows were checked when they were written."""
+    """Open a file without limits on the sizes of values, which were checked at their writes."""
     return SqliteEngine(str(path), DatabaseOptions(key=key, limits=UNLIMITED))
 
 
@@ -230,7 +230,7 @@ def _check_export(engine: Engine, allowed: Namespace, progress: Watch | None) ->
 
 # -- JSON ----------------------------------------------------------------------------------------------------------
 
-_FIELDS_BY_KIND = {"message": "entries", "description": "entries", ROUND: "entries", "item": "items"}
+_REPORT_FIELDS_BY_KIND = {"message": "entries", "description": "entries", ROUND: "entries", "item": "items"}
 
 
 def export_json(engine: Engine, path: Path, namespace: Namespace = ()) -> TransferReport:
@@ -253,10 +253,10 @@ def export_json(engine: Engine, path: Path, namespace: Namespace = ()) -> Transf
     counts: Counter[str] = Counter()
     with write_atomically(path) as file, transfer.open_rows(engine) as source:
         file.write("[")
-        for each in _iter_objects(source, namespace):
+        for item in _iter_objects(source, namespace):
             file.write(",\n" if counts else "\n")
-            json.dump(each, file, default=str)
-            counts[_FIELDS_BY_KIND.get(each["kind"], "memories")] += 1
+            json.dump(item, file, default=str)
+            counts[_REPORT_FIELDS_BY_KIND.get(item["kind"], "memories")] += 1
         file.write("\n]\n")
     return TransferReport(**counts)
 
@@ -293,13 +293,13 @@ def copy(source: Engine, target: str, *, force: bool, progress: Watch | None, ke
         source: The database to copy. It may be in use.
         target: The path of a file or a `postgresql://` URL without stored data.
         force: True to replace existing data at the target.
-        progress: Receives the progress. An exception that it raises ends the copy.
+        progress: Receives the progress. If it raises an exception, the copy ends.
         key: The key to encrypt a SQLite file. None for the key of the source, else that in the environment.
 
     Raises:
         InvalidInput: The target is the source itself, cannot store a value, or has data and `force` is False.
-        StorageError: A database failed, or the source is damaged. A target file is unchanged. A server may have the
-            copied rows already.
+        StorageError: A database failed, or the source is damaged. A target file is then unchanged. A target server may
+            already contain the copied rows.
     """
     check_flag("force", force)
     if is_postgres(target):
@@ -335,7 +335,7 @@ def _copy_all(source: Engine, target: Engine, name: str, *, force: bool, progres
     taken_at, rows = target.write(write)
     _check_verified(target, f"The copy at {safe_repr(name)} is damaged (run `verify` on the source)", progress)
     target.write(search_index.rebuild_if_old)
-    after: int | None = 0
+    after: int | None = 0  # each call copies the vectors of a page to pgvector's table, and returns the end of the page
     while after is not None:
         after = target.write(partial(vectors.copy_to_pgvector, after=after))
     documents = target.read(search_index.count_documents)
@@ -366,9 +366,9 @@ def _check_target_file(path: str, key: EncryptionKey | None, *, force: bool) -> 
     file = check_path(path)
     if file.is_file() and file.stat().st_size:
         with file.open("rb") as stream:
-            header = stream.read(_OWNER_BYTES.stop)
+            header = stream.read(_APPLICATION_ID_BYTES.stop)
         is_plain = header.startswith(encrypted_database.SQLITE_MAGIC)
-        is_ours = is_plain and int.from_bytes(header[_OWNER_BYTES]) == APPLICATION_ID
+        is_ours = is_plain and int.from_bytes(header[_APPLICATION_ID_BYTES]) == APPLICATION_ID
         if not is_ours and not looks_encrypted(file, header):
             raise errors.ForeignDatabase(
                 f"{safe_repr(path)} is no database of langchain-agentmem, or its beginning is damaged, so it is not "
@@ -404,13 +404,13 @@ def restore(
     Raises:
         InvalidInput: The file is missing, of another kind, or not encrypted although a key was given. Or the target has
             stored data and `force` is False.
-        StorageError: The backup is damaged, or a database failed. A target file is unchanged. A server may have the
-            restored rows already, but not those of a damaged backup.
+        StorageError: The backup is damaged, or a database failed. A target file is then unchanged. A target server may
+            already contain the restored rows, but never those of a damaged backup.
     """
     key = EncryptionKey.of(key) or key_from_env()
     check_callable(progress, "progress")
     check_flag("force", force)
-    file, name = check_path(source), name_of(target)
+    file, name = check_path(source), check_database_url(target)
     if not is_postgres(name) and file.exists() and Path(name).exists() and file.samefile(name):
         raise InvalidInput(f"{safe_repr(name)} is the backup itself. Pass another target.")
     _check_database(file, "backup")
@@ -419,22 +419,22 @@ def restore(
             f"{safe_repr(str(file))} is not encrypted. Restore it without a key, and then encrypt the database: "
             "agentmem key DATABASE encrypt."
         )
-    damaged = f"{safe_repr(str(file))} is damaged, and was not restored"
+    damage_message = f"{safe_repr(str(file))} is damaged, and was not restored"
     if is_postgres(name):
         with _open_upgraded(file, key) as engine:
-            report = _check_verified(engine, damaged, progress)
+            report = _check_verified(engine, damage_message, progress)
             copy(engine, name, force=force, progress=progress, key=None)
     else:
         with replace_atomically(_check_target_file(name, key, force=force)) as temp:
             encrypted_database.copy_file(file, temp, key)
             options = DatabaseOptions(key=key, limits=UNLIMITED)
             with contextlib.closing(Database(temp, options=options)) as database:
-                report = _check_verified(database.engine, damaged, progress, index=True)
+                report = _check_verified(database.engine, damage_message, progress, index=True)
     return report
 
 
 def _check_verified(engine: Engine, prefix: str, progress: Watch | None = None, *, index: bool = False) -> VerifyReport:
-    """Verify a database.
+    """Verify a database. With `index`, verify the full-text index too.
 
     Raises:
         DatabaseUnreadable: The verification found a problem. The message begins with `prefix`.
@@ -456,10 +456,10 @@ def rekey(
     """Encrypt a SQLite database, change its key, or decrypt it.
 
     No program may have the database open. The database is written to a new file with the new key. The new file is
-    verified and then replaces the old one. After an interruption, the path has either the old file or the new one.
+    verified and then replaces the old one. After an interruption, either the old file or the new one is at the path.
 
-    The old file is deleted, but its content is not overwritten. The disk may still have this content, and so may
-    backups and exports.
+    The old file is deleted, but most of its content is not overwritten. The disk may still contain this content, and
+    backups and exports too.
 
     Args:
         path: The database.
@@ -475,7 +475,7 @@ def rekey(
     """
     key, new_key = EncryptionKey.of(key), EncryptionKey.of(new_key)
     check_callable(progress, "progress")
-    name = name_of(path)
+    name = check_database_url(path)
     if is_postgres(name) or name == ":memory:" or name.startswith("file:"):
         raise InvalidInput(f"path must be the file of a SQLite database, not {safe_repr(name)}.")
     if key is None and new_key is None:

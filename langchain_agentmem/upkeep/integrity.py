@@ -36,7 +36,9 @@ from langchain_agentmem.storage.sqlite import SQLITE_VERSION, SqliteEngine
 from langchain_agentmem.storage.transfer import move_rows
 
 PAGE_ROWS = 100
+"""The number of rows that are read at a time."""
 MAX_OTHER_NAMESPACES = 10
+"""The maximum number of `EraseReport.other_namespaces`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +72,8 @@ class EraseReport:
         branches: Number of named branches of memory.
         memories: Number of memory versions, on branches and in threads.
         audit: Number of entries of the audit trail.
-        other_namespaces: Other namespaces with long-term items, at most ten. Each contains a label of the erased
-            namespace, such as ("ada", "facts") for ("users", "ada"). Erase each separately.
+        other_namespaces: Other namespaces with long-term items, at most ten, that contain a label of the erased
+            namespace, such as ("ada", "facts") for ("users", "ada"). They were not erased.
     """
 
     conversations: int = 0
@@ -86,7 +88,7 @@ class EraseReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of removed objects, by the name of the attribute."""
+        """The numbers of removed objects, by the names of the attributes."""
         return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
@@ -104,15 +106,15 @@ def statistics(tx: Transaction, namespace: Namespace | None = None) -> dict[str,
 
 
 def list_checks() -> dict[str, Operation[list[str]]]:
-    """Return the checks by name that `verify` runs after that of the database pages."""
-    by_name: dict[str, Operation[list[str]]] = {"contents": _check_contents}
+    """Return the checks that `verify` runs after the check of the database pages, by name."""
+    checks: dict[str, Operation[list[str]]] = {"contents": _check_contents}
     for part in all_parts().all:
-        by_name |= part.verify
-    return by_name
+        checks |= part.verify
+    return checks
 
 
 def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True) -> VerifyReport:
-    """Verify a database: its pages, its stored contents, and the checks of each part.
+    """Verify a database: its pages, its stored contents, and the data of each part.
 
     Each check reads its own snapshot. If a check raises an error, the error is reported as a problem.
 
@@ -133,13 +135,13 @@ def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True)
         checked.update({name: counts[name] for name in _COUNTED_NAMES})
         return []
 
-    steps: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
-    steps |= {name: partial(engine.read, check) for name, check in list_checks().items()}
+    checks: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
+    checks |= {name: partial(engine.read, check) for name, check in list_checks().items()}
     if not index:
-        del steps["index"]
-    for number, (name, check) in enumerate(steps.items(), 1):
+        del checks["index"]
+    for number, (name, check) in enumerate(checks.items(), 1):
         if progress is not None:
-            progress(Progress(f"checking {name}", number, len(steps)))
+            progress(Progress(f"checking {name}", number, len(checks)))
         problems += _run_check(name, check)
     problems += _run_check("totals", count_totals)
     return VerifyReport(problems=tuple(problems), checked=checked)
@@ -156,7 +158,7 @@ def _run_check(name: str, check: Callable[[], list[str]]) -> list[str]:
 
 
 def _check_contents(tx: Transaction) -> list[str]:
-    """Return the problems of the table of contents: damaged and unreferenced bodies."""
+    """Return the problems of the table `content`: damaged and unreferenced bodies."""
     problems: list[str] = []
     after = b""
     while page := query.contents_after(tx, after=after, limit=PAGE_ROWS):
@@ -172,6 +174,7 @@ def _check_contents(tx: Transaction) -> list[str]:
 
 _COUNTED_NAMES = ("contents", "messages", "conversations", "threads", "checkpoints", "blobs", "items", "compactions",
             "branches", "memories", "audit")  # fmt: skip
+"""The names of the statistics that a `VerifyReport` shows."""
 
 
 def erase(
@@ -187,9 +190,8 @@ def erase(
         tx: The transaction.
         namespace: The namespace. Without an id, all data in it and below it is deleted. Default with `thread_id`: all
             namespaces. Default with `conversation_id`: the root.
-        thread_id: The id of a thread. The threads and conversations of this id are deleted, in the namespace and below
-            it.
-        conversation_id: The id of a conversation. It is deleted only in the namespace itself.
+        thread_id: The id of threads and conversations to delete, in the namespace and below it.
+        conversation_id: The id of a conversation to delete, only in the namespace itself.
 
     Returns:
         The counts of removed objects, and the path and name of each removed conversation.
@@ -207,7 +209,7 @@ def erase(
     if conversation_id is not None:
         name = namespaces.check_id(conversation_id, "conversation")
         low = namespaces.path_of(namespace)
-        high = low + "\x01"
+        high = low + "\x01"  # excludes the namespaces below, as no label contains this character
     elif thread_id is not None:
         name = namespaces.check_id(thread_id, "thread")
     erasure = Erasure(low=low, high=high, name=name, threads=conversation_id is None)
@@ -231,13 +233,14 @@ def find_paths(tx: Transaction, name: str) -> set[str]:
 def find_other_items(tx: Transaction, namespace: Namespace, scopes: namespaces.Scopes) -> tuple[Namespace, ...]:
     """Return other namespaces that may have long-term items of the same person, at most ten.
 
-    Such a namespace contains a label that identifies the person. With a template, these labels are the values of the
-    template's keys. Without one, it is the last label of a namespace of one or two labels.
+    A returned namespace contains a label that identifies the person. If the memory has a template such as
+    ("users", "{user_id}"), these labels are the values of its keys. Otherwise, the last label of `namespace` is used,
+    if `namespace` has at most two labels.
 
     Args:
         tx: The transaction.
         namespace: The namespace of the person.
-        scopes: The template and the boundary of the memory.
+        scopes: The template of the memory, and its boundary: the namespace to which the memory is limited.
     """
     labels = list(scopes.keys_of(namespaces.path_of(namespace)).values())
     if scopes.template is None and not namespace[2:]:
@@ -261,10 +264,10 @@ def adopt_thread(tx: Transaction, name: str, path: str) -> None:
         path: The path of the namespace.
 
     Raises:
-        InvalidInput: The thread or conversation does not exist in the root, or shares its memory with a copy. Or the
-            namespace has one with this id.
+        InvalidInput: The thread or conversation does not exist in the root, shares its memory with a copy, or already
+            exists in the namespace.
     """
-    from langchain_agentmem.rewinding.thread_memory import movable_branches  # noqa: PLC0415 - only for moves
+    from langchain_agentmem.rewinding.thread_memory import lock_movable_branches  # noqa: PLC0415 - only for moves
     from langchain_agentmem.threads.thread_rows import find_thread  # noqa: PLC0415
 
     namespace = queries.ensure_namespace(tx, path)
@@ -272,21 +275,21 @@ def adopt_thread(tx: Transaction, name: str, path: str) -> None:
         target = safe_repr(namespaces.namespace_of(path))
         raise InvalidInput(f"The thread {safe_repr(name)} already exists in {target}.")
     thread = find_thread(tx, ThreadKey("", name), exact=True)
-    branches = [] if thread is None else movable_branches(tx, thread.id, name)
-    nested = [row["name"] for row in message_log.nested_conversations(tx, "", "\x01", name)]
+    branches = [] if thread is None else lock_movable_branches(tx, thread.id, name)
+    nested = [row["name"] for row in message_log.find_nested_conversations(tx, "", "\x01", name)]
     conversations = [ThreadKey("", each) for each in (name, *nested)]
     for key in conversations:
         branches += message_log.prepare_move(tx, key, path)
     if thread is None and not branches:
         raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.")
-    thread_number = 0 if thread is None else thread.id
-    move_rows(tx, namespace, thread_number, branches)
-    query.set_checkpoint_namespace(tx, thread=thread_number, namespace=namespace)
-    parameters = {"thread": thread_number, "namespace": namespace, "ids": json.dumps(branches)}
+    thread_row_id = 0 if thread is None else thread.id  # no row has the id 0
+    move_rows(tx, namespace, thread_row_id, branches)
+    query.set_checkpoint_namespace(tx, thread=thread_row_id, namespace=namespace)
+    parameters = {"thread": thread_row_id, "namespace": namespace, "ids": json.dumps(branches)}
     while page := query.documents_to_move(tx, **parameters, limit=PAGE_ROWS):
         search_index.move(tx, page, path)
     for key in conversations:
-        search_index.delete_series(tx, *message_log.series_of(key))
+        search_index.delete_series(tx, *message_log.make_series(key))
     memory_rows.clean_namespace(tx, "")
 
 
@@ -316,12 +319,12 @@ def diagnose(
     Args:
         url: A path or a `postgresql://` URL. Default: only the installation is checked.
         schema: The PostgreSQL schema of the tables. Default: "agentmem".
-        deep: True to verify the content too. It reads the whole database. Default: True.
+        deep: True to verify the content too, which reads the whole database. Default: True.
         progress: Receives the progress of the verification.
         key: The key of an encrypted file. Default: the key in the environment, if any.
 
     Yields:
-        The result of each check, good or bad.
+        The result of each check.
 
     Raises:
         InvalidInput: `schema` or `key` is invalid.
@@ -341,8 +344,8 @@ def diagnose(
     except errors.MissingExtra as error:
         yield HealthCheck("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
     except errors.AgentMemoryError as error:
-        default = "Check the address and the password, and that the server runs."
-        yield HealthCheck("database", "problem", str(error), _REMEDIES.get(type(error), default))
+        default_remedy = "Check the address and the password, and that the server runs."
+        yield HealthCheck("database", "problem", str(error), _REMEDIES.get(type(error), default_remedy))
 
 
 def _check_environment() -> Iterator[HealthCheck]:

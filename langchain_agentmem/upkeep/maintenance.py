@@ -1,7 +1,7 @@
 """The methods of `AgentMemory` that list conversations, and export, import and erase data.
 
 `integrity.py` and `database_copy.py` implement the operations. This module runs them as steps of a trace. `admin.py`
-has further operations, for operators.
+contains further operations, for administrators.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Upkeep:
     database: Database
 
     def _resolve_namespace(self, namespace: Sequence[str] | None) -> Namespace:
-        """Return the given namespace, else that of the run or this memory, else the root."""
+        """Return the given namespace, else that of the run or of this memory, else the root."""
         return self.database.scopes.resolve(namespace, optional=True)
 
     def _check_unscoped(self, operation: str) -> None:
@@ -57,7 +57,7 @@ class Upkeep:
         return value
 
     def _emit_event(self, event: Callable[..., events.MemoryEvent], path: str, name: str, **details: Any) -> None:
-        """Emit an event for a conversation to the hooks."""
+        """Pass an event on a conversation to the hooks."""
         self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 
 
@@ -97,16 +97,16 @@ class Maintenance(Upkeep):
     ) -> TransferReport:
         """Export a snapshot to a SQLite file, which `import_` and `restore` read on both engines.
 
-        The file is verified. `AgentMemory` opens it like any other database. A memory within a namespace exports only
-        that namespace.
+        The file is verified. `AgentMemory` opens it like any other database. A memory that is limited to a namespace
+        exports only that namespace.
 
         Args:
             path: The target file. An older export there is replaced once the new one is complete.
-            progress: Receives the number of records written.
+            progress: Receives the number of rows written.
             key: The key to encrypt the file with SQLCipher (extra `[encryption]`). Default: the file is not encrypted,
                 even if the database is.
-            as_json: True to write messages, items and memory as plain JSON, for requests of personal data. `import_`
-                does not read such a file. Default: False.
+            as_json: True to write messages, items and memory as plain JSON, for people who request their personal data.
+                `import_` does not read such a file. Default: False.
 
         Raises:
             InvalidInput: The file cannot be written, or the path has a file that is no export.
@@ -131,7 +131,7 @@ class Maintenance(Upkeep):
         """Import an export into this database, all of it or nothing.
 
         Existing rows stay, so importing the same file twice adds nothing. The file is verified before data is written.
-        A memory within a namespace accepts only a file of that namespace.
+        A memory that is limited to a namespace accepts only a file of that namespace.
 
         Args:
             path: A file that `export` wrote.
@@ -169,17 +169,18 @@ class Maintenance(Upkeep):
         id, pass `thread_id`. A copy of a thread is a separate thread with its own id.
 
         Args:
-            namespace: This namespace and all below it; `()` is everything. With an id, only this namespace. Default
-                with an id: that of the running config. A memory within a namespace erases only in that namespace.
-            thread_id: This thread. If no namespace applies, it is erased in every namespace. With a template, the id
-                must then exist in one namespace only.
-            conversation_id: This conversation. If no namespace applies, it is erased in the root.
+            namespace: This namespace and all below it; `()` is everything. With `conversation_id`, only this namespace.
+                Default with an id: that of the running config. A memory that is limited to a namespace erases only
+                there.
+            thread_id: This thread. Without a namespace, it is erased in every namespace. If the memory has a namespace
+                template, the id must then exist in one namespace only.
+            conversation_id: This conversation. Without a namespace, it is erased in the root.
             dry_run: True to only report what would be deleted. Default: False.
             progress: Receives the stages: rows are deleted, and then the storage is rewritten.
 
         Returns:
-            The counts of removed objects. For a whole namespace also the other namespaces with items that have a label
-            of it, such as a user id.
+            The counts of removed objects. For a whole namespace also `other_namespaces`: namespaces with items that
+            share a label with it, such as a user id.
 
         Raises:
             InvalidInput: No target was given.
@@ -202,10 +203,10 @@ class Maintenance(Upkeep):
                 return self._add_other_namespaces(report, **target)
             _report_progress(watch, "deleting", 0, 2)
             report, erased = self.database.write(None, lambda tx: integrity.erase(tx, **target))
-            for each in self.database.caches:
-                each.forget()
-            for key in erased:
-                self._emit_event(events.ConversationErased, *key)
+            for cache in self.database.caches:
+                cache.forget()
+            for path_and_name in erased:
+                self._emit_event(events.ConversationErased, *path_and_name)
             if conversation_id is None:  # prompts of other threads may have shown the erased memory
                 low, high = path_range(namespace or ())
                 self.database.write(None, lambda tx: prompt_notes.erase_other_threads(tx, low, high, thread_id))
@@ -219,7 +220,7 @@ class Maintenance(Upkeep):
     aerase = awaited(erase, writes=True)
 
     def _add_other_namespaces(self, report: EraseReport, namespace: Namespace | None, **ids: str | None) -> EraseReport:
-        """Add the other namespaces with the same person's items to a report on a namespace."""
+        """Set `other_namespaces` in a report on the erasure of a namespace."""
         if not namespace or any(value is not None for value in ids.values()):
             return report
         target, scopes = tuple(namespace), self.database.scopes
@@ -233,7 +234,7 @@ class Maintenance(Upkeep):
         fails. `failures()` lists such messages.
 
         Raises:
-            Exception: An error of the embeddings or of the summarization model. Pending tasks stay pending.
+            Exception: An error of the embeddings or of the model that writes summaries. Pending tasks stay pending.
         """
         for facts in self.database.fact_workers:
             facts.drain()

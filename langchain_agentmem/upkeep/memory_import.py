@@ -1,11 +1,13 @@
 """Merge the rows of an export into a database with other rows, in one transaction.
 
-New rows get new ids. Existing objects stay unchanged. Threads, conversations and named branches are identified by
-namespace and name, items and byte-store values by key, audit entries by id. The import reads and writes the tables in
-pages, so that its memory is bounded. Existing threads and conversations get the missing checkpoints and messages.
+In this module, "here" means in the database that receives the rows. New rows get new ids here. Existing objects stay
+unchanged. Threads, conversations and named branches are identified by namespace and name, items and byte-store values
+by namespace and key, audit entries by id. The import reads and writes the tables in pages, so that its memory is
+bounded. Existing threads and conversations get the missing checkpoints and messages.
 
-The branches of a thread have no names. So if a checkpoint has no position on a branch in this database, its branch is
-imported from the export, with all entries. An existing thread keeps its memory, and gets back deleted memory.
+The branches of a thread have no names to identify them. So if a checkpoint has no position on a branch here, its branch
+is imported from the export, with all entries. An existing thread keeps its memory here. Memory that was deleted here
+since the export is restored.
 """
 
 from __future__ import annotations
@@ -48,14 +50,14 @@ Row: TypeAlias = dict[str, Any]
 
 _TABLES_BY_NAME: Mapping[str, Table] = {table.name: table for table in TABLES}
 _VERSION_ID_KEYS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
-"""The key in `extra` with the id of another version, by the kind of memory."""
+"""The kinds of memory whose column `extra` contains the id of another version, and the JSON key of that id."""
 _SKIPPED_TABLES = (
     "namespace", "content", "audit_head", "search_scope", "search_series", "search_total",
     "search_speaker", "search_vector", "search_unembedded", "search_state", "prompt_note",
 )  # fmt: skip
-"""Tables whose rows are imported with other rows, are rebuilt, or belong to one database only."""
-_FIELDS_BY_TABLE = {"entry": "entries", "checkpoint": "checkpoints", "blob": "blobs", "item": "items"}
-"""The field of `TransferReport` for a table."""
+"""Tables whose rows are imported with other rows, are rebuilt, or are only valid in their own database."""
+_REPORT_FIELDS_BY_TABLE = {"entry": "entries", "checkpoint": "checkpoints", "blob": "blobs", "item": "items"}
+"""The field of `TransferReport` that counts the rows of a table. Default: the name of the table."""
 _OWNER_TABLES = {"message": "entry", "nested_message": "entry", "item": "item"}
 """The table of each kind of searchable object. Default: "memory"."""
 
@@ -65,32 +67,34 @@ class MemoryImport:
 
     Args:
         source: The rows of the export.
-        file: A transaction of the export.
+        export_tx: A transaction of the export.
         tx: A transaction of the database.
         database: The database.
         progress: Receives the number of rows processed.
 
     Attributes:
-        added: The counts of a `TransferReport`, and the number of rows written to each table.
-        conversations: Path, name and new messages of each conversation.
+        added: The counts of a `TransferReport`, and the number of rows written to each other table.
+        conversations: The path of the namespace, the id, and the ids of the new messages of each conversation.
     """
 
     def __init__(
-        self, source: RowSource, file: Transaction, tx: Transaction, database: Database, progress: Watch | None
+        self, source: RowSource, export_tx: Transaction, tx: Transaction, database: Database, progress: Watch | None
     ) -> None:
-        self._source, self._export_tx, self._tx = source, file, tx
+        self._source, self._export_tx, self._tx = source, export_tx, tx
         self._now, self._limits = database.now(), database.limits
         tables = [table for table in TABLES if table.name not in _SKIPPED_TABLES]
         self._counter = CountingProgress(progress, "importing", map(source.count, tables))
-        self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table and id in the export: the id here
+        # In these attributes, keys are ids in the export, and values are ids here.
+        self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table
         self._existing_threads: dict[int, int] = {}
-        self._old_heads: dict[int, tuple[int, int] | None] = {}  # of the existing threads, before the import
-        self._existing_ns: dict[int, int] = {}
-        self._existing_branches: dict[int, Row] = {}
-        self._existing_authors: set[int] = set()
-        self._forks: dict[int, list[int]] = defaultdict(list)  # by branch: positions of its imported forks
+        self._existing_ns: dict[int, int] = {}  # the checkpoint namespaces of the existing threads
         self._group_ids: dict[int, int] = {}
-        self._needed_groups: set[int] = set()  # groups without a branch that a task or a subgraph refers to
+        # These attributes use ids in the export, except `_old_heads`.
+        self._existing_branches: dict[int, Row] = {}  # the rows in the export
+        self._existing_authors: set[int] = set()
+        self._fork_positions: dict[int, list[int]] = defaultdict(list)  # of the imported forks of each branch
+        self._needed_groups: set[int] = set()  # groups that an imported task or subgraph refers to
+        self._old_heads: dict[int, tuple[int, int] | None] = {}  # of the existing threads, before the import
         self.added: Counter[str] = Counter()
         self.conversations: list[tuple[str, str, list[str]]] = []
 
@@ -138,57 +142,59 @@ class MemoryImport:
 
         Args:
             name: The name of the table.
-            adjust: Changes a translated row. If it returns False, the row is skipped. Default: no change.
-            key_columns: The columns that identify a row. Existing rows are skipped. Default: no row exists.
-            rows: Some of the table's rows. Default: all.
-            size: The number of rows per insert. Default: that of `split_pages`.
+            adjust: Changes a row after its ids were translated. If it returns False, the row is skipped. Default: no
+                change.
+            key_columns: The columns that identify a row, to skip rows that exist here. Default: no row is looked up.
+            rows: The rows in the export. Default: all rows of the table.
+            size: The number of rows per page. Default: that of `split_pages`.
         """
         has_own_id = _TABLES_BY_NAME[name].key == ("id",) and name != "memory_group"
         for page in split_pages(self._source.find_rows(name) if rows is None else rows, size):
             self._counter.add(len(page))
             ids = iter(self._tx.take_ids(name, len(page)) if has_own_id else ())
-            fresh: list[tuple[Any, Row]] = []  # each with its id in the export
+            new_rows: list[tuple[Any, Row]] = []  # each with its id in the export
             for row in page:
-                old: Any = row.get("id")
+                old_id: Any = row.get("id")
                 if self._translate(name, row):
-                    fresh.append((old, row))
-                    if (new := next(ids, None)) is not None:
-                        self._ids[name][old] = row["id"] = new
+                    new_rows.append((old_id, row))
+                    if (new_id := next(ids, None)) is not None:
+                        self._ids[name][old_id] = row["id"] = new_id
             if key_columns:
-                fresh = self._drop_existing(name, key_columns, fresh)
-            self._insert(name, [row for _, row in fresh if adjust(row) is not False])
+                new_rows = self._drop_existing(name, key_columns, new_rows)
+            self._insert(name, [row for _, row in new_rows if adjust(row) is not False])
 
     def _drop_existing(self, name: str, keys: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
         """Return the rows that do not exist here."""
         lookups = [has_row(self._tx, name, {column: row[column] for column in keys}) for _, row in rows]
-        fresh = []
-        for (old, row), exists in zip(rows, lookups, strict=True):
+        new_rows = []
+        for (old_id, row), exists in zip(rows, lookups, strict=True):
             if exists:
-                self._ids[name].pop(old, None)
+                self._ids[name].pop(old_id, None)
             else:
-                fresh.append((old, row))
-        return fresh
+                new_rows.append((old_id, row))
+        return new_rows
 
     def _translate(self, name: str, row: Row) -> bool:
-        """Replace the references of a row by ids here. Return False if one was not imported."""
+        """Replace the ids of other rows in a row. Return False if one was not imported."""
         for column, table in _TABLES_BY_NAME[name].references.items():
             if row[column] is not None and table != "content":
-                new = self._namespace_id(row[column]) if table == "namespace" else self._ids[table].get(row[column])
-                if new is None:
+                is_namespace, old_id = table == "namespace", row[column]
+                new_id = self._namespace_id(old_id) if is_namespace else self._ids[table].get(old_id)
+                if new_id is None:
                     return False
-                row[column] = new
+                row[column] = new_id
         return True
 
-    def _namespace_id(self, old: int) -> int:
-        """Return the id of a namespace here. Create the namespace for its first row."""
+    def _namespace_id(self, old_id: int) -> int:
+        """Return the id of a namespace here. Create the namespace if it is missing."""
         ids = self._ids["namespace"]
-        if old not in ids:
-            [row] = self._source.find_rows("namespace", id=old)
-            ids[old] = queries.ensure_namespace(self._tx, row["path"])
-        return ids[old]
+        if old_id not in ids:
+            [row] = self._source.find_rows("namespace", id=old_id)
+            ids[old_id] = queries.ensure_namespace(self._tx, row["path"])
+        return ids[old_id]
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
-        """Insert rows of a table with the contents that they reference, without documents."""
+        """Insert rows of a table and the contents that they refer to. Indexing follows later."""
         if not rows:
             return
         self._store_contents(name, rows)
@@ -199,14 +205,14 @@ class MemoryImport:
             if "document_id" in row:
                 row["document_id"] = None
         self._tx.insert_rows(name, list(rows[0]), [tuple(row.values()) for row in rows])
-        self.added[_FIELDS_BY_TABLE.get(name, name)] += len(rows)
+        self.added[_REPORT_FIELDS_BY_TABLE.get(name, name)] += len(rows)
 
     def _store_contents(self, name: str, rows: Sequence[Row]) -> None:
         columns = [column for column, table in _TABLES_BY_NAME[name].references.items() if table == "content"]
-        wanted = {row[column] for row in rows for column in columns} - {None}
-        if not wanted:
+        content_ids = {row[column] for row in rows for column in columns} - {None}
+        if not content_ids:
             return
-        contents = self._source.run(query.exported_contents, ids=json.dumps(sorted(wanted)))
+        contents = self._source.run(query.exported_contents, ids=json.dumps(sorted(content_ids)))
         hashes: dict[int, bytes] = {}
         bodies: dict[bytes, bytes] = {}
         for row in contents:
@@ -217,9 +223,9 @@ class MemoryImport:
         stored = query.contents_of_hashes(self._tx, hashes=json.dumps([each.hex() for each in bodies]))
         ids = {bytes(row["hash"]): row["id"] for row in stored}
         if len(ids) < len(bodies):
-            raise BranchMoved  # another program deleted a body in between: retry the transaction
-        for target in rows:
-            target.update({column: ids[hashes[target[column]]] for column in columns if target[column] is not None})
+            raise BranchMoved  # another transaction deleted a body meanwhile: the engine retries this one
+        for row in rows:
+            row.update({column: ids[hashes[row[column]]] for column in columns if row[column] is not None})
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
@@ -236,8 +242,8 @@ class MemoryImport:
                 self._existing_threads[row["id"]] = thread.id
                 self._old_heads[thread.id] = thread_memory.head_place(self._tx, thread.id)
         self.added["threads"] = len(new) + len(existing)
-        storage_ids = json.dumps(sorted({row["store_id"] for row in new}))
-        self._import_table("part_store", rows=self._source.run(query.exported_stores, ids=storage_ids))
+        store_ids = json.dumps(sorted({row["store_id"] for row in new}))
+        self._import_table("part_store", rows=self._source.run(query.exported_stores, ids=store_ids))
         self._import_table("thread", rows=new)
         for name in ("checkpoint_ns", "part", "checkpoint", "channel_value", "pending_write"):
             self._import_table(name)
@@ -246,6 +252,7 @@ class MemoryImport:
         self._ids["thread"] |= self._existing_threads
 
     def _merge_thread(self, key: ThreadKey, thread: Row) -> None:
+        """Add the missing checkpoints of an existing thread."""
         rows: list[Row] = []
         ns_by_id = {row["id"]: row["ns"] for row in self._source.find_rows("checkpoint_ns", thread_id=thread["id"])}
         for ns_id, ns in ns_by_id.items():
@@ -262,30 +269,30 @@ class MemoryImport:
 
     def _import_branches(self) -> None:
         """Import new conversations and named branches, and the branches that checkpoints need."""
-        # The branches of imported checkpoints, and of existing ones without a position here.
+        # The ids of the branches to import. First those of new checkpoints, and of existing ones without position here:
         ns_ids = self._ids["checkpoint_ns"]
-        wanted = {row["branch_id"] for row in self._source.find_rows("checkpoint_position") if row["ns_id"] in ns_ids}
-        wanted |= {row["branch_id"] for ns_id in self._existing_ns for row in self._missing_positions(ns_id)}
-        for row in self._source.run(query.exported_branches):  # the newest first: each after its forks
+        needed = {row["branch_id"] for row in self._source.find_rows("checkpoint_position") if row["ns_id"] in ns_ids}
+        needed |= {row["branch_id"] for ns_id in self._existing_ns for row in self._missing_positions(ns_id)}
+        for row in self._source.run(query.exported_branches):  # the newest first, so that each comes after its forks
             if row["name"] is not None:
                 existing = query.branch_details(self._tx, path=row["path"], kind=row["kind"], name=row["name"])
                 if not existing:
-                    wanted.add(row["id"])
+                    needed.add(row["id"])
                 elif row["kind"] == NAMED_BRANCH:
                     self._match_branch(row, existing[0])
-            if row["id"] in wanted and row["id"] not in self._existing_branches:
-                wanted |= {row["parent_id"], row["base_id"]} - {None}
+            if row["id"] in needed and row["id"] not in self._existing_branches:
+                needed |= {row["parent_id"], row["base_id"]} - {None}
                 if (parent := row["parent_id"]) is not None:
-                    self._forks[parent].append(row["parent_position"])
+                    self._fork_positions[parent].append(row["parent_position"])
                 self.added["branches"] += row["kind"] == NAMED_BRANCH
-        wanted -= self._existing_branches.keys()
-        self._import_table("branch", rows=(row for row in self._source.find_rows("branch") if row["id"] in wanted))
+        needed -= self._existing_branches.keys()
+        self._import_table("branch", rows=(row for row in self._source.find_rows("branch") if row["id"] in needed))
         for row in self._source.find_rows("branch_base"):
-            if row["branch_id"] in wanted:
+            if row["branch_id"] in needed:
                 self._needed_groups.update(group for group, _ in json.loads(row["groups"]))
 
     def _missing_positions(self, ns_id: int) -> list[Row]:
-        """Return the positions of existing checkpoints that have no position here."""
+        """Return the positions in the export of existing checkpoints that have no position here."""
         rows = list(self._source.find_rows("checkpoint_position", ns_id=ns_id))
         keys = json.dumps([row["checkpoint"] for row in rows])
         unplaced = query.unplaced_checkpoints(self._tx, ns_id=self._existing_ns[ns_id], keys=keys)
@@ -299,58 +306,59 @@ class MemoryImport:
         self._import_table("checkpoint_position", rows=missing)
 
     def _match_branch(self, branch: Row, existing: Any) -> None:
-        """Record a named branch that already exists here.
+        """Record that a named branch of the export already exists here.
 
         Raises:
             InvalidInput: The existing branch has other content.
         """
-        same = all(branch[name] == existing[name] for name in ("parent", "parent_position", "created_at"))
-        if not same or existing["head"] < branch["head"]:
+        is_same = all(branch[name] == existing[name] for name in ("parent", "parent_position", "created_at"))
+        if not is_same or existing["head"] < branch["head"]:
             raise _branch_conflict(branch)
         self._ids["branch"][branch["id"]] = existing["id"]
-        self._existing_branches[branch["id"]] = branch | {"ahead": existing["head"] > branch["head"]}
+        self._existing_branches[branch["id"]] = branch | {"is_newer_here": existing["head"] > branch["head"]}
 
     def _import_authors(self) -> None:
         for row in self._source.find_rows("author"):
-            old, namespace, thread = row["id"], self._namespace_id(row["namespace_id"]), row["thread_id"]
-            new = None
+            old_id, namespace, thread = row["id"], self._namespace_id(row["namespace_id"]), row["thread_id"]
+            new_id = None
             if thread in self._existing_threads:
-                self._existing_authors.add(old)
-                new = sealing.author_of(self._tx, self._existing_threads[thread]).id
+                self._existing_authors.add(old_id)
+                new_id = sealing.ensure_author(self._tx, self._existing_threads[thread]).id
             elif thread is None:
-                new = query.find_author(self._tx, namespace=namespace, name=row["name"])[0]["id"]
-            if new is None:
+                new_id = query.find_author(self._tx, namespace=namespace, name=row["name"])[0]["id"]
+            if new_id is None:
                 self._import_table("author", rows=[row])
             else:
-                self._ids["author"][old] = new
+                self._ids["author"][old_id] = new_id
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def _import_memory(self) -> None:
         """Import the versions on imported branches, and the versions of needed groups.
 
-        The copies of a version follow it. If the version was not imported, its first copy replaces it.
+        A version may have copies on other branches, which follow it in the export. If the version is not imported, its
+        first imported copy becomes the original of the other copies.
         """
         ids = self._ids["memory"]
         rows = self._source.run(query.exported_memory)
         for page in split_pages(rows):
             self._counter.add(len(page))
-            fresh = []
-            for row, new in zip(page, self._tx.take_ids("memory", len(page)), strict=True):
+            new_rows = []
+            for row, new_id in zip(page, self._tx.take_ids("memory", len(page)), strict=True):
                 original = row["copy_of"] or row["id"]
                 if not self._is_wanted(row, original):
                     continue
                 if row["author_id"] in self._existing_authors:
                     row["visible_until"] = 0
-                row["id"], row["copy_of"] = new, None
+                row["id"], row["copy_of"] = new_id, None
                 self._translate("memory", row)
                 row["copy_of"] = ids.get(original)
-                ids.setdefault(original, new)
+                ids.setdefault(original, new_id)
                 self._adjust_group(row)
                 self._update_version_id(row)
-                fresh.append(row)
-            self._insert("memory", fresh)
-            self.added["memories"] += sum(row["kind"] != "message" for row in fresh)
+                new_rows.append(row)
+            self._insert("memory", new_rows)
+            self.added["memories"] += sum(row["kind"] != "message" for row in new_rows)
 
     def _is_wanted(self, row: Row, original: int) -> bool:
         """Return whether to import a version. If its branch exists here, compare the version."""
@@ -363,10 +371,10 @@ class MemoryImport:
         return branch in self._ids["branch"]
 
     def _compare_version(self, row: Row, branch: Row) -> None:
-        """Check that an existing branch has a version, or had it and has advanced since.
+        """Check that an existing branch has a version of the export, or has deleted it since.
 
         Raises:
-            InvalidInput: The version differs, or a fork of the export needs it.
+            InvalidInput: The version differs, or was deleted although an imported fork needs it.
         """
         columns = {name: row[name] for name in ("kind", "key", "position")}
         versions = query.version_at(self._tx, branch=self._ids["branch"][branch["id"]], **columns)
@@ -374,36 +382,36 @@ class MemoryImport:
         hash_ = next(self._source.find_rows("content", id=content))["hash"] if content else None
         names = ("label", "importance", "expires_at", "created_at")
         expected = [hash_, *(row[name] for name in names)]
-        found = [[each["hash"] and bytes(each["hash"]), *(each[name] for name in names)] for each in versions]
-        if not versions and branch["ahead"]:
-            if any(row["position"] <= fork < row["until"] for fork in self._forks[branch["id"]]):
+        existing = [[row["hash"] and bytes(row["hash"]), *(row[name] for name in names)] for row in versions]
+        if not versions and branch["is_newer_here"]:
+            if any(row["position"] <= fork < row["until"] for fork in self._fork_positions[branch["id"]]):
                 raise InvalidInput(
                     f"The branch {safe_repr(branch['name'])} has newer entries here, and lacks a version that a fork "
                     "of the export needs. Import the file into another database."
                 )
-        elif expected not in found:
+        elif expected not in existing:
             raise _branch_conflict(branch)
 
     def _update_version_id(self, row: Row) -> None:
         """Replace the version id in the `extra` of a row by the id here."""
-        name = _VERSION_ID_KEYS.get(row["kind"])
-        extra = json.loads(row["extra"]) if name and row["extra"] else {}
-        if name in extra:
-            row["extra"] = as_json(extra | {name: self._version_id(extra[name])})
+        key = _VERSION_ID_KEYS.get(row["kind"])
+        extra = json.loads(row["extra"]) if key and row["extra"] else {}
+        if key in extra:
+            row["extra"] = as_json(extra | {key: self._version_id(extra[key])})
 
-    def _version_id(self, old: int) -> int:
-        """Return the id of a version here, else that of the last imported version before it."""
+    def _version_id(self, old_id: int) -> int:
+        """Return the id of a version here, else the greatest id of an older version."""
         ids = self._ids["memory"]
-        return ids.get(old) or max((new for each, new in ids.items() if each <= old), default=0)
+        return ids.get(old_id) or max((new for old, new in ids.items() if old <= old_id), default=0)
 
     # -- adjustments and other tables ------------------------------------------------------------------------------
 
-    def _group_id(self, old: int) -> int:
-        """Return the id of a group here: the same id, unless this database already has it."""
-        if old not in self._group_ids:
-            known = query.known_groups(self._tx, ids=json.dumps([old]))
-            self._group_ids[old] = randbits(62) if known else old
-        return self._group_ids[old]
+    def _group_id(self, old_id: int) -> int:
+        """Return the id of a group here: the id in the export, or a random one if it is taken."""
+        if old_id not in self._group_ids:
+            is_taken = query.known_groups(self._tx, ids=json.dumps([old_id]))
+            self._group_ids[old_id] = randbits(62) if is_taken else old_id
+        return self._group_ids[old_id]
 
     def _adjust_group(self, row: Row) -> None:
         row["group_id"] = row["group_id"] and self._group_id(row["group_id"])
@@ -414,36 +422,35 @@ class MemoryImport:
         row["groups"] = json.dumps(sorted(map(self._group_id, groups)))
 
     def _adjust_memory_group(self, row: Row) -> bool:
-        """Set the new id of a group, and clear its owner. Return whether the group is needed."""
-        needed = row["id"] in self._needed_groups
+        """Set the new id of a group, and clear its run. Return whether the group is needed."""
+        is_needed = row["id"] in self._needed_groups
         row["id"], row["owner"] = self._group_id(row["id"]), None
-        return needed
+        return is_needed
 
     def _adjust_base(self, row: Row) -> None:
-        bounds = json.loads(row["groups"])
-        new = [(self._group_id(id_), end if end == FOREVER else self._version_id(end)) for id_, end in bounds]
+        bounds = json.loads(row["groups"])  # groups that a subgraph sees, each with the id of its last visible version
+        new = [(self._group_id(group), last if last == FOREVER else self._version_id(last)) for group, last in bounds]
         row["groups"] = json.dumps(sorted(new))
 
     def _import_audit(self) -> None:
-        """Append the new entries of the audit trail to the chain."""
+        """Append the audit entries that are missing here to the chain of digests."""
         rows = self._source.run(query.exported_audit)
-        for path, entries in groupby(rows, key=lambda row: str(row["path"])):
-            for page in split_pages(entries):
+        for path, rows_of_path in groupby(rows, key=lambda row: str(row["path"])):
+            for page in split_pages(rows_of_path):
                 self._counter.add(len(page))
-                loaded = audit_store.load_by_number(self._export_tx, [row["sequence"] for row in page])
+                entries_of_page = audit_store.load_by_number(self._export_tx, [row["sequence"] for row in page])
                 drafts = [
                     EntryDraft(entry, row["mark"], replaced=row["hidden"] == REPLACED)
-                    for row, entry in zip(page, loaded, strict=True)
+                    for row, entry in zip(page, entries_of_page, strict=True)
                 ]
                 self.added["audit"] += audit_store.add_new(self._tx, path, drafts)
 
     def _merge_conversations(self) -> None:
-        """Add missing messages to existing conversations, and record the new messages."""
+        """Add missing messages to existing conversations, and record all new messages."""
         for row in self._source.run(query.exported_conversations):
             key = ThreadKey(row["path"], row["name"])
-            if row["id"] in self._ids["branch"]:
-                new = self._source.find_rows("entry", branch_id=row["id"])
-                keys = [entry["key"] for entry in new]
+            if row["id"] in self._ids["branch"]:  # a new conversation, whose entries are already imported
+                keys = [entry["key"] for entry in self._source.find_rows("entry", branch_id=row["id"])]
             else:
                 records = conversation_part.dump_records(self._export_tx, key)
                 keys = conversation_part.restore_records(self._tx, key, records, now=self._now, following=True)
@@ -452,7 +459,7 @@ class MemoryImport:
             self.conversations.append((key.path, key.name, keys))
 
     def _update_visibility(self) -> None:
-        """Mark the visible rows of existing threads whose head has moved to another place."""
+        """Update which rows of existing threads are visible, since their heads may have moved."""
         for thread, old_head in self._old_heads.items():
             sealing.update_visibility(self._tx, thread, old_head, thread_memory.head_place(self._tx, thread), self._now)
 
@@ -461,8 +468,8 @@ class MemoryImport:
     def _index_rows(self) -> None:
         """Index the imported rows that have documents in the export, series by series.
 
-        The text of a document depends on whether the next version of the message has a document. So all messages with
-        documents are marked first.
+        The text of a document depends on whether the next version of the message has a document too. So all messages
+        with documents are first marked with the document number 0.
         """
         ids = self._ids["entry"]
         for page in split_pages(self._source.run(query.exported_documents)):
@@ -494,9 +501,9 @@ class MemoryImport:
         if speakers:
             series = placed.numbers[0] >> search_index.PLACE_BITS
             query.set_speaker.run_many(self._tx, speakers)
-            words = self._source.find_rows("search_speaker", series_id=first["series"])
-            new = [{"word": each["word"], "speaker": each["speaker"], "series": series} for each in words]
-            query.insert_speaker.run_many(self._tx, new)
+            rows_of_words = self._source.find_rows("search_speaker", series_id=first["series"])
+            words = [{"word": row["word"], "speaker": row["speaker"], "series": series} for row in rows_of_words]
+            query.insert_speaker.run_many(self._tx, words)
 
 
 def _branch_conflict(branch: Row) -> InvalidInput:

@@ -93,13 +93,13 @@ def hide(memory, prompt, *rules):
 def versions(tx, title):
     """Every version of a reference, from the oldest to the newest."""
     audit_store.settle(tx)
-    found = query.audit_entries_of_mark(tx, path="", kind="reference", mark=audit_rows.mark_of(title))
+    found = query.audit_entries_of_mark(tx, path="", kind="reference", mark=audit_rows.encode_mark(title))
     return sorted(audit_store.load_by_number(tx, [row["sequence"] for row in found]), key=lambda each: each.created_at)
 
 
 def entry_with_mark(tx, path, kind, mark):
     """The shown entry of a kind that bears a mark, such as the reference of a title."""
     audit_store.settle(tx)
-    found = query.audit_entries_of_mark(tx, path=path, kind=kind, mark=audit_rows.mark_of(mark))
+    found = query.audit_entries_of_mark(tx, path=path, kind=kind, mark=audit_rows.encode_mark(mark))
     shown = [row["sequence"] for row in found if row["hidden"] != audit_rows.REPLACED]
     return next(iter(audit_store.load_by_number(tx, shown)), None)

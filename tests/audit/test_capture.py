@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResul
 from pydantic import BaseModel
 
 from langchain_agentmem.audit import model_call_capture
-from langchain_agentmem.audit.model_call_capture import finish_entry, message_of, redact_entry, start_entry, to_storable
+from langchain_agentmem.audit.model_call_capture import finish_entry, redact_entry, start_entry, to_message, to_storable
 from langchain_agentmem.base.encoding import encode, to_plain
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.errors import safe_repr
@@ -143,7 +143,7 @@ def test_errors_are_recorded_by_type_and_message():
         (KeyError("k"), "KeyError: 'k'"),
         (TimeoutError(), "TimeoutError"),
         (Mute(), "Mute"),
-        (ValueError("x" * 50_000), "ValueError: " + "x" * (model_call_capture.LONGEST_ERROR - 13) + "…"),
+        (ValueError("x" * 50_000), "ValueError: " + "x" * (model_call_capture.MAX_ERROR_CHARS - 13) + "…"),
     ):
         assert finish_entry(call(), None, duration=None, error=error).error == said
     # Of a refusal the status is kept, and no header.
@@ -277,7 +277,7 @@ def test_malformed_messages_are_recorded_as_far_as_possible():
     for kind, content in itertools.product((HumanMessage, AIMessage, SystemMessage, AIMessageChunk), contents):
         broken = kind("x", id="m1")
         broken.__dict__["content"] = content
-        message = message_of(broken)
+        message = to_message(broken)
         encode_body(message)
         assert message.role in {"user", "assistant", "system"}
     for given in (None, 7, b"bytes", object(), {"role": "user"}, "\ud800 half", "\x00" * 10, "x" * 10**6):

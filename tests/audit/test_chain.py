@@ -198,7 +198,7 @@ class TestExternalHead:
         for row in read(memory, all_rows):
             if row["sequence"] < number:
                 continue
-            digest = bytes(row["digest"]) if row["sequence"] > number else audit_rows.digest_of(row, {})
+            digest = bytes(row["digest"]) if row["sequence"] > number else audit_rows.compute_digest(row, {})
             link, n = queries.next_link(link, digest), row["sequence"]
             raw(memory, "update audit set digest = :d, link = :link where sequence = :n", d=digest, link=link, n=n)
         raw(memory, "update audit_head set link = :link", link=link)

@@ -128,7 +128,7 @@ class TestModelCalls:
                 said = [Message(role="user", content=text, message_id=f"{text}") for text in agent]
                 add(memory, entry(agent[-2], agent[-1], kind="call", messages=tuple(said), conversation_id="c"))
         stored = raw(memory, "select messages from audit order by sequence")
-        assert max(len(to_ranges(audit_rows.numbers_of(row["messages"]))) for row in stored) <= MOST_RANGES
+        assert max(len(to_ranges(audit_rows.part_numbers(row["messages"]))) for row in stored) <= MOST_RANGES
         [rows] = raw(memory, "select count(*) as rows from part")
         assert rows["rows"] < 6 * 242
         found = read(memory, audit_store.load_last, "", 120)

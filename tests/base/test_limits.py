@@ -39,7 +39,7 @@ FIXED = {
     "Characters of the subject, predicate or object of a fact": fact.MAX_CHARS,
     "Levels of nested lists and dictionaries": encoding.MAX_DEPTH,
     "Levels of a store filter": item_search.MAX_DEPTH,
-    "Results of a search": search_view.MOST_HITS,
+    "Results of a search": search_view.MAX_HITS,
     "Characters of a text that are indexed for search": analysis.MAX_TEXT_CHARS,
     "Words of a query that are searched": analysis.MAX_QUERY_TERMS,
     "Characters of a query that are scanned for times": dates.MAX_CHARS,

@@ -11,7 +11,7 @@ import pytest
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.compaction.role_compactor import CompactedMessage, CompactorConfig, ContextCompactor
 from langchain_agentmem.conversations import session_memory
-from langchain_agentmem.conversations.log_entries import post_entry, round_entry, temporal
+from langchain_agentmem.conversations.log_entries import make_post_entry, make_round_entry, temporal
 from langchain_agentmem.language_models.model_calls import compaction_key
 from langchain_agentmem.messages.role_rounds import Attachment, Post, Round
 from langchain_agentmem.storage import background, query
@@ -60,8 +60,8 @@ def add_rounds(session, *numbers, role="Planner"):
         question = Post.create(f"question{n:03}x of the user", "User", role)
         answer = Post.create(f"answer{n:03}x of the planner", role, "User")
         begun, now = Round.create(f"query{n:03}x", state="finished"), session._database.now()
-        posts = [post_entry(each, begun.id, now) for each in (question, answer)]
-        session._run(None, session._append_operation([round_entry(begun, now), *posts]), write=True)
+        posts = [make_post_entry(each, begun.id, now) for each in (question, answer)]
+        session._run(None, session._append_operation([make_round_entry(begun, now), *posts]), write=True)
         session._database.background.wake(compaction_key(session._key, session_memory.ROLE_LANE))
 
 

@@ -35,7 +35,7 @@ def comparable_fields(history):
     return {
         each.name: getattr(history, each.name)
         for each in fields(history)
-        if each.name not in ("calls", "has_repeated_ids")
+        if each.name not in ("call_ids", "has_repeated_ids")
     }
 
 

@@ -300,7 +300,7 @@ class TestPayloadErrors:
         chat = memory.managed_conversation("c")
         with pytest.raises(InvalidInput, match="dictionary"):
             chat.compact_for_payload_error(3)
-        with pytest.raises(InvalidInput, match="cannot be asked"):
+        with pytest.raises(InvalidInput, match="is not a model"):
             chat.compact_if_needed({"compaction_model": 3})
 
 

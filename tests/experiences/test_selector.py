@@ -85,7 +85,7 @@ class TestInputForms:
         assert selector.invoke(given)["experiences"] == ""
         by_topic = library.selector(query=lambda given: given["topic"])
         assert by_topic.invoke(given) == {**given, "experiences": section([CHARTS])}
-        with pytest.raises(InvalidInput, match="must give a text"):
+        with pytest.raises(InvalidInput, match="must return a text"):
             library.selector(query=lambda given: None).invoke(given)
 
     def test_messages_dictionary_gets_messages_and_section(self, selector):

@@ -103,7 +103,7 @@ class TestAnswerFormats:
         fenced = "<reasoning>```json\n{}\n```</reasoning>Here: {}"
         for reply in ("<think>{}</think>{}", "{} fits?\n</think>\n{}", fenced):
             assert triples(parse_answer(reply.format(draft, json.dumps({"facts": [FACT]})), ONE)) == [TEA], reply
-        assert not answer_of(f"<think>{draft}", ONE).readable
+        assert not answer_of(f"<think>{draft}", ONE).usable
 
     def test_consecutive_objects_are_parsed_unless_truncated(self):
         listed = "Here they are:\n- {}\nThat is all."
@@ -112,7 +112,7 @@ class TestAnswerFormats:
             assert triples(answer_of(reply, TWO)) == [TEA, (1, *TEA[1:])], reply
             assert answer_of(reply, TWO).error == "", reply
         reply = f"{json.dumps(FACT)}\n{json.dumps(FACT)[:-9]}"
-        assert not answer_of(reply, TWO).readable
+        assert not answer_of(reply, TWO).usable
         assert triples(answer_of(reply, ONE)) == [TEA]
         assert answer_of(reply, ONE).error == "It is cut off."
 
@@ -121,7 +121,7 @@ class TestAnswerFormats:
             assert answer_of(reply, TWO)._replace(text="") == fact_extraction.ExtractionAnswer(), reply
         for reply in CASES["no answers"]:
             answer = answer_of(reply, TWO)
-            assert (answer.readable, answer.facts) == (False, ()), reply
+            assert (answer.usable, answer.facts) == (False, ()), reply
             assert answer.error.startswith("The answer cannot be used: "), reply
 
     def test_invalid_facts_are_reported_and_others_kept(self):
@@ -130,8 +130,8 @@ class TestAnswerFormats:
             assert triples(answer) == [TEA, (1, *TEA[1:])], item
             assert answer.error.startswith("Fact 2: "), item
             assert problem in answer.error
-            assert answer.readable
-            assert not answer_of({"facts": [item]}, ONE).readable
+            assert answer.usable
+            assert not answer_of({"facts": [item]}, ONE).usable
 
     def test_numbers_and_booleans_are_converted_to_text(self):
         for value, text in ((42, "42"), (1.5, "1.5"), (True, "true"), (False, "false"), (0, "0"), ("0", "0")):
@@ -143,7 +143,7 @@ class TestTruncatedAnswers:
     WHOLE = json.dumps({"facts": [FACT, {**FACT, "object": "rain"}]})
 
     def test_truncated_answer_is_unusable(self):
-        none = fact_extraction.ExtractionAnswer(error="The answer cannot be used: It is cut off.", readable=False)
+        none = fact_extraction.ExtractionAnswer(error="The answer cannot be used: It is cut off.", usable=False)
         assert answer_of(self.WHOLE[:-2], TWO)._replace(text="") == none
         nan = self.WHOLE.replace("1", "NaN")
         for text in (self.WHOLE, f"```json\n{self.WHOLE}\n```", f'{{"a": 1}} {self.WHOLE}!', nan):
@@ -155,11 +155,11 @@ def test_fact_source_is_resolved_by_message_number():
         assert triples(answer_of([{**FACT, "message": value}], TWO)) == [(1, *TEA[1:])], value
     for value in (0, 3, -1, "", "two", None, 1.5, True, [], {}, "1, 2", 10**30):
         answer = answer_of([{**FACT, "message": value}, {**FACT, "message": 1}], TWO)
-        assert answer.unplaced, value
+        assert answer.unsourced, value
         assert triples(answer) == [TEA], value
     for value in (0, 7, None, "seven"):
         answer = answer_of([{**FACT, "message": value}], ONE)
-        assert (answer.unplaced, answer.facts[0][0]) == (False, 0), value
+        assert (answer.unsourced, answer.facts[0][0]) == (False, 0), value
 
 
 class TestTimes:

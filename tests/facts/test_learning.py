@@ -117,7 +117,7 @@ class TestModels:
             facts.extract_and_update_from_text("Maya likes tea.")
         assert facts.pending_count() == 1
         for model in (7, object(), ["gpt"]):
-            with pytest.raises(InvalidInput, match="cannot be asked"):
+            with pytest.raises(InvalidInput, match="is not a model"):
                 memory.facts("b", model=model)
 
 

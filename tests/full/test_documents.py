@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,36 +122,27 @@ class TestArchitecture:
         assert [name for name in sorted(folders) if f"{name}/" not in self.TEXT] == []
 
 
-FOREIGN_NAMES = frozenset({
-    "AnthropicPromptCachingMiddleware", "PurePath", "cipher_memory_security", "citus", "enable_schema_based_sharding",
-    "log_min_duration_statement", "log_statement", "maintenance_work_mem", "pg_stat_all_tables", "pg_stat_replication",
-    "pg_stat_statements", "pg_tde", "pgcrypto", "shared_buffers",
-})  # fmt: skip
-"""Names of other programs that the pages mention and no code here uses."""
-PAGES = sorted(
-    path.relative_to(ROOT).as_posix()
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md"))
-    if path.name != "CHANGELOG.md"  # which also lists former names
+FOREIGN_NAMES = (  # names of other programs that the pages mention and no code here uses
+    "AnthropicPromptCachingMiddleware PurePath cipher_memory_security citus enable_schema_based_sharding "
+    "log_min_duration_statement log_statement maintenance_work_mem pg_stat_all_tables pg_stat_replication "
+    "pg_stat_statements pg_tde pgcrypto shared_buffers"
 )
+PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")} - {ROOT / "CHANGELOG.md"})
 
 
 @pytest.fixture(scope="module")
 def names_in_code() -> set[str]:
-    """Return all words of the code, of data files and of file names."""
+    """Return all words of the code and of file names."""
     folders = ("langchain_agentmem", "tests", "integrations", "examples", ".ci")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
-    kinds = {".py", ".pyi", ".sql", ".toml", ".html", ".js", ".css", ".yaml", ".yml", ".json", ""}
-    texts = [path.read_text(encoding="utf-8", errors="ignore") for path in files if path.suffix in kinds]
-    names = {part for path in files for part in Path(path).relative_to(ROOT).as_posix().replace(".", "/").split("/")}
-    return FOREIGN_NAMES.union(names, *(re.findall(r"\w+", text) for text in texts))
+    code = [path for path in files if path.suffix not in {".md", ".pyc", ".png"}]
+    texts = (path.read_text(encoding="utf-8", errors="ignore") for path in code)
+    return set(re.findall(r"\w+", " ".join((FOREIGN_NAMES, *map(str, files), *texts))))
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_names_in_code_spans_exist(page, names_in_code):
-    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    names = {
-        name.removesuffix("_FILE").removesuffix("_COMMAND")  # suffixes of every variable with a key
-        for span in re.findall(r"`([\w.]+(?:\(\))?)`", text)
-        for name in re.findall(r"[A-Za-z_]\w*", span)
-    }
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`([\w.]+(?:\(\))?)`", text)
+    names = {re.sub("_(FILE|COMMAND)$", "", name) for span in spans for name in re.findall(r"[A-Za-z_]\w*", span)}
     assert sorted(names - names_in_code) == []

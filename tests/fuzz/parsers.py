@@ -148,7 +148,7 @@ def _asked(data: bytes) -> None:
         namespaces.parse_scopes(text.split("/"), bare_threads=False, on_thread_delete="keep")
     if is_postgres(text):
         with contextlib.suppress(AgentMemoryError):
-            postgres.address_of(text)
+            postgres.mask_address(text)
     with contextlib.suppress(ValueError, RecursionError):
         wanted = item_search.check_filter(json.loads(text), DEFAULT_LIMITS)
         if wanted is not None:

@@ -71,7 +71,7 @@ class TestTables:
         script = (DATA / "sql_chat_message_history.sql").read_text().replace("message_store", "chats")
         assert memory.import_from("chat-history", database(tmp_path / "y.db", script)).added == {"messages": 12}
         path = database(tmp_path / "x.db", "create table notes (id integer);")
-        with pytest.raises(InvalidInput, match="no table of a chat history"):
+        with pytest.raises(InvalidInput, match="has no chat history: no table has the columns session_id and message"):
             memory.import_from("chat-history", path)
 
 

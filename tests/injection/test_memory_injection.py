@@ -187,7 +187,7 @@ class TestSelection:
         found = node.invoke({"messages": [HumanMessage(QUESTION)], "topic": "stencil"})
         assert "GFLOPS" in found["messages"][0].content
         assert "quince" not in found["messages"][0].content
-        with pytest.raises(InvalidInput, match="query must give a text"):
+        with pytest.raises(InvalidInput, match="query must return a text"):
             node.invoke({"messages": [HumanMessage(QUESTION)], "topic": None})
 
     @pytest.mark.parametrize("unit", ["characters", "tokens"])
@@ -257,7 +257,7 @@ class TestSelection:
     def test_invalid_input_is_rejected(self, memory):
         histories = ({"messages": wrong} for wrong in (None, "x", [None]))
         for wrong in (5, None, object(), b"x", [object()], [{"text": "x"}], [5], *histories):
-            with pytest.raises(InvalidInput, match=r"These are no messages|cannot be put into this"):
+            with pytest.raises(InvalidInput, match=r"Expected messages|cannot be inserted into"):
                 memory.inject("main").invoke(wrong)
 
 

@@ -5,7 +5,7 @@ import pytest
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import written_by
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.memory_layers import record_draft
+from langchain_agentmem.layers.memory_layers import draft_record
 from langchain_agentmem.rewinding.branches import apply_change
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -89,7 +89,7 @@ class TestDeduplication:
 
     def test_rewriting_an_expiring_record_removes_its_expiry(self, layers, memory, clock):
         now = memory.database.now()
-        ending = record_draft("r", "Ada likes tea.", (), now)._replace(expires_at=now + 1_000_000_000)
+        ending = draft_record("r", "Ada likes tea.", (), now)._replace(expires_at=now + 1_000_000_000)
         memory.database.engine.write(
             lambda tx: apply_change(tx, layers._context.point, lambda tx, change: change.drafts.append(ending), now)
         )

@@ -10,7 +10,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.memory_layers import AUTOMATIC, CONSOLIDATED, digest_events, events_text
+from langchain_agentmem.layers.memory_layers import AUTOMATIC, CONSOLIDATED, digest_events, format_events
 from langchain_agentmem.rewinding.memory_rows import MemoryVersion
 from langchain_agentmem.storage import background
 from tests.layers.made import contents
@@ -158,7 +158,7 @@ def kept(text):
 @given(events=st.lists(st.text().map(kept), min_size=1, max_size=30), limit=st.integers(0, 400))
 @settings(deadline=None)
 def test_a_digest_never_exceeds_its_limit(events, limit):
-    text, whole = digest_events(events, limit), events_text(events)
+    text, whole = digest_events(events, limit), format_events(events)
     assert len(text) <= limit
     if len(whole) <= limit:
         assert text == whole

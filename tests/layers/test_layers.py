@@ -38,7 +38,7 @@ class TestConstruction:
                 LayeredMemory(memory, branch)
         with pytest.raises(InvalidInput, match="LayersConfig"):
             LayeredMemory(memory, "main", settings={"core_max_chars": 5})
-        with pytest.raises(InvalidInput, match="cannot be asked"):
+        with pytest.raises(InvalidInput, match="is not a model"):
             LayeredMemory(memory, "main", model=5)
         for wrong in (
             {"core_max_chars": 0}, {"core_max_chars": "2000"}, {"recall_max_events": True}, {"retrieval_k": 0},

@@ -4,7 +4,7 @@ import pytest
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
-from langchain_agentmem.layers.layered_memory import LayeredMemory, pressure_of
+from langchain_agentmem.layers.layered_memory import LayeredMemory, compute_pressure
 from langchain_agentmem.layers.memory_layers import CONSOLIDATED, CORE_EVICTED
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -22,14 +22,14 @@ class TestLevels:
         for core, events, level in (
             (0, 0, "low"), (50, 5, "low"), (100, 2, "low"), (100, 3, "medium"), (100, 7, "high"), (100, 10, "critical")
         ):  # fmt: skip
-            pressure = pressure_of(core, events, 0, SETTINGS)
+            pressure = compute_pressure(core, events, 0, SETTINGS)
             assert pressure.level == level, (core, events)
             assert pressure.overall == pytest.approx(0.6 * core / 100 + 0.4 * min(events / 10, 1))
 
     def test_recommendations_follow_the_pressure(self):
-        assert pressure_of(0, 0, 0, SETTINGS).recommendations == ()
-        assert pressure_of(80, 8, 0, SETTINGS).recommendations == ("compress_core", "summarize_recall")
-        full = pressure_of(100, 11, 101, SETTINGS).recommendations
+        assert compute_pressure(0, 0, 0, SETTINGS).recommendations == ()
+        assert compute_pressure(80, 8, 0, SETTINGS).recommendations == ("compress_core", "summarize_recall")
+        full = compute_pressure(100, 11, 101, SETTINGS).recommendations
         assert " ".join(full) == "consolidate_recall evict_core compress_core summarize_recall prune_archival"
 
     def test_pressure_counts_inherited_memory(self, layers):

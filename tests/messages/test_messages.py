@@ -341,7 +341,7 @@ class TestValidation:
         odd = b'{"role":"user","content":{"$agentmem":"bytes","value":5}}'
         values = b"", b"{", b"[]", b"5", b"{}", b"\xff", b'{"role":5}', b'{"role":"user","x":1}', odd, b'{"a":' * 50_000
         for body in values:
-            with pytest.raises(DatabaseUnreadable, match=r"'m' is damaged; verify\(\) tells more"):
+            with pytest.raises(DatabaseUnreadable, match=r"'m' is damaged\. verify\(\) reports the details"):
                 pytest.fail(f"{decode_body(body, 'm')} of {body[:40]!r}")
 
     def test_message_is_frozen_and_hashed_by_id(self):

@@ -133,11 +133,11 @@ class TestValues:
         assert full.get_attachment(AttachmentType.plan) == (plan,)
 
     def test_unserializable_extra_is_rejected(self):
-        with pytest.raises(InvalidInput, match="JSON-able"):
+        with pytest.raises(InvalidInput, match="cannot be written as JSON"):
             Attachment.create("plan", "p", extra={"a": [object()]})
         with pytest.raises(InvalidInput, match="two keys"):
             Attachment.create("plan", "p", extra={"a": {1: "x", "1": "y"}})
-        with pytest.raises(InvalidInput, match="JSON-able"):
+        with pytest.raises(InvalidInput, match="cannot be written as JSON"):
             Attachment.create("plan", "p", extra=SharedMemoryEntry.create("a", "round", "b"))
         assert Attachment.create("plan", "p", extra=(1, 2)).extra == [1, 2]
 

@@ -50,7 +50,7 @@ SABOTAGES = (
         "1: conversations keep fifty messages without a setting",
         "conversations/log_memory.py",
         "now, retention = self._now_argument(), self._retention",
-        "now, retention = self._now_argument(), self._retention or Retention(max_messages=50)",
+        "now, retention = self._now_argument(), self._retention or Retention(keep_last=50)",
         "conversations",
     ),
     Sabotage(
@@ -63,7 +63,7 @@ SABOTAGES = (
     Sabotage(
         "2: calls without a result get no result",
         "messages/history_repair.py",
-        'for call in calls_of(message) if call["id"] not in own]',
+        'for call in calls_of(message) if call["id"] not in result_indexes]',
         "for call in ()]",
         "messages",
     ),
@@ -77,21 +77,21 @@ SABOTAGES = (
     Sabotage(
         "3: a failing hook ends the run",
         "base/events.py",
-        "except Exception as error:  # noqa: BLE001 - whatever a hook",
-        "except KeyError as error:  #",
+        "result)\n            except Exception as error:  # noqa: BLE001",
+        "result)\n            except KeyError as error:  #",
         "base",
     ),
     Sabotage(
         "3: a failing tracer ends the run",
         "tracing.py",
-        "except Exception as error:  # noqa: BLE001 - looking on",
+        "except Exception as error:  # noqa: BLE001 - tracing",
         "except KeyError as error:  #",
         "tracing",
     ),
     Sabotage(
         "3: a failing model ends a compression",
         "layers/compression.py",
-        "except Exception as error:  # whatever a model",
+        "except Exception as error:  # if the model",
         "except KeyError as error:  #",
         "layers",
     ),
@@ -154,8 +154,8 @@ SABOTAGES = (
     Sabotage(
         "7: a summary is placed in the system role",
         "messages/message_marks.py",
-        "    return HumanMessage(\n",
-        "    return __import__('langchain_core.messages').messages.SystemMessage(\n",
+        "    return HumanMessage(content=content",
+        "    return __import__('langchain_core.messages').messages.SystemMessage(content=content",
         "compaction",
     ),
     Sabotage(
@@ -168,8 +168,8 @@ SABOTAGES = (
     Sabotage(
         "9: a namespace shows all namespaces after it",
         "base/namespaces.py",
-        "return (path, path[:-1] + _AFTER_END) if path",
-        "return (path, _LAST) if path",
+        "return (path, path[:-1] + _RANGE_END) if path",
+        "return (path, _LAST_PATH) if path",
         "search",
     ),
     Sabotage(

@@ -20,7 +20,7 @@ import pytest
 
 from langchain_agentmem import Post, Round
 from langchain_agentmem.base.concurrency import run_in_worker
-from langchain_agentmem.conversations.log_entries import post_entry, round_entry
+from langchain_agentmem.conversations.log_entries import make_post_entry, make_round_entry
 from langchain_agentmem.messages.role_rounds import Retention
 
 from .adapters import Real
@@ -51,7 +51,7 @@ class Rounds(Real):
     def adding(self, config, name, a):
         """Both at once: a task that calls others sees what they have written so far."""
         session, begun, now = self.memory.session(config), Round.create(name), self.memory.database.now()
-        entries = [round_entry(begun, now), post_entry(Post.create(name, "a", "b"), begun.id, now)]
+        entries = [make_round_entry(begun, now), make_post_entry(Post.create(name, "a", "b"), begun.id, now)]
         add = partial(session._run, "add", session._append_operation(entries), write=True)
         return run_in_worker(add, writes=True) if a else add()
 

@@ -18,16 +18,10 @@ from tests.upkeep.test_integrity import stored_bytes
 
 NS, THREADS = ("users", "ana"), ("t", "copy", "asking")
 WORDS = {
-    "branch": "brindlefork8",
-    "key": "quixotry31",
-    "value": "zyxquorvex",
-    "kind": "kestrelkind",
-    "event": "wubblefrond",
-    "record": "plovernook",
-    "tag": "jibtagged4",
-    "thread": "threadgrackle9",
+    "branch": "brindlefork8", "key": "quixotry31", "value": "zyxquorvex", "kind": "kestrelkind",
+    "event": "wubblefrond", "record": "plovernook", "tag": "jibtagged4", "thread": "threadgrackle9",
     "namespace": "tenantsable",
-}
+}  # fmt: skip
 MEMORIES = ("branches", "forks", "memories", "core", "events", "records", "old_memories", "waiting_groups", "contents")
 
 

@@ -9,7 +9,7 @@ from langgraph.checkpoint.base.id import uuid6
 
 from langchain_agentmem import AgentMemory, Retention
 from langchain_agentmem.base.clock import to_micros
-from langchain_agentmem.rewinding.sealing import checkpoint_time
+from langchain_agentmem.rewinding.sealing import parse_id_time
 from langchain_agentmem.search import memory_search
 from tests.support.graphs import at, line
 
@@ -191,8 +191,8 @@ def test_keep_last_drops_versions_of_removed_checkpoints(url, durability):
 def test_checkpoint_time_reads_uuid6_and_ignores_other_ids():
     """The example of RFC 9562, and one a microsecond later."""
     made = to_micros(datetime(2022, 2, 22, 19, 22, 22, tzinfo=UTC))
-    assert checkpoint_time("1ec9414c-232a-6b00-b3c8-9f6bdeced846") == made
-    assert checkpoint_time("1ec9414c-232a-6b0a-b3c8-9f6bdeced846") == made + 1
-    assert checkpoint_time(str(uuid6())) > made
+    assert parse_id_time("1ec9414c-232a-6b00-b3c8-9f6bdeced846") == made
+    assert parse_id_time("1ec9414c-232a-6b0a-b3c8-9f6bdeced846") == made + 1
+    assert parse_id_time(str(uuid6())) > made
     for other in ("5b2c1b0e-8f0e-4e63-9d5c-0c2a8a1f6f11", "c8a2f6d2-c74c-11f0-9b3e-0242ac120002", "a checkpoint", ""):
-        assert checkpoint_time(other) == 0, other
+        assert parse_id_time(other) == 0, other

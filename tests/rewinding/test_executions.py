@@ -213,7 +213,7 @@ class TestDeleteRuns:
 
 @pytest.mark.sqlite_suffices
 def test_active_runs_stay_registered_and_finished_are_dropped(url, monkeypatch):
-    monkeypatch.setattr(graph_runs, "MOST_RUNS", 12)
+    monkeypatch.setattr(graph_runs, "CLEANUP_THRESHOLD", 12)
     mind = Mind(url)
 
     def work(state, config):
@@ -228,7 +228,7 @@ def test_active_runs_stay_registered_and_finished_are_dropped(url, monkeypatch):
     inner = mind.graph(mind.noting("inside"))
     mind.run(mind.graph(work), EMPTY)
     assert mind.held() == ["before 1", "after 1"]
-    assert len(graph_runs.runs_of(mind.adapter.memory.database)._runs) <= 12
+    assert len(graph_runs.get_run_registry(mind.adapter.memory.database)._runs) <= 12
     mind.close()
 
 

@@ -60,7 +60,7 @@ def test_reindexing_adds_arguments_of_older_tool_calls(url, monkeypatch):
     calls = [{"id": f"c{n}", "name": "look", "arguments": {"city": f"Lisbon{n}"}} for n in range(3)]
     with monkeypatch.context() as before:
         before.setattr(analysis, "VERSION", analysis.VERSION - 1)
-        before.setattr(messages, "_add_arguments", lambda text, calls: text)
+        before.setattr(messages, "_join_arguments", lambda text, calls: text)
         with AgentMemory(url) as memory:
             said = [Message(role="assistant", content=f"word{n}", tool_calls=[calls[n]]) for n in range(3)]
             memory.conversation("c").add_messages(said)

@@ -14,8 +14,8 @@ from langchain_agentmem.search.ranking import (
     WEIGHTS,
     WEIGHTS_WITH_VECTORS,
     Document,
+    RankingData,
     RankingQuery,
-    SearchField,
     VectorScores,
     Weights,
     conversation_scores,
@@ -40,7 +40,7 @@ def said(length=10, at=0, speaker=None, *features, role=None):
 
 def field(postings, documents, *, related=(ONE, TWO), conversations=None, average=10.0, closeness=None):
     rarities = {term: rarity(len(documents), len(holding)) for term, holding in postings.items()}
-    return SearchField(
+    return RankingData(
         {term: set(holding) for term, holding in postings.items()},
         rarities,
         documents,
@@ -252,7 +252,7 @@ def random_field(luck):
     alone, among = ({number: both[place] for number, both in near.items()} for place in (0, 1))
     fits = conversation_scores(postings, 3)
     where = field(postings, documents, related=(1 << PLACE_BITS, 3 << PLACE_BITS), conversations=fits)
-    return asked, where._replace(closeness=VectorScores(alone, among))
+    return asked, where._replace(vector_scores=VectorScores(alone, among))
 
 
 class TestScoreExplanations:

@@ -9,7 +9,7 @@ import pytest
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.search import timeline
 from langchain_agentmem.search.analysis import analyze_query
-from langchain_agentmem.search.timeline import order_for
+from langchain_agentmem.search.timeline import choose_order
 
 DENIAL = "I have never worn lined boots."
 CHANGES = (
@@ -157,4 +157,4 @@ class TestOrderSelection:
             "Can you order two pizzas in order to feed us?": "score",
             "Wann habe ich die Quitte gepflanzt?": "score",
         }.items():
-            assert order_for(analyze_query(text)) == order, text
+            assert choose_order(analyze_query(text)) == order, text

@@ -7,7 +7,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, StorageError
-from langchain_agentmem.storage.postgres import address_of
+from langchain_agentmem.storage.postgres import mask_address
 from langchain_agentmem.upkeep.database_copy import restore
 
 pytestmark = [pytest.mark.bare, pytest.mark.sqlite_suffices]
@@ -23,7 +23,7 @@ class TestUnescapedCharacters:
 
     def test_escaped_characters_are_accepted(self):
         for rest in ("host/a%40b", "host:5432,other:5433/db", "/db?host=/var/run", "host/db?application_name=a@b"):
-            assert address_of(f"postgresql://ada:p%40w@{rest}").startswith("postgresql://ada:***@")
+            assert mask_address(f"postgresql://ada:p%40w@{rest}").startswith("postgresql://ada:***@")
 
 
 class TestConnectionStrings:

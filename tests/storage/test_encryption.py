@@ -23,7 +23,7 @@ from langchain_agentmem.errors import (
     NewerDatabase,
 )
 from langchain_agentmem.storage import encrypted_database, engine
-from langchain_agentmem.storage.encrypted_database import connect, sqlcipher
+from langchain_agentmem.storage.encrypted_database import connect, load_sqlcipher
 from langchain_agentmem.upkeep.admin import Admin
 from langchain_agentmem.upkeep.integrity import diagnose
 from tests.conftest import KEY
@@ -126,7 +126,7 @@ class TestKey:
             with snapshot(), snapshot(), snapshot():
                 pass
         assert made == [1]
-        with closing(sqlcipher().connect(str(tmp_path / "memory.db"))) as connection:
+        with closing(load_sqlcipher().connect(str(tmp_path / "memory.db"))) as connection:
             connection.set_key(SECRET)
             [[applied]] = connection.execute("select count(*) from agentmem_migration").fetchall()
         assert applied == len(engine.migrations("sqlite"))
@@ -298,9 +298,9 @@ class TestDoctor:
         AgentMemory(tmp_path / "plain.db").close()
         path = tmp_path / "plain.db"
         assert "is not encrypted" in found(key=KEY)["database"].text
-        sqlcipher.cache_clear()
+        load_sqlcipher.cache_clear()
         monkeypatch.setitem(sys.modules, "sqlcipher3", None)
         assert "langchain-agentmem[encryption]" in found(key=KEY)["database"].remedy
         with pytest.raises(MissingExtra, match=r"pip install 'langchain-agentmem\[encryption\]'"):
             AgentMemory(path, key=KEY)
-        sqlcipher.cache_clear()
+        load_sqlcipher.cache_clear()

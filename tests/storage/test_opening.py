@@ -183,7 +183,7 @@ class TestBusy:
             other.close()
 
     def test_lock_during_creation_waits_for_busy_timeout(self, tmp_path, monkeypatch):
-        path, patiently = tmp_path / "a.db", SqliteEngine._retry_until
+        path, patiently = tmp_path / "a.db", SqliteEngine._retry_until_timeout
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
 
             def later(engine, attempt):
@@ -191,7 +191,7 @@ class TestBusy:
                 return patiently(engine, attempt)
 
             with monkeypatch.context() as patched:
-                patched.setattr(SqliteEngine, "_retry_until", later)
+                patched.setattr(SqliteEngine, "_retry_until_timeout", later)
                 with pytest.raises(DatabaseBusy, match="busy_timeout"):
                     AgentMemory(path, busy_timeout=0.1)
         assert is_whole(path)

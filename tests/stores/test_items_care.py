@@ -42,7 +42,7 @@ class TestVerification:
     def test_verify_finds_damage(self, filled, raw, tmp_path):
         for change, says in (
             ("document_id = 7", "is not in the index"),
-            ("document_id = null", "nothing owns the doc"),
+            ("document_id = null", "of the search index has no owner"),
         ):
             raw(filled, f"update item set {change} where key = 'named'")
             assert says in str(filled.admin.verify().problems)

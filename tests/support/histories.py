@@ -36,26 +36,12 @@ SHAPES = {
 """What a history is as a whole, with how often of 100."""
 
 WEIGHTS = {
-    "system in the middle": 0.03,
-    "another user message": 0.10,
-    "empty message": 0.02,
-    "image of the user": 0.08,
-    "image of a tool": 0.05,
-    "image of the assistant": 0.06,
-    "name": 0.05,
-    "huge message": 0.02,
-    "reasoning": 0.25,
-    "calls in the content too": 0.25,
-    "calls in the content only": 0.02,
-    "invalid call": 0.04,
-    "shuffled results": 0.30,
-    "interleaved calls": 0.08,
-    "missing result": 0.05,
-    "late result": 0.04,
-    "duplicate result": 0.03,
-    "orphan result": 0.03,
-    "no answer": 0.10,
-}
+    "system in the middle": 0.03, "another user message": 0.10, "empty message": 0.02, "image of the user": 0.08,
+    "image of a tool": 0.05, "image of the assistant": 0.06, "name": 0.05, "huge message": 0.02, "reasoning": 0.25,
+    "calls in the content too": 0.25, "calls in the content only": 0.02, "invalid call": 0.04,
+    "shuffled results": 0.30, "interleaved calls": 0.08, "missing result": 0.05, "late result": 0.04,
+    "duplicate result": 0.03, "orphan result": 0.03, "no answer": 0.10,
+}  # fmt: skip
 """How likely each is at each of its occasions."""
 
 WORDS = (

@@ -61,37 +61,37 @@ REFUSED = [
     # Anthropic: messages: at least one message is required
     ([], "There is no message."),
     # Anthropic: messages: at least one message is required (system only)
-    ([BRIEF], "the user's"),
+    ([BRIEF], "no message has the role user"),
     # Anthropic: messages: first message must use the "user" role
     ([AIMessage("Hello."), ASK], "before any user"),
     # Gemini: Please ensure that function call turn comes immediately after a user turn
     ([BRIEF, BOTH, RAIN, SUN, ASK], "Message 1 (assistant) comes before any user message"),
     # Anthropic: no user at all
-    ([AIMessage("Hello."), ANSWER], "none is the user's"),
+    ([AIMessage("Hello."), ANSWER], "no message has the role user"),
     # langchain-anthropic: Received multiple non-consecutive system messages.
-    ([BRIEF, ASK, SystemMessage("Be kind."), ANSWER], "Message 2 (system) is a system message after others"),
+    ([BRIEF, ASK, SystemMessage("Be kind."), ANSWER], "Message 2 (system) is a system message after other messages"),
     # OpenAI: An assistant message with 'tool_calls' must be followed by tool messages responding to each
-    ([ASK, BOTH, RAIN], "Message 1 (assistant) makes call 'call_2', which is not answered right after it"),
+    ([ASK, BOTH, RAIN], "Message 1 (assistant) makes call 'call_2', which has no result directly after the message"),
     # Anthropic: `tool_use` ids…
-    ([ASK, BOTH, RAIN, AND, SUN, ANSWER], "makes call 'call_2', which is not answered"),
+    ([ASK, BOTH, RAIN, AND, SUN, ANSWER], "makes call 'call_2', which has no result"),
     # OpenAI: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'
-    ([ASK, RAIN, ANSWER], "Message 1 (tool) answers 'call_1', and the assistant message before it makes no such call"),
+    ([ASK, RAIN, ANSWER], "Message 1 (tool) answers call 'call_1', which the assistant message before does not make"),
     # Anthropic: unexpected `tool_use_id` found in `tool_result` blocks: call_1
     (
         [ASK, BOTH, RAIN, SUN, HumanMessage("Thanks."), RAIN],
-        "Message 5 (tool) answers 'call_1', and the assistant message before it makes no such call",
+        "Message 5 (tool) answers call 'call_1', which the assistant message before does not make",
     ),
     # Gemini: Please ensure that function response turn comes immediately after a function call turn
-    ([ASK, ONE, RAIN, AIMessage("", tool_calls=[ROME]), RAIN, SUN, ANSWER], "Message 4 (tool) answers 'call_1'"),
+    ([ASK, ONE, RAIN, AIMessage("", tool_calls=[ROME]), RAIN, SUN, ANSWER], "Message 4 (tool) answers call 'call_1'"),
     # OpenAI: Duplicate value for 'tool_call_id' of 'call_1', in messages[2] and messages[3].
-    ([ASK, BOTH, RAIN, RAIN, SUN], "Message 3 (tool) answers call 'call_1' a second time"),
+    ([ASK, BOTH, RAIN, RAIN, SUN], "Message 3 (tool) is a second result of call 'call_1'"),
     # Anthropic: messages.1.content.1: `tool_use` ids must be unique
     (
         [ASK, AIMessage("", tool_calls=[OSLO, {**ROME, "id": "call_1"}]), RAIN, ANSWER],
-        "makes 2 calls of the id 'call_1'",
+        "makes 2 calls with the id 'call_1'",
     ),
     # Anthropic: `tool_use` ids must be unique (a block said twice)
-    ([ASK, AIMessage([USE, USE], tool_calls=[OSLO]), RAIN], "makes 2 calls of the id 'call_1'"),
+    ([ASK, AIMessage([USE, USE], tool_calls=[OSLO]), RAIN], "makes 2 calls with the id 'call_1'"),
     # Anthropic: tool_use without tool_result (a block that `tool_calls` does not have)
     ([ASK, AIMessage([SAYING, {**USE, "id": "call_7"}]), ANSWER], "makes call 'call_7'"),
     # OpenAI: did not have response messages (an item of the Responses API)
@@ -134,33 +134,33 @@ REFUSED = [
         "Message 2 (tool) has an empty text block",
     ),
     # OpenAI: Image URLs are only allowed…
-    ([ASK, AIMessage([SAYING, IMAGE])], "Message 1 (assistant) shows an image"),
+    ([ASK, AIMessage([SAYING, IMAGE])], "Message 1 (assistant) contains an image"),
     # OpenAI: Image URLs are only allowed for messages with role 'user', but this message with role 'system'
     (
         [SystemMessage([SAYING, {"type": "image", "url": "https://example.org/a.png"}]), ASK],
-        "Message 0 (system) shows an image",
+        "Message 0 (system) contains an image",
     ),
     # Anthropic: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`
-    ([ASK, AIMessage([USE, THOUGHT], tool_calls=[OSLO]), RAIN], "reasons after it has begun to answer"),
+    ([ASK, AIMessage([USE, THOUGHT], tool_calls=[OSLO]), RAIN], "contains reasoning after text or calls"),
     # Anthropic: Expected `thinking` or `redacted_thinking`, but found `text`
     (
         [ASK, AIMessage([SAYING, {"type": "redacted_thinking", "data": "EmwKAhgB"}])],
-        "reasons after it has begun to answer",
+        "contains reasoning after text or calls",
     ),
     # Anthropic: messages.1: The…
-    ([ASK, AIMessage([THOUGHT]), AND], "reasons, and says nothing"),
+    ([ASK, AIMessage([THOUGHT]), AND], "contains only reasoning"),
     # Anthropic: messages.1.content.0.thinking.signature: Field required
     ([ASK, AIMessage([{"type": "thinking", "thinking": "Hm."}, SAYING])], "has a thinking block without its signature"),
     # Anthropic: messages.1.content.0.redacted_thinking.data: Field required
     ([ASK, AIMessage([{"type": "redacted_thinking"}, SAYING])], "has a redacted_thinking block without its data"),
     # Anthropic: thinking blocks may only be in assistant messages
-    ([HumanMessage([THOUGHT, SAYING])], "reasons"),
+    ([HumanMessage([THOUGHT, SAYING])], "contains reasoning"),
     # langchain-anthropic: no such type (a removal)
-    ([ASK, RemoveMessage(id="1")], "(remove) is none of system"),
+    ([ASK, RemoveMessage(id="1")], "(remove) has none of the roles system"),
     # langchain-anthropic: no such type (a function)
-    ([ASK, FunctionMessage("1", name="f")], "(function) is none of"),
+    ([ASK, FunctionMessage("1", name="f")], "(function) has none of the roles"),
     # langchain: unexpected message type
-    ([ASK, 7], "(int) is none of"),
+    ([ASK, 7], "(int) has none of the roles"),
     # OpenAI: Invalid value for…
     ([openai("user", "Hello."), openai("assistant")], "Message 1 (assistant) is empty"),
     # OpenAI: An assistant message with 'tool_calls' must be followed (its own form)
@@ -169,9 +169,9 @@ REFUSED = [
         "makes call 'call_1'",
     ),
     # OpenAI: messages with role 'tool' must be a response (its own form)
-    ([openai("user", "Hello."), openai("tool", "Rain.", tool_call_id="call_1")], "answers 'call_1'"),
+    ([openai("user", "Hello."), openai("tool", "Rain.", tool_call_id="call_1")], "answers call 'call_1'"),
     # Anthropic: messages.4.content.0: `tool_use` ids must be unique
-    ([*[ASK, ONE, RAIN, ANSWER], *[ASK, ONE, RAIN]], "makes call 'call_1', whose id an earlier call has"),
+    ([*[ASK, ONE, RAIN, ANSWER], *[ASK, ONE, RAIN]], "makes call 'call_1', but an earlier call has the same id"),
     # OpenAI: Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40
     (
         [ASK, AIMessage("", tool_calls=[{**OSLO, "id": "c" * 41}]), ToolMessage("Rain.", tool_call_id="c" * 41)],
@@ -184,26 +184,26 @@ REFUSED = [
             AIMessage("", tool_calls=[{**OSLO, "id": "functions.weather:0"}]),
             ToolMessage("", tool_call_id="functions.weather:0"),
         ],
-        "makes call 'functions.weather:0': at most 40 letters, digits, '_' and '-' are an id",
+        "makes call 'functions.weather:0': an id has at most 40 letters, digits, '_' and '-'",
     ),
     # Bedrock: The number of toolResult blocks exceeds the number of toolUse blocks of previous turn
     (
         [ASK, AIMessage("", invalid_tool_calls=[BROKEN]), ToolMessage("No arguments.", tool_call_id="call_9")],
-        "makes call 'call_9', which could not be parsed",
+        "makes call 'call_9' with invalid arguments",
     ),
     # Mistral: Unexpected role 'user' after role 'tool'
-    ([ASK, ONE, RAIN, AND], "Message 3 (user) comes right after a message of the tool"),
+    ([ASK, ONE, RAIN, AND], "Message 3 (user) follows a message of the role tool"),
     # Gemini: Please ensure that function call turn comes immediately after a user turn
-    ([ASK, AIMessage("One moment."), ONE, RAIN], "Message 2 (assistant) comes right after a message of the assistant"),
+    ([ASK, AIMessage("One moment."), ONE, RAIN], "Message 2 (assistant) follows a message of the role assistant"),
     # OpenAI: Duplicate item found with id rs_1. Remove duplicate items from your input and try again.
     (
         [ASK, AIMessage([REASONING, SAYING]), AND, AIMessage([REASONING, SAYING])],
-        "reasons as an earlier message does: 'rs_1'",
+        "repeats the reasoning block 'rs_1' of an earlier message",
     ),
     # OpenAI: Invalid 'messages[0].name': string too long
     ([HumanMessage("Hello.", name="a" * 65)], "at most 64"),
     # OpenAI: Invalid value: 'bot'. Supported values are: 'system', ...
-    ([openai("bot", "Hello.")], "(bot) is none"),
+    ([openai("bot", "Hello.")], "(bot) has none"),
 ]
 """Invalid messages and the reported problem, each after the provider and its error message."""
 
@@ -280,12 +280,12 @@ def test_valid_messages_pass():
 def test_problems_are_listed_once_in_message_order():
     messages = [ASK, BOTH, RAIN, RAIN, HumanMessage(""), SUN, BRIEF]
     assert provider_problems(messages) == [
-        "Message 1 (assistant) makes call 'call_2', which is not answered right after it.",
-        "Message 3 (tool) answers call 'call_1' a second time.",
-        "Message 4 (user) comes right after a message of the tool.",
+        "Message 1 (assistant) makes call 'call_2', which has no result directly after the message.",
+        "Message 3 (tool) is a second result of call 'call_1'.",
+        "Message 4 (user) follows a message of the role tool.",
         "Message 4 (user) is empty.",
-        "Message 5 (tool) answers 'call_2', and the assistant message before it makes no such call.",
-        "Message 6 (system) is a system message after others.",
+        "Message 5 (tool) answers call 'call_2', which the assistant message before does not make.",
+        "Message 6 (system) is a system message after other messages.",
     ]
 
 

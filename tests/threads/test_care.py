@@ -47,8 +47,8 @@ DAMAGES = {
     "checkpoint set metadata = :blob where run_id = 'run'": r"metadata of the checkpoint .* thread 'line'",
     "checkpoint set versions = substr(versions, 2) where run_id = 'run'": r"head of the checkpoint .* 'line'.*checksum",
     "checkpoint set versions = replace(versions, '\"000002.', '\"000003.') where run_id = 'run'": r"thread 'line'",
-    "part_store set next_element = 0 where id = (select store_id from thread where name = 'chat')": "more parts than",
-    f"part_store set next_part = {LOOSE_START}": "more parts than it counted",
+    "part_store set next_element = 0 where id = (select store_id from thread where name = 'chat')": "has part numbers",
+    f"part_store set next_part = {LOOSE_START}": "part numbers above its counter",
     "content set body = :blob where id = (select max(content_id) from part)": "is damaged",
     "part set checksum = 7 where content_id = (select max(content_id) from part)": "is damaged",
     "part set number = 999 where content_id = (select max(content_id) from part where encoding = 'message')": "missing",
@@ -85,23 +85,12 @@ class TestVerification:
 
 
 WORDS = {
-    "message": "zyxthreadvex",
-    "answer": "ZYXTHREADVEX",
-    "message id": "msgidlapwing78",
-    "name": "Quothread",
-    "argument": "quandarythread4",
-    "thread": "threadkestrel42",
-    "namespace": "tenantmagpie8",
-    "channel": "channelbrindle5",
-    "text": "wubblethread",
-    "key": "keyfrosk8",
-    "element": "elemsnark4",
-    "write": "writegomble6",
-    "task": "taskpliver1",
-    "metadata": "metafriddle2",
-    "run": "runsquallop0",
+    "message": "zyxthreadvex", "answer": "ZYXTHREADVEX", "message id": "msgidlapwing78", "name": "Quothread",
+    "argument": "quandarythread4", "thread": "threadkestrel42", "namespace": "tenantmagpie8",
+    "channel": "channelbrindle5", "text": "wubblethread", "key": "keyfrosk8", "element": "elemsnark4",
+    "write": "writegomble6", "task": "taskpliver1", "metadata": "metafriddle2", "run": "runsquallop0",
     "line": "linetwarble3",
-}
+}  # fmt: skip
 
 
 def write_distinctive_words(memory, turns=12):

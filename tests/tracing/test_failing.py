@@ -66,7 +66,7 @@ class TestFailingListeners:
         assert "inputs of memory.conversation.add" in record.getMessage()
         assert record.exc_info[0] is LookupError
 
-    @pytest.mark.parametrize("turn", ["manager_of", "start_run", "set_parent_run", "end_run"])
+    @pytest.mark.parametrize("turn", ["build_manager", "start_run", "set_parent_run", "end_run"])
     def test_failing_tracing_mechanism_is_logged_once(self, tracing, tracer_config, monkeypatch, caplog, turn):
         def fail(*args, **kwargs):
             raise RuntimeError("the mechanism")

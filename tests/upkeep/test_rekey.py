@@ -12,7 +12,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, ForeignDatabase, InvalidInput, StorageError
 from langchain_agentmem.storage import encrypted_database
-from langchain_agentmem.storage.encrypted_database import connect, sqlcipher
+from langchain_agentmem.storage.encrypted_database import connect, load_sqlcipher
 from langchain_agentmem.upkeep.admin import Admin
 from tests.conftest import KEY
 from tests.storage.test_encryption import readable
@@ -111,7 +111,7 @@ class TestRefusals:
             monkeypatch.setattr(encrypted_database, "_export", exported)
             with ThreadPoolExecutor(1) as pool:
                 Admin.rekey(path, key="a passphrase", new_key=KEY)
-                with pytest.raises(sqlcipher().DatabaseError, match="not a database"):
+                with pytest.raises(load_sqlcipher().DatabaseError, match="not a database"):
                     waiting[0].result(60)
 
     def test_incomplete_or_unwritable_new_file_is_discarded(self, path, monkeypatch):

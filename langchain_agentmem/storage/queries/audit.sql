@@ -1,4 +1,6 @@
--- The audit trail. Lists are passed as JSON.
+-- The audit trail. Its entries form a chain: each link is a digest of the entry and of all entries before it. `hidden`
+-- is 0 for a visible entry. `path` is the path of a namespace, and `low` and `high` are a range of paths. Lists are
+-- passed as JSON.
 
 -- fragment: from_audit_within
 from audit a
@@ -10,7 +12,7 @@ a.sequence, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread, a.created
     a.store_id, a.messages, a.body, a.document_id
 
 -- name: lock_audit_head
--- The end of the chain, locked for an operation that writes.
+-- The newest entry of the chain, locked until the transaction ends. `indexed` is the last entry that was indexed.
 select sequence, link, indexed from audit_head where id = 1 {for_update};
 
 -- name: audit_head
@@ -113,7 +115,7 @@ update audit set body = :body, archived = 1 where sequence = :sequence;
 update audit set document_id = :document where sequence = :sequence;
 
 -- name: audit_to_archive
--- Unarchived entries older than a time, in a range of paths of namespaces.
+-- Uncompressed entries older than a time, in a range of paths.
 select a.sequence, a.body
 from audit a
 join namespace n on n.id = +a.namespace_id
@@ -122,8 +124,8 @@ order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_entries_within
--- The entries in a range of paths of namespaces, in the order of the chain. The plus prevents the engine from
--- collecting and sorting all of them for each page.
+-- A page of the entries in a range of paths, in the order of the chain. The `+` prevents the use of an index on the
+-- namespace, for which all entries would be sorted for each page.
 select {audit_columns}
 from audit a
 join namespace n on n.id = +a.namespace_id
@@ -132,7 +134,7 @@ order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_page_within
--- A page of entries in a range of paths of namespaces, in any order.
+-- A page of entries in a range of paths, in any order.
 select {audit_columns}
 from namespace n
 join audit a on a.namespace_id = n.id
@@ -140,7 +142,8 @@ where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
 -- name: audit_page_of_conversation
--- A page of entries of one conversation or thread. Each side of the `or` can use its index.
+-- A page of entries of one conversation or thread. The condition on the namespace is repeated, so that each side of the
+-- `or` can use its own index.
 select {audit_columns}
 from namespace n
 join audit a on (a.namespace_id = n.id and a.conversation = :name) or (a.namespace_id = n.id and a.thread = :name)
@@ -148,7 +151,7 @@ where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
 -- name: audit_erase
--- Only the columns that the chain needs remain; they reveal no content.
+-- Erase an entry. Only the columns that the chain needs remain: its number, its link and its digest.
 update audit
 set salt = null, namespace_id = null, key = null, kind = null, hidden = null, conversation = null, thread = null,
     created_at = null, junk = null, status = null, mark = null, archived = null, store_id = null,
@@ -156,7 +159,7 @@ set salt = null, namespace_id = null, key = null, kind = null, hidden = null, co
 where sequence = :sequence;
 
 -- name: audit_find_store
--- The part store of the newest call with a mark.
+-- The part store with the messages of the newest call with a mark.
 select id, sweep_count from part_store
 where id = (
     select store_id from audit
@@ -165,7 +168,7 @@ where id = (
 );
 
 -- name: audit_recipes
--- The recipes of the remaining calls, which name the parts that they need of a part store.
+-- A page of the recipes of calls: JSON that lists the parts of a part store from which the messages are built.
 select a.sequence, a.messages from audit a
 where a.namespace_id = (select id from namespace where path = :path) and a.kind = 'call'
     and a.mark = :mark and a.store_id = :store and a.sequence > :after

@@ -1,7 +1,9 @@
--- Counts for the reports on the audit trail. Times are microseconds since 1970; ranges contain paths of namespaces.
+-- Counts for the reports on the audit trail. Times are microseconds since 1970. `low` and `high` are a range of paths
+-- of namespaces.
 
 -- name: audit_sizes
--- The numbers of all entries, of those since a time, and of unarchived older ones.
+-- The numbers of all entries, of those since a time (`recent`), and of older ones that can be compressed
+-- (`archivable`).
 select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(sum(length(a.body)), 0) as bytes,
     coalesce(sum(case when a.hidden = 1 then 1 else 0 end), 0) as junk,
     coalesce(sum(case when a.status = 'open' and a.hidden = 0 then 1 else 0 end), 0) as open_todos,
@@ -23,7 +25,8 @@ from (
 join content c on c.id = m.content_id;
 
 -- name: audit_newest_start
--- The entry before the `skip` newest entries. The plus prevents the engine from sorting all of them.
+-- The newest entry after skipping the `skip` newest ones. The `+` prevents the use of an index on the namespace, for
+-- which all entries would be sorted.
 select a.sequence
 from audit a
 join namespace n on n.id = +a.namespace_id
@@ -39,7 +42,7 @@ order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_junk_counts
--- The number of entries hidden by each set of rules.
+-- The number of entries that each set of junk rules hides.
 select a.junk, count(*) as entries
 {from_audit_within} and a.junk is not null
 group by a.junk;

@@ -1,4 +1,4 @@
--- Values by key. Lists of keys are passed as JSON, in hexadecimal.
+-- Values of byte stores, by key. Lists of keys are passed as JSON, in hexadecimal.
 
 -- name: put_blob
 insert into blob (namespace_id, key, checksum, updated_at, value)
@@ -22,7 +22,7 @@ order by n.path;
 delete from blob where namespace_id = (select id from namespace where path = :path);
 
 -- name: find_blobs
--- Look up each requested key.
+-- The values of some keys.
 select b.key, b.checksum, b.updated_at, b.value
 from ({bytes keys}) k
 cross join {lookup blob b}

@@ -1,4 +1,4 @@
--- Statistics, verification and erasure of the whole database.
+-- Statistics and verification of the whole database. In `until`, 4611686018427387904 (2^62) marks a current version.
 
 -- name: statistics
 select
@@ -34,33 +34,33 @@ select
 
 -- name: statistics_within
 -- The statistics of a range of namespaces, without objects shared by all namespaces.
-with spaces as (
+with namespaces as (
     select id from namespace where path >= :low and path < :high
 ), branches as (
-    select id, kind, parent_id from branch where namespace_id in (select id from spaces)
+    select id, kind, parent_id from branch where namespace_id in (select id from namespaces)
 ), entries as (
     select kind, replaces from entry where branch_id in (select id from branches)
 ), threads as (
-    select id from thread where namespace_id in (select id from spaces)
-), lines as (
+    select id from thread where namespace_id in (select id from namespaces)
+), checkpoint_namespaces as (
     select id from checkpoint_ns where thread_id in (select id from threads)
 ), blobs as (
-    select length(value) as size from blob where namespace_id in (select id from spaces)
+    select length(value) as size from blob where namespace_id in (select id from namespaces)
 ), memories as (
     select kind, label, until, deleted from memory where branch_id in (select id from branches)
 )
 select
-    (select count(*) from spaces) as namespaces,
+    (select count(*) from namespaces) as namespaces,
     (select count(*) from branches where kind = 'conversation') as conversations,
     (select count(*) from entries where replaces is null and kind <> 'round') as messages,
     (select count(*) from entries where replaces is null and kind = 'round') as rounds,
     (select count(*) from entries where replaces is not null) as edits,
     (select count(*) from threads) as threads,
-    (select count(*) from checkpoint where ns_id in (select id from lines)) as checkpoints,
-    (select count(*) from pending_write where ns_id in (select id from lines)) as writes,
+    (select count(*) from checkpoint where ns_id in (select id from checkpoint_namespaces)) as checkpoints,
+    (select count(*) from pending_write where ns_id in (select id from checkpoint_namespaces)) as writes,
     (select count(*) from blobs) as blobs,
     (select coalesce(sum(size), 0) from blobs) as blob_bytes,
-    (select count(*) from item where namespace_id in (select id from spaces)) as items,
+    (select count(*) from item where namespace_id in (select id from namespaces)) as items,
     (select count(*) from compaction where branch_id in (select id from branches)) as compactions,
     (select count(*) from branches where kind = 'layers') as branches,
     (select count(*) from branches where parent_id is not null) as forks,
@@ -74,7 +74,7 @@ select
     (select count(*) from memories where kind = 'fact_due' and label = 'failed' and deleted = 0
         and until = 4611686018427387904) as failed_facts,
     (select count(*) from memories where until < 4611686018427387904) as old_memories,
-    (select count(*) from audit where kind is not null and namespace_id in (select id from spaces)) as audit;
+    (select count(*) from audit where kind is not null and namespace_id in (select id from namespaces)) as audit;
 
 -- name: contents_after
 -- A page of bodies with their digests, for verification.

@@ -1,5 +1,5 @@
 -- name: wrong_versions
--- Versions in another conversation or with another message id than the entry that they replace.
+-- Versions in another conversation or with another message id than the first version, which they name in `replaces`.
 select v.id from entry v
 join entry slot on slot.id = v.replaces
 where v.branch_id is not slot.branch_id or v.key <> slot.key or slot.replaces is not null;

@@ -1,7 +1,7 @@
--- The stored results of compactions, called records here.
+-- The stored results of compactions, called records here. A slot is the row of the first version of a message or round.
 
 -- name: compactions
--- The newest records of a context, without their bodies.
+-- The newest records of a context (the state of a graph, or the log of a conversation), without their bodies.
 select id, digest, message_count, slot
 from compaction
 where branch_id = :branch and context = :context and id < :before
@@ -26,7 +26,8 @@ values (:branch, :context, :digest, :message_count, :slot, :now, :checksum, :bod
 returning id;
 
 -- name: delete_compactions
--- Delete the records of a branch that include a changed or removed entry, and all records without a slot.
+-- Delete the records of a branch that include a changed or removed entry. A record without a slot may include any
+-- entry.
 delete from compaction where branch_id = :branch and (slot is null or slot >= :slot);
 
 -- name: prune_compactions
@@ -53,7 +54,7 @@ where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round
 order by slot.position, slot.id;
 
 -- name: conversation_state
--- The head of a conversation, its number of messages, its newest compaction in use, and its newest row.
+-- The head of a conversation, its number of messages, its newest compaction, and its newest row.
 select b.id, b.created_at, b.head, b.messages,
     (select max(c.id) from compaction c where c.branch_id = b.id and c.context = 'log') as compaction,
     (select e.id from entry e where e.branch_id = b.id order by e.position desc, e.id desc limit 1) as last

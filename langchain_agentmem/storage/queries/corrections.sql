@@ -1,11 +1,11 @@
--- Corrections: versions that a person wrote with `memory.corrections`. The data of a correction are JSON.
+-- Corrections: versions of memory that a person wrote with `memory.corrections`. The column `correction` is JSON.
 
 -- name: set_correction
 update memory set correction = :correction where id = :id;
 
 -- name: corrections_within
--- The corrections in a range of namespaces, newest first. With a kind, only those of one key, on a named branch or of a
--- thread. An empty thread matches all threads.
+-- The corrections in a range of namespaces, newest first. With a kind, only those of one key, on the named branch
+-- `name` or of the thread `thread`. An empty thread matches all threads.
 select m.id, n.path, b.kind as branch_kind, m.kind, m.key, b.name, a.name as thread, m.actor,
     m.written_at, m.correction
 from namespace n
@@ -31,7 +31,7 @@ where n.path >= :low and n.path < :high
 order by m.id;
 
 -- name: clear_fact_corrections
--- Clear the corrections of a fact that a removed message stated.
+-- Unmark the corrections of a fact, since the message that stated the fact is removed.
 update memory set correction = null
 where correction is not null and kind = 'fact' and key = :key and branch_id in (
     select b.id from branch b join namespace n on n.id = b.namespace_id where n.path >= :low and n.path < :high

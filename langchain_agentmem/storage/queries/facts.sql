@@ -1,10 +1,11 @@
--- Facts, looked up by subject, predicate and object. For views see memory.sql.
+-- Facts, looked up by subject, predicate (`label`) and object. See memory.sql for views, lineages, open groups and
+-- 2^62.
 
 -- fragment: visible_facts
--- The newest visible version of each fact. A single branch has only one version of a fact at a time, so no newer
--- version is looked up. In a long chain of forks, most branches contain few facts. The keys of these branches are read
--- once. For other keys, newer versions are looked up only on large branches. The subject, predicate and object are in
--- `extra`; the body is for searches.
+-- The newest visible version of each fact. A single branch has only one visible version of a fact, so no newer version
+-- is looked up. In a long chain of forks, most branches have few facts. The keys of these small branches are read once
+-- (`other_keys`), and for them newer versions are looked up everywhere. For all other keys, newer versions can only be
+-- on large branches. The names of a fact are in `extra`; the body is for searches.
 large_branches (branch_id, up_to) as materialized (
     select l.branch_id, l.up_to from lineage l where exists (
         select 1 from memory m where m.branch_id = l.branch_id and m.kind = :kind limit 1 offset 20
@@ -27,11 +28,11 @@ from visible r
 order by number
 
 -- fragment: live_facts
--- True if x is a fact of an open group, which has no position on a branch yet.
+-- True if x is a fact in an open group: a task wrote it, and no checkpoint has assigned it to a branch yet.
 x.group_id = open_groups.group_id and x.kind = :kind and x.copy_of is null and x.id <= open_groups.up_to
 
 -- name: facts_of_subjects
--- The visible facts with some subjects. `+` makes SQLite use the index of names, since another index would scan the
+-- The visible facts with some subjects. `+` makes SQLite use the index on the subject. Another index would scan the
 -- whole branch.
 with {view}, wanted (key) as materialized ({texts keys}), seen as (
     select x.* from lineage cross join wanted cross join {lookup memory x}
@@ -76,8 +77,8 @@ with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materi
 ), {visible_facts};
 
 -- fragment: is_latest
--- True if the version x is the newest visible one, was learned before a time and number, and has one of some labels, if
--- any are given.
+-- True if the version x is the newest visible one of its key, was learned before a fact with a time and number, and has
+-- one of the labels `chosen`, if labels were passed.
 x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
     and (x.created_at, coalesce(x.copy_of, x.id)) < (cast(:learned_at as bigint), cast(:number as bigint))
     and (cast(:labels as text) is null or x.label in (select key from chosen)) and not exists ({newer})
@@ -86,11 +87,11 @@ x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
 order by x.created_at desc, coalesce(x.copy_of, x.id) desc limit cast(:limit as bigint)
 
 -- fragment: since
--- The earliest time of the facts that are needed from other authors. The view's own branches may have enough later
--- facts.
+-- The time since which facts of other authors are needed: if the view's own branches have enough facts (`own_facts`),
+-- the time of the oldest needed one.
 since (at) as materialized (
     select coalesce((
-        select m.created_at from here join memory m on m.id = here.id
+        select m.created_at from own_facts join memory m on m.id = own_facts.id
         order by m.created_at desc limit 1 offset cast(:limit as bigint) - 1
     ), -9223372036854775808)
 )
@@ -104,7 +105,7 @@ limit cast(:limit as bigint)
 
 -- name: latest_facts
 -- The visible facts of one kind that were learned last, newest first.
-with {view}, chosen (key) as materialized ({texts labels}), here (id) as materialized (
+with {view}, chosen (key) as materialized ({texts labels}), own_facts (id) as materialized (
     select m.id from lineage cross join {lookup_first memory m} (
         select x.id from memory x
         where x.branch_id = lineage.branch_id and x.kind = :kind and x.subject is not null and +x.position <= lineage.up_to
@@ -114,13 +115,13 @@ with {view}, chosen (key) as materialized ({texts labels}), here (id) as materia
     union
     select x.id from open_groups cross join memory x where {live_facts} and x.subject is not null and {is_latest}
 ), {since}, picked (id) as (
-    select id from here
+    select id from own_facts
     union
     select id from (
         select x.id from memory x
         where {is_visible} and x.subject is not null and x.created_at >= (select at from since) and {is_latest}
         {newest_first}
-    ) of_others
+    ) facts_of_others
     union
     select x.id from memory x
     where {was_visible} and x.subject is not null and x.created_at >= (select at from since) and {is_latest}
@@ -128,9 +129,9 @@ with {view}, chosen (key) as materialized ({texts labels}), here (id) as materia
 {picked_rows};
 
 -- name: latest_facts_of_entities
--- The same for facts with one of the given keys as subject or object.
+-- The same for the facts that have one of some names as subject or object.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}),
-here (id) as materialized (
+own_facts (id) as materialized (
     select m.id from lineage cross join wanted cross join {lookup_first memory m} (
         select x.id from memory x
         where x.branch_id = lineage.branch_id and x.subject = wanted.key and x.kind = :kind and +x.position <= lineage.up_to
@@ -148,7 +149,7 @@ here (id) as materialized (
     select x.id from open_groups cross join memory x
     where {live_facts} and (x.subject in (select key from wanted) or x.object in (select key from wanted)) and {is_latest}
 ), {since}, picked (id) as (
-    select id from here
+    select id from own_facts
     union
     select m.id from wanted cross join {lookup_first memory m} (
         select x.id from memory x where x.subject = wanted.key and x.subject is not null and {is_visible}
@@ -170,7 +171,7 @@ here (id) as materialized (
 
 -- name: entities_in_range
 -- The subjects and objects of visible facts in a range of names, with the number of their facts. The upper bound is
--- excluded. `sample` is the key of one of these facts. The index of names finds the names.
+-- excluded. `sample` is the key of one of these facts. `kind || ''` and `+` make SQLite use the indexes on the names.
 with {view}, seen as (
     select x.*, x.subject as name from lineage cross join {lookup memory x}
         x.branch_id = lineage.branch_id and x.subject >= :low and x.subject < :high and x.kind || '' = :kind
@@ -191,8 +192,8 @@ group by x.name
 order by x.name;
 
 -- name: memory_with_sources
--- The versions in a range of namespaces that depend on one of some sources, and their copies. `path` is null if the
--- thread that wrote a version was deleted, and a copy of the thread still needs the version.
+-- The versions that were derived from one of some sources (messages), and their copies, in a range of namespaces.
+-- `path` is null if the thread that wrote a version was deleted, and a copy of the thread still needs the version.
 with found (id) as materialized (
     select memory_id from memory_source where source {in_texts keys}
 )
@@ -234,7 +235,7 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: set_extra
--- Replace the extra of a version that depends on fewer sources than before.
+-- Replace the column `extra` of a version.
 update memory set extra = :extra where id = :id;
 
 -- name: delete_source

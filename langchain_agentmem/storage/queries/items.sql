@@ -22,8 +22,9 @@ join namespace n on n.id = i.namespace_id
 where i.id {in_numbers ids} and (i.expires_at is null or i.expires_at > :now);
 
 -- name: items_to_write
--- The rows of the keys to write, expired or not. The value is included only if its text is in the index. The rows are
--- locked in the order of the keys, so that two writers cannot deadlock.
+-- The existing rows of the keys to write, expired or not. The value is included only if the whole value is indexed,
+-- since its old terms must be removed. The rows are locked in the order of the keys, so that two writers cannot
+-- deadlock.
 select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
     case when i.document_id is not null and i.indexed is null then i.value end as value
 from namespace n
@@ -50,7 +51,7 @@ where true
 {new_item} on conflict (id) do nothing;
 
 -- name: insert_item_returning
--- A single item, with its id.
+-- Insert a single item, and return its id.
 {new_item} returning id, key;
 
 -- name: update_item
@@ -81,8 +82,8 @@ order by n.path
 limit cast(:limit as bigint);
 
 -- name: newest_items
--- A page of one namespace, newest first, after the previous page. The page is selected in the index before any value is
--- read, unless the values must contain some bytes.
+-- A page of one namespace, newest first. It begins after the item with `updated_at` and `key`. The page is selected in
+-- the index before any value is read, unless the values must contain `needle`.
 with page as materialized (
     select id, updated_at, key
     from item
@@ -123,7 +124,7 @@ order by page.updated_at desc, page.key, page.path;
 select id, indexed, case when indexed is null then value end as value from item where id {in_numbers ids};
 
 -- name: expired_items
--- Expired items, without those that another transaction is writing.
+-- Expired items, except those that another transaction has locked.
 select i.id, n.path, i.document_id, i.indexed,
     case when i.document_id is not null and i.indexed is null then i.value end as value
 from item i
@@ -134,7 +135,7 @@ limit cast(:limit as bigint)
 {for_update_of_free i};
 
 -- name: lost_items
--- Items that are missing in the search index.
+-- Items whose documents are missing in the search index.
 select n.path, i.key
 from item i
 join namespace n on n.id = i.namespace_id
@@ -153,7 +154,7 @@ order by n.path, i.key
 limit cast(:limit as bigint);
 
 -- name: items_outside
--- Namespaces with items outside a range whose path contains a label.
+-- Namespaces outside a range that have items and whose path contains a label.
 select n.path
 from namespace n
 where (n.path < :low or n.path >= :high)

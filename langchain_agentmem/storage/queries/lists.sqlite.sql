@@ -1,5 +1,5 @@
--- Lists are passed as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`.
--- `the_table` and `the_row` stand for a table and its alias, as in `{lookup memory x}`.
+-- Fragments for lists, which are passed as JSON, and for joins. `:list` stands for the parameter that a query names in
+-- braces, as in `{numbers ids}`. `the_table` and `the_row` stand for a table and its alias, as in `{lookup memory x}`.
 
 -- fragment: texts
 select value from json_each(:list)
@@ -39,7 +39,7 @@ the_table the_row on (
 )
 
 -- fragment: lookup_first
--- The same for the first ids that a subquery returns for each row a:
+-- The same for the rows whose ids a subquery returns for each row a, such as its first ones:
 -- `a cross join {lookup_first memory x} (...) {end_first x}`.
 the_table the_row on the_row.id in
 

@@ -1,6 +1,6 @@
 -- name: advance_head
--- The same as for SQLite. After the update has waited for a lock, PostgreSQL checks the join again. So a branch that
--- was moved to another namespace meanwhile is not updated.
+-- The same as for SQLite, but with a join, which PostgreSQL checks again after it has waited for a lock. So a branch
+-- that was moved to another namespace meanwhile is not updated.
 update branch b set head = b.head + 1, messages = b.messages + :added
 from namespace n
 where n.id = b.namespace_id and n.path = :path and b.kind = :kind and b.name = :name
@@ -8,8 +8,8 @@ returning b.id, b.head;
 
 -- fragment: new_entry
 -- Another transaction may have deleted the content since this one found it. The id is then 0, which violates the
--- foreign key, and the operation is retried. A null would silently lose attachments. The lookups are not among the
--- values, so that the coordinator of Citus assigns the ids of the rows.
+-- foreign key, so the operation is retried. A null would silently lose attachments. The contents are looked up before
+-- the insert: only then does the coordinator of Citus assign the ids of the rows.
 with given as materialized (
     select (select id from content where hash = :content_hash) as content_id,
         (select id from content where hash = cast(:attachments_hash as bytea)) as attachments_id
@@ -25,12 +25,14 @@ select :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :
 from given
 
 -- name: insert_entries
--- Ids never conflict. With the clause, Citus reports which constraint was violated, as for statements that return rows.
+-- Ids never conflict. But only with an `on conflict` or `returning` clause does Citus report which constraint was
+-- violated.
 {new_entry} on conflict (id) do nothing;
 
 -- name: lock_contents
--- Two transactions may each remove one of the last two references to a content, and must not both see the other
--- reference. The second transaction waits here for the first, and checks again. Adding a reference does not wait.
+-- Two transactions may each remove one of the last two references to a content. If each still saw the other reference,
+-- neither would delete the content. So the second transaction waits here for the first. Adding a reference does not
+-- wait.
 select id from content
 where hash in (select decode(value, 'hex') from json_array_elements_text(cast(:hashes as json)))
 order by hash

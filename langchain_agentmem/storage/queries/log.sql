@@ -1,4 +1,8 @@
--- Branches, entries and contents: the parts of conversations.
+-- Branches, entries and contents, which store conversations. An entry is one version of a message or round. A slot is
+-- the row of the first version (`replaces` is null); later versions name their slot in `replaces`. A wording is a
+-- version that has its own document in the search index, or the first version. Later edits without a document belong to
+-- the wording before them. A message that follows a thread (`follows` = 1) is visible where the thread shows it. Stamps
+-- and 4611686018427387904 are explained in memory.sql.
 
 -- name: find_branch
 select b.id, b.head
@@ -7,7 +11,7 @@ join namespace n on n.id = b.namespace_id
 where n.path = :path and b.kind = :kind and b.name = :name;
 
 -- name: lock_branch
--- The same as `find_branch`, with a lock for an operation that moves the head. Writers of one conversation wait here.
+-- The same as `find_branch`, but locks the branch until the transaction ends. Writers of one conversation wait here.
 select b.id, b.head
 from branch b
 join namespace n on n.id = b.namespace_id
@@ -51,7 +55,8 @@ values (
 )
 
 -- fragment: is_shown
--- True if the message e is visible. A message that follows a thread is visible if the newest checkpoint shows it.
+-- True if the message e is visible. A message that follows a thread is visible if the thread's newest checkpoint shows
+-- it.
 (e.follows = 0 or exists (
     select 1 from branch o cross join author w cross join memory m
     where o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name and m.scope_id = o.namespace_id
@@ -60,8 +65,7 @@ values (
 ))
 
 -- fragment: current_version
--- The current version of a message or round `slot`: the newest version of the wording that the thread shows, else the
--- newest version. A wording is a version with its own document, together with the later edits of that version.
+-- The current version of `slot`: the newest version of the wording that the thread shows, else the newest version.
 case when not exists (select 1 from entry n where n.replaces = slot.id) then slot.id else coalesce((
     select max(n.id) from entry n
     where (n.id = slot.id or n.replaces = slot.id) and (
@@ -86,7 +90,7 @@ slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key
 join content c on c.id = v.content_id left join content a on a.id = v.attachments_id
 
 -- fragment: join_newest_version
--- The newest version of the message or round `slot`, with its contents.
+-- The newest version of `slot`, with its contents.
 join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id) {join_contents}
 
 -- fragment: join_current_version
@@ -97,7 +101,7 @@ join entry v on v.id = ({current_version}) {join_contents}
 select {entry_columns} from slot {join_current_version} order by slot.position, slot.id
 
 -- fragment: edited_version
--- The newest version of the wording that begins with `own`.
+-- The newest version of the wording that begins with the version `own`.
 coalesce((
     select max(x.id) from entry x
     where x.replaces = coalesce(own.replaces, own.id) and x.id > own.id and x.id < coalesce((
@@ -107,7 +111,7 @@ coalesce((
 ), own.id)
 
 -- fragment: indexed_body
--- The indexed body of the document of the version `own`; null if it has no document.
+-- The body that is indexed for the wording that begins with `own`; null if `own` has no document.
 case when own.document_id is not null then (
     select w.body from entry x join content w on w.id = x.content_id where x.id = ({edited_version})
 ) end
@@ -134,19 +138,19 @@ from entry where id = :wording
 returning id;
 
 -- name: set_follows
--- Let existing messages follow the thread from now on.
+-- Let existing messages follow the thread.
 update entry set follows = 1 where branch_id = :branch and replaces is null and follows = 0 and key {in_texts keys};
 
 -- name: has_unfollowing
--- One row if a conversation has entries that do not follow a thread.
+-- Returns a row if a conversation has entries that do not follow a thread.
 select 1 as found from entry where branch_id = :branch and replaces is null and follows = 0 limit 1;
 
 -- name: following_messages
--- The entries of a conversation that follow a thread; with `all_messages`, all entries.
+-- The slots of a conversation that follow a thread; with `all_messages` = 1, all slots.
 select id as slot from entry where branch_id = :branch and replaces is null and (follows = 1 or cast(:all_messages as bigint) = 1);
 
 -- name: following_versions
--- All versions of the entries that follow a thread, in the order of writing.
+-- All versions of the messages that follow a thread, in the order of writing.
 select v.replaces, v.follows, {entry_columns}
 from entry slot
 join entry v on v.id = slot.id or v.replaces = slot.id
@@ -155,7 +159,7 @@ where slot.branch_id = :branch and slot.replaces is null and slot.follows = 1
 order by v.id;
 
 -- name: current_entry
--- The current version of the message or round with a key, its wording, and the newest wording.
+-- The current version of the message or round with a key, the wording of this version, and the newest wording.
 select own.id as wording, own.document_id, {entry_columns},
     (select max(g.id) from entry g where g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) as newest
 from entry slot
@@ -167,7 +171,7 @@ join entry own on own.id = (
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
 
 -- name: known_entries
--- The existing entries under some keys of a conversation, for an append.
+-- The entries that a conversation already has under the keys to append.
 select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
 from namespace n
 join branch b on b.namespace_id = n.id
@@ -186,7 +190,8 @@ where slot.branch_id = :branch and slot.key = :key and slot.replaces is null
 order by v.id;
 
 -- name: messages_after
--- The messages after a position. They are selected before the joins, so that the cost depends only on their number.
+-- A page of the messages after a slot and its position. The slots are selected before the joins, so that the cost
+-- depends only on their number.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown}
@@ -197,7 +202,7 @@ with slot as materialized (
 {messages_in_order};
 
 -- name: messages_before
--- The last messages up to and including a position.
+-- The last messages up to a slot and its position, both included.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown}
@@ -242,7 +247,7 @@ select count(*) as messages from entry e
 where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown};
 
 -- name: droppable_count
--- The number of messages that a retention may drop, from the counter of the branch.
+-- The counter of a branch: the number of messages that a retention rule may delete.
 select messages from branch where id = :branch;
 
 -- name: decrement_messages
@@ -252,7 +257,7 @@ update branch set messages = messages - 1 where id = :branch;
 update branch set messages = 0 where id = :branch;
 
 -- name: empty_rounds
--- Rounds that began before a message and have no posts left.
+-- Rounds that began before a position and have no posts left.
 select r.id as slot
 from entry r
 where r.branch_id = :branch and r.kind = 'round' and r.replaces is null and r.position < :position
@@ -266,8 +271,8 @@ where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'round'
 order by slot.position, slot.id;
 
 -- name: slots_to_drop
--- Every version of every slot of a branch, to clear it; without the description, to reset it. `body` is the indexed
--- body.
+-- Every version of every slot of a branch, to delete them. The description of the conversation is included only with
+-- `everything` = 1. `body` is the indexed body.
 select own.id, own.key, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
 {indexed_body}
     as body
@@ -315,7 +320,7 @@ where hash = :hash
     and not exists (select 1 from memory where content_id = content.id);
 
 -- name: list_branches
--- The conversations of the namespaces in a range of paths: one by its name, or all.
+-- The conversations in a range of paths of namespaces: those with a name, or all.
 select b.id, b.name, n.path
 from branch b
 join namespace n on n.id = b.namespace_id
@@ -324,7 +329,7 @@ where n.path >= :low and n.path < :high and b.kind = :kind
 order by n.path, b.created_at, b.id;
 
 -- name: nested_conversations
--- The conversations of the nested graphs of a thread, whose names are a range.
+-- The conversations of the nested graphs of a thread. Their names begin with the thread's id, so they form a range.
 select b.name, n.path
 from namespace n
 join branch b on b.namespace_id = n.id
@@ -332,8 +337,8 @@ where n.path >= :low and n.path < :high and b.kind = :kind and b.name >= :first 
 order by n.path, b.name;
 
 -- name: newest_conversations
--- The conversations of the namespaces in a range of paths, the most recently used first. Conversations of nested graphs
--- are left out; their names contain `nested_mark`.
+-- The conversations in a range of paths of namespaces, the most recently used first. Conversations of nested graphs,
+-- whose names contain `nested_mark`, are omitted.
 select b.name, n.path, b.messages,
     coalesce((
         select e.created_at from entry e

@@ -1,4 +1,5 @@
 -- fragment: view
+-- The lineage and the open groups of a view, from the JSON lists `lineage` and `groups`; see memory.sql.
 lineage (depth, branch_id, up_to) as materialized (
     select depth, cast(each ->> 0 as bigint), cast(each ->> 1 as bigint)
     from json_array_elements(cast(:lineage as json)) with ordinality as given (each, depth)
@@ -8,8 +9,8 @@ open_groups (group_id, up_to) as materialized (
 )
 
 -- name: branch_lineage
--- The same as for SQLite. Each level is looked up by its key, since with a join the planner would scan small tables for
--- each level.
+-- The same as for SQLite, but with a lateral join, which looks up each parent by its key. With a plain join, the
+-- planner would scan small tables for each level.
 with recursive chain (depth, branch_id, up_to, via_base) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:with_bases as bigint)
     union all
@@ -28,5 +29,5 @@ left join branch_base s on s.branch_id = chain.branch_id
 order by chain.depth;
 
 -- fragment: seen_of
--- Every version of some keys that a view shows.
+-- Every version of some keys that a view may show.
 {seen_on_lineage_of} union all {others_of}

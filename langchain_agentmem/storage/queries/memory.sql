@@ -1,38 +1,54 @@
--- Memory on branches. A view consists of a lineage of branches, each up to a position, and of groups of unsealed rows,
--- each up to a row. A view with a scope also shows the current rows of authors other than its `author`, now or at the
--- stamp `before`. The newest version of a key is the one with the greatest stamp, then number. A row without a stamp is
--- newer than all rows with one. The number of a row is its id; a copy has the number of its original. Different keys
--- are ordered by number, and where threads share memory, by stamp.
+-- Memory on branches. Each row is one version of an entry, identified by kind and key. A row is valid on its branch
+-- from `position` up to but without `until`.
+--
+-- A task of a graph writes its rows as a group, without a branch. A checkpoint seals the group: it assigns the rows to
+-- a position on the branch of the thread. A group that is sealed on a second branch is copied; `copy_of` is the
+-- original.
+--
+-- A view is the memory at a position. It consists of a lineage and of open groups. The lineage is a branch and the
+-- branches that it was forked from, each up to a position (`up_to`). The open groups are groups that are not sealed
+-- there, each up to a row. The base of a subgraph's branch is the position of the outer graph that the subgraph sees.
+--
+-- The author of a row is a thread, or the branch "main" of a namespace, where writes outside of threads go. Threads
+-- with one namespace share memory. So a view with a `scope` (the id of the namespace) also shows the rows of other
+-- authors than its `author` that are current: shown by the newest checkpoint of their author. `stamp` is the time of a
+-- row's first commit on the thread's own branch or on "main". With `before`, the view shows the rows that were current
+-- at that stamp.
+--
+-- 4611686018427387904 is 2^62. As `until` it means that the version has not ended, and as `visible_until` that the
+-- version is current. The newest version of a key is the one with the greatest stamp, then number. A row without a
+-- stamp is newer than all rows with one. The number of a row is its id; a copy has the number of its original.
+-- Different keys are ordered by number, and where threads share memory, by stamp.
 
 -- fragment: version_order
--- The sort key of the version x by age.
+-- The sort key of the version x: the newest version of a key has the greatest one.
 coalesce(x.stamp, 4611686018427387904), coalesce(x.copy_of, x.id)
 
 -- fragment: is_visible
--- True if the version x of another author is current in the scope, and its stamp is not after `before`, if that is set.
+-- True if the version x of another author is current in the scope. If `before` is set, its stamp must not be later.
 x.scope_id = :scope and x.kind = :kind and x.visible_until = 4611686018427387904 and x.author_id <> :author
     and (cast(:before as bigint) is null or x.stamp <= cast(:before as bigint))
 
 -- fragment: is_visible_any_kind
--- True if a version x of any kind by another author is current in the scope, now or at the stamp `before`.
+-- True if the version x, of any kind and by another author, is current in the scope, or was so at the stamp `before`.
 x.scope_id = :scope and x.author_id <> :author and x.visible_until > 0 and case
     when cast(:before as bigint) is null then x.visible_until = 4611686018427387904
     else x.stamp <= cast(:before as bigint) and x.visible_until > cast(:before as bigint)
 end
 
 -- fragment: was_visible
--- True if the version x of another author was current in the scope at the stamp `before`, but is not any more.
--- `is_visible` and `was_visible` are two conditions, so that each uses an index of its own.
+-- True if the version x of another author was current in the scope at the stamp `before`, but no longer is.
+-- `is_visible` and `was_visible` are separate conditions, so that each can use its own index.
 x.scope_id = :scope and x.kind = :kind and x.visible_until > 0 and x.visible_until < 4611686018427387904 and x.author_id <> :author
     and cast(:before as bigint) is not null and x.stamp <= cast(:before as bigint) and x.visible_until > cast(:before as bigint)
 
 -- fragment: seen
--- Every version of one kind that a view shows.
+-- Every version of one kind that a view may show. Only the newest version of each key is shown.
 {seen_on_lineage} union all select x.* from memory x where {is_visible} union all select x.* from memory x where {was_visible}
 
 -- fragment: seen_on_lineage
--- Every version of one kind on the view's own lineage. `+` makes SQLite use the index on `until`, since most rows of a
--- branch have ended.
+-- Every version of one kind on the lineage and in the open groups. `+` makes SQLite use the index on `until`, since
+-- most rows of a branch have ended.
 select x.* from lineage cross join {lookup memory x}
     x.branch_id = lineage.branch_id and x.kind = :kind and x.until > lineage.up_to and +x.position <= lineage.up_to {end_lookup x}
 union all
@@ -40,7 +56,7 @@ select x.* from open_groups cross join {lookup memory x}
     x.group_id = open_groups.group_id and x.kind = :kind and x.copy_of is null and x.id <= open_groups.up_to {end_lookup x}
 
 -- fragment: seen_on_lineage_of
--- The same for some keys.
+-- The same for the keys `wanted`.
 select x.* from lineage cross join wanted cross join {lookup memory x}
     x.branch_id = lineage.branch_id and x.kind = :kind and x.key = wanted.key and x.until > lineage.up_to
     and x.position <= lineage.up_to {end_lookup x}
@@ -50,13 +66,13 @@ select x.* from open_groups cross join {lookup memory x}
     and x.id <= open_groups.up_to {end_lookup x}
 
 -- fragment: others_of
--- Every current version of some keys by other authors.
+-- Every version of the keys `wanted` by other authors that a view may show.
 select x.* from wanted cross join {lookup memory x} x.key = wanted.key and {is_visible} {end_lookup x}
 union all
 select x.* from wanted cross join {lookup memory x} x.key = wanted.key and {was_visible} {end_lookup x}
 
 -- fragment: seen_of
--- Every version of some keys that a view shows; of other authors only the newest.
+-- Every version of the keys `wanted` that a view may show. Of the current versions of other authors, only the newest.
 {seen_on_lineage_of}
 union all
 select x.* from wanted cross join memory x where cast(:before as bigint) is null and x.id = ({newest_of_others})
@@ -66,7 +82,7 @@ union all
 select x.* from memory x where x.key in (select key from wanted) and {was_visible}
 
 -- fragment: visible_keys
--- Every key of a kind with a current version in a scope. Each step seeks the next key in the index.
+-- Every key of a kind with a current version in a scope. Each step of the recursion seeks the next key in the index.
 with recursive k (key) as (
     select min(key) from memory where scope_id = :scope and kind = :kind and visible_until = 4611686018427387904
     union all
@@ -77,14 +93,14 @@ with recursive k (key) as (
 ) select key from k
 
 -- fragment: newest_of_others
--- The newest current version of a wanted key by other authors, found in one seek for any number of authors.
+-- The newest current version of a key in `wanted` by other authors. It takes one seek for any number of authors.
 select m.id from memory m
 where m.scope_id = :scope and m.kind = :kind and m.key = wanted.key and m.visible_until = 4611686018427387904 and m.author_id <> :author
 order by m.stamp desc, coalesce(m.copy_of, m.id) desc
 limit 1
 
 -- fragment: newer_on_level
--- The newer versions of the row x on the level l of a lineage.
+-- The newer versions of the row x on one branch l of a lineage.
 {lookup memory n}
     n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to and n.until > l.up_to
     and (coalesce(n.stamp, 4611686018427387904), coalesce(n.copy_of, n.id)) > ({version_order}) {end_lookup n}
@@ -114,7 +130,7 @@ x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
             and (x.expires_at is null or x.expires_at > cast(:at as bigint)) and not exists ({newer})
 
 -- fragment: search_thread
--- The thread whose name the search index uses for the rows of the group g.
+-- The name of the thread under which the rows of the group g are indexed for search.
 (
     select r.name from memory d join search_series r on r.id = d.document_id / 4194304
     where d.group_id = g.group_id and d.document_id is not null
@@ -122,12 +138,12 @@ x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
 )
 
 -- fragment: memory_columns
--- The result columns of a row r.
+-- The columns of the row r that queries return.
 coalesce(r.copy_of, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
     r.created_at, r.written_at, r.source, r.actor, c.body, ({writer}) as thread
 
 -- fragment: rank_versions
--- The visible versions of each key, ranked from the newest.
+-- The versions in `seen`, ranked for each key from the newest.
 select x.*, row_number() over (
     partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(copy_of, id) desc, id
 ) as rank
@@ -142,7 +158,7 @@ where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > c
 order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end, number
 
 -- fragment: writer
--- The thread that wrote the row r, even if the row is not sealed; null for a branch.
+-- The name of the thread that wrote the row r, sealed or not; null for a row that was written on a named branch.
 select coalesce(
     (select a.name from author a where a.id = r.author_id),
     (
@@ -152,12 +168,12 @@ select coalesce(
 )
 
 -- fragment: referenced
--- Returns a row if the row m is needed or has a copy. A search finds the copy by the document of the original.
+-- Returns a row if the row m is needed or has a copy, since a search finds the copy by the document of the original.
 {needed} union all select 1 from memory k where k.copy_of = m.id
 
 -- fragment: needed
 -- Returns a row if a checkpoint, a fork or a subgraph can see the row m. It also returns one if a checkpoint still has
--- the result of the task that wrote the row, since a later run seals the row again.
+-- the result of the task that wrote the row, since a run from that checkpoint uses the result and seals the row again.
 select 1 from checkpoint_position p where p.branch_id = m.branch_id and p.position >= m.position and p.position < m.until
 union all
 select 1 from branch b where b.parent_id = m.branch_id and b.parent_position >= m.position and b.parent_position < m.until
@@ -173,9 +189,9 @@ join checkpoint c on c.ns_id = l.id and c.name = f.checkpoint
 where g.group_id = m.group_id and m.copy_of is null and m.branch_id is not null
 
 -- name: branch_lineage
--- The lineage of a position: its branch, the branches from which that was forked, and, with `with_bases` = 1, the bases
--- of subgraphs. `via_base` = 1 marks the first branch of each chain of forks. `with_base` is the branch if it has a
--- base, else null.
+-- The lineage of a position: its branch, the branches that it was forked from, and, with `with_bases` = 1, the bases of
+-- subgraphs with their lineages. `via_base` = 1 marks the position itself and each base. `with_base` is the id of the
+-- branch if it has a base, else null.
 with recursive chain (depth, branch_id, up_to, via_base) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:with_bases as bigint)
     union all
@@ -193,12 +209,12 @@ left join branch_base s on s.branch_id = chain.branch_id
 order by chain.depth;
 
 -- name: current_memory
--- All entries of one kind that a view shows.
+-- The newest versions of all entries of one kind that a view shows.
 with {view}, seen as ({seen}), ranked as ({rank_versions}) {select_current};
 
 -- name: current_memory_few_keys
--- The same for current memory in a scope. It suits kinds with few keys, by any number of authors. Each key costs two
--- seeks.
+-- The same for current memory in a scope. Each key costs two seeks, so this query suits kinds with few keys and any
+-- number of authors.
 with {view}, wanted (key) as materialized (
     select key from ({visible_keys}) found where key is not null
 ), seen as ({seen_on_lineage}
@@ -218,7 +234,7 @@ where r.rank = 1
 order by number;
 
 -- name: keys_with_content
--- The keys of a kind under which a view may show this content. The view need not show all of them.
+-- The keys of a kind under which a view may show a content. The caller must check whether the view shows each key.
 with {view}
 select distinct m.key from memory m
 where m.content_id = (select id from content where hash = :hash) and m.kind = :kind and (
@@ -227,8 +243,8 @@ where m.content_id = (select id from content where hash = :hash) and m.kind = :k
 );
 
 -- fragment: rows_by_author
--- The newest versions of each key of a kind whose versions are merged, including deletion marks: one of the view's own
--- lineage, and one of each other author.
+-- The versions to merge of each key: the newest one on the view's own lineage (`mine` = 1), and the newest one of each
+-- other author. Deletion marks are included.
 ranked as (
     select x.*, row_number() over (
         partition by key, mine, case mine when 1 then 0 else author_id end
@@ -289,20 +305,20 @@ with {view}, picked (id) as (
         where {is_visible} and {is_wanted}
         order by x.stamp desc, coalesce(x.copy_of, x.id) desc
         limit cast(:limit as bigint)
-    ) now_counting
+    ) current_rows
     union
     select x.id from memory x where {was_visible} and {is_wanted}
-), once (id) as (
+), distinct_rows (id) as (
     select min(x.id) from picked cross join {lookup memory x} x.id = picked.id {end_lookup x} group by coalesce(x.copy_of, x.id)
 )
 select {memory_columns}
-from (select x.* from once cross join {lookup memory x} x.id = once.id {end_lookup x}) r
+from (select x.* from distinct_rows cross join {lookup memory x} x.id = distinct_rows.id {end_lookup x}) r
 left join content c on c.id = r.content_id
 order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end desc, number desc
 limit cast(:limit as bigint);
 
 -- name: visible_memory
--- The numbers of the given rows that a view shows.
+-- The numbers of those of some rows that a view shows.
 with {view}, wanted (id) as materialized ({numbers ids}), found as materialized (
     select x.* from wanted cross join {lookup memory x} x.id = wanted.id {end_lookup x}
     union
@@ -337,8 +353,8 @@ returning id;
 insert into memory_source (memory_id, source) values (:memory, :source);
 
 -- name: end_version
--- End a branch's own version of a key where the next one begins. With an author, only rows of that author stop being
--- current.
+-- End the version of a key on a branch where the next version begins. The ended version is no longer current, if it is
+-- by `author` or no author is given.
 update memory
 set until = :position,
     visible_until = case
@@ -350,15 +366,15 @@ where branch_id = :branch and kind = :kind and key = :key and until = 4611686018
 returning id, extra;
 
 -- fragment: in_checkpoint
--- Returns a row if a checkpoint of the namespace shows the row m of "main", which has ended since. `+ 0` makes SQLite
--- use the index on the expression.
+-- Returns a row if a checkpoint of the namespace shows the row m of "main", although the row has ended since. `+ 0`
+-- makes SQLite use the index on `coalesce(view_stamp, created_at)`.
 select 1 from checkpoint k
 where k.namespace_id = m.scope_id and coalesce(k.view_stamp, k.created_at) >= m.stamp + 0
     and coalesce(k.view_stamp, k.created_at) < m.visible_until + 0
 
 -- name: releasable_memory
--- The given rows that nothing references, with their content, except corrections. With `checkpoints` = 1, rows that
--- checkpoints of the namespace show are omitted.
+-- Those of some rows that nothing references, with their content. Corrections are omitted. With `checkpoints` = 1, rows
+-- that checkpoints of the namespace show are omitted too.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
@@ -366,7 +382,7 @@ where m.id {in_numbers ids} and not exists ({referenced}) and m.correction is nu
     and (cast(:checkpoints as bigint) = 0 or not exists ({in_checkpoint}));
 
 -- name: superseded_memory
--- Rows that have ended on the branch "main" of a namespace, and that no checkpoint shows and nothing references.
+-- Rows that have ended on the branch "main" of a namespace, which no checkpoint shows and nothing references.
 -- Corrections are omitted.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from branch b
@@ -380,7 +396,7 @@ limit cast(:limit as bigint);
 delete from memory where id = :id;
 
 -- name: mark_memory_deleted
--- Turn a version into a deletion mark.
+-- Turn a version into a deletion mark: a version that records a deletion.
 update memory
 set deleted = 1, content_id = null, document_id = null, label = null, subject = null, object = null, importance = null,
     expires_at = null, extra = null, source = null, actor = null, correction = null, visible_until = case
@@ -395,7 +411,7 @@ order by id
 limit cast(:limit as bigint);
 
 -- name: lock_group
--- A put that seals the group waits until this transaction ends.
+-- Lock a group. A checkpoint that seals the group waits until this transaction ends.
 select id from memory_group where id = :group {for_update};
 
 -- name: create_group
@@ -413,7 +429,7 @@ select branch_id, position from checkpoint_position where ns_id = :ns_id and che
 select 1 as found from checkpoint where ns_id = :ns_id and name = :checkpoint;
 
 -- name: sibling_position
--- The position of another child of the same parent with the same values.
+-- The position of another checkpoint with the same parent and the same channel versions.
 select p.branch_id, p.position
 from checkpoint c
 join checkpoint_position p on p.ns_id = c.ns_id and p.checkpoint = c.name
@@ -449,9 +465,8 @@ where t.id = :thread
 {for_no_key_update_of t};
 
 -- name: update_visibility
--- Update the current rows of a thread whose head has moved. The old and the new lineage show a branch up to different
--- positions, `low` and `high`; `after` is the new one. Rows of the thread between these positions become current, or
--- are no longer current.
+-- Update which rows of a thread on one branch are current, after the head of the thread has moved. `low` and `high` are
+-- the two positions up to which the old and the new lineage show the branch; `after` is that of the new lineage.
 update memory
 set visible_until = case
     when position <= :after and until > :after and stamp is not null then 4611686018427387904
@@ -480,14 +495,14 @@ values (:branch, :base, :base_position, :checkpoint, :groups);
 insert into base_group (group_id, branch_id) values (:group, :branch);
 
 -- name: create_thread_branch
--- Create a branch of a thread; with a parent it begins at a position of the parent.
+-- Create a branch of a thread. With a parent, the branch is a fork at a position of the parent.
 insert into branch (namespace_id, kind, thread, parent_id, parent_position, created_at)
 select id, :kind, :thread, cast(:parent as bigint), cast(:position as bigint), cast(:now as bigint)
 from namespace where path = :path
 returning id;
 
 -- name: groups_on_lineage
--- The groups that are sealed on a lineage, and the open groups that are sealed on any branch.
+-- The groups that are sealed on a lineage, and those of the view's open groups that are sealed on another branch.
 with {view}
 select s.group_id from lineage cross join sealed_group s
 where s.branch_id = lineage.branch_id and s.position <= lineage.up_to
@@ -504,7 +519,7 @@ select 1 from lineage cross join branch_base b where b.branch_id = lineage.branc
 limit 1;
 
 -- name: branches_of_originals
--- The branches of the originals whose copies are on some branches.
+-- The branches of the rows whose copies are on some branches.
 select distinct o.branch_id as id from memory m join memory o on o.id = m.copy_of
 where o.branch_id is not null and m.branch_id {in_numbers ids};
 
@@ -522,7 +537,8 @@ where o.branch_id {in_numbers ids} and m.branch_id not in ({numbers ids})
 limit 1;
 
 -- name: documents_to_move
--- The documents outside one namespace of the rows on some branches, and of the unsealed rows of a thread.
+-- The search documents of the rows on some branches, and of the unsealed rows of a thread, that are not in the index of
+-- a namespace yet. `id >> 22` of a document is the id of its series.
 select d.id, d.owner, d.created_at, d.role, c.kind, s.name, owned.owners
 from (
     select cast('entry' as text) as owners, document_id from entry where branch_id {in_numbers ids}
@@ -546,9 +562,9 @@ update checkpoint set namespace_id = (
 where ns_id in (select id from checkpoint_ns where thread_id = :thread);
 
 -- name: sealable_groups
--- The given groups that have rows and are not on a lineage. `writer` is the thread whose task wrote an unsealed group.
--- `search_thread` is the thread whose name the search index uses for the group. `late` = 1 marks a group that is sealed
--- on another branch and is older than rows of the lineage.
+-- The view's open groups that have rows and are not sealed on its lineage. `writer` is the id of the thread whose task
+-- wrote an unsealed group. `late` = 1 marks a group that is sealed on another branch and is older than rows of the
+-- lineage.
 with {view}
 select g.group_id, (select w.thread_id from memory_group w where w.id = g.group_id) as writer,
 {search_thread}
@@ -573,7 +589,8 @@ where exists (select 1 from memory m where m.group_id = g.group_id)
 order by g.group_id;
 
 -- fragment: visible_from_seal
--- The initial visibility of a sealed row; rows of shared kinds become current if the put moves the head.
+-- The initial `visible_until` of a sealed row. Rows of the kinds that threads share become current if the checkpoint is
+-- the new head of the thread (`at_head` = 1).
 case when cast(:at_head as bigint) = 1 and author_id = cast(:author as bigint)
     and kind in ({shared_kinds}) then 4611686018427387904 else 0 end
 
@@ -603,7 +620,7 @@ where namespace_id = (select id from namespace where path = :path) and thread_id
     and not exists (select 1 from memory m where m.author_id = author.id);
 
 -- name: newest_stamp
--- The greatest stamp of current rows under the keys that some groups write.
+-- The greatest stamp of the current rows with the keys of the rows in some groups.
 select max(stamp) as stamp from (
     select (
         select max(o.stamp) from memory o
@@ -631,14 +648,14 @@ left join author a on a.thread_id = t.id
 where n.path = :path;
 
 -- name: find_view_stamp
--- The stamp up to which the view of a checkpoint goes.
+-- The stamp up to which a checkpoint shows rows of other authors.
 select coalesce(view_stamp, created_at) as stamp from checkpoint where ns_id = :ns_id and name = :name;
 
 -- name: advance_view_stamp
 update checkpoint set view_stamp = :stamp where ns_id = :ns_id and name = :name and coalesce(view_stamp, created_at) < :stamp;
 
 -- name: copies_to_replace
--- The copies at a position of a branch whose originals have no other copy, and are not needed where they are.
+-- The copies at a position of a branch whose originals have no other copy and are not needed at their own positions.
 select k.id as copy, k.copy_of as original from memory k
 join memory m on m.id = k.copy_of
 where k.branch_id = :branch and k.position = :position
@@ -655,11 +672,12 @@ set branch_id = (select k.branch_id from memory k where k.id = :copy),
 where id = :original;
 
 -- name: has_shared_memory
--- Returns a row if an author has current rows other than messages. Such rows remain when its thread is deleted.
+-- Returns a row if an author has current rows other than messages, which remain when the thread is deleted.
 select 1 as found from memory where author_id = :author and visible_until = 4611686018427387904 and kind <> 'message' limit 1;
 
 -- name: copy_to_main
--- Copy the current rows of an author on a lineage to "main", except messages and keys with a newer version on "main".
+-- Copy the current rows of an author on a lineage to "main". Messages, and keys with a newer version on "main", are
+-- omitted.
 with {view}, mine as (
     select x.* from lineage cross join memory x
     where x.branch_id = lineage.branch_id and x.position <= lineage.up_to and x.until > lineage.up_to and x.author_id = :from_author
@@ -694,7 +712,7 @@ where id in (
 returning id;
 
 -- name: memory_of_authors
--- The existing rows that the threads with an id wrote in a range of namespaces. `on_main` = 1 marks rows on "main".
+-- The rows that the threads with an id wrote in a range of namespaces. `on_main` = 1 marks rows on "main".
 select m.id, m.copy_of, m.document_id, c.hash, c.body, m.extra,
     case when b.kind = 'layers' then 1 else 0 end as on_main
 from author a
@@ -710,7 +728,7 @@ select a.id, n.path from author a join namespace n on n.id = a.namespace_id
 where n.path >= :low and n.path < :high and a.name = :name and a.thread_id is null;
 
 -- name: anonymize_author
--- Remove the name of an author whose rows remain on lineages of other threads.
+-- Remove the name of an author whose rows other threads still need.
 update author set name = '' where id = :id;
 
 -- name: hide_author_memory
@@ -728,12 +746,12 @@ set branch_id = :branch, position = :position, scope_id = :scope, author_id = :a
 where group_id = :group and branch_id is null;
 
 -- name: stamp_group
--- Stamp the rows of a group that reaches the thread's own lineage. Its rows on branches of subgraphs keep their
--- positions.
+-- Stamp the rows of a group when the group is sealed on the thread's own lineage. Rows that a subgraph sealed earlier
+-- have no stamp until then.
 update memory set stamp = :stamp where group_id = :group and stamp is null;
 
 -- name: copy_group
--- Copy a group that is already sealed on another branch. Another run may have sealed it there only now.
+-- Copy a group that is already sealed on another branch, even if another run has sealed it there only now.
 insert into memory (
     branch_id, position, group_id, copy_of, kind, key, label, subject, object, content_id, deleted, importance,
     expires_at, extra, created_at, written_at, scope_id, author_id, source, actor, stamp, visible_until
@@ -769,8 +787,8 @@ where id in (
 );
 
 -- name: messages_on
--- The versions that the lineage of a position shows for some message ids of one author, newest last. A row without an
--- id is added if the lineage shows any message of the author.
+-- The versions that the lineage of a position shows for some message ids of one author, newest last. A row of nulls is
+-- added if the lineage shows any message of the author.
 with recursive lineage (branch_id, up_to) as (
     select cast(:branch as bigint), cast(:position as bigint)
     union all
@@ -809,7 +827,7 @@ from given
 where true on conflict (id) do nothing;
 
 -- name: copy_thread_messages
--- Copy the messages of a thread for a copy of the thread, at the same positions. Only the originals are current.
+-- Copy the messages of a thread for a copy of the thread, at the same positions. The copied rows are not current.
 insert into memory (
     branch_id, position, until, copy_of, kind, key, content_id, deleted, created_at, written_at, scope_id, author_id, stamp, visible_until,
     source
@@ -835,13 +853,14 @@ left join content c on c.id = m.content_id
 where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as text) is null or m.key {in_texts keys});
 
 -- name: visible_messages
--- The given messages that a view shows, each with the wording that it shows. With `anywhere` = 1, messages that the
--- newest checkpoints of any namespace show are included. The messages that a copied thread inherited belong to its own
--- conversation. So the lineage contributes only messages of the thread `name`. Other copied threads in a namespace
--- below the root contribute inherited messages only for the conversations `keys`.
+-- Those of some messages that a view shows, each with the wording that the view shows (see log.sql). With `anywhere` =
+-- 1, messages that the newest checkpoints of any namespace show are included. A copied thread has inherited the
+-- messages of its original, as messages of its own conversation. To find each message once, the lineage contributes
+-- only messages of the thread `name`. For this reason, other copied threads in a namespace below the root contribute
+-- inherited messages only for the conversations `keys`.
 with {view}, wanted (id) as materialized ({numbers ids}), wanted_rows as (
     select e.id as slot, e.key, w.id as author, w.namespace_id as scope, w.name,
-        n.path <> '' and w.name not in ({texts keys}) as teaching
+        n.path <> '' and w.name not in ({texts keys}) as omits_inherited
     from wanted cross join entry e cross join branch o cross join author w cross join namespace n
     where e.id = wanted.id and o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name
         and n.id = o.namespace_id
@@ -852,7 +871,7 @@ with {view}, wanted (id) as materialized ({numbers ids}), wanted_rows as (
     union all
     select wanted_rows.slot, m.* from wanted_rows cross join memory m
     where m.scope_id = wanted_rows.scope and m.kind = 'message' and m.key = wanted_rows.key and m.visible_until = 4611686018427387904
-        and m.author_id + 0 = wanted_rows.author and m.author_id <> :author and (m.copy_of is null or not wanted_rows.teaching)
+        and m.author_id + 0 = wanted_rows.author and m.author_id <> :author and (m.copy_of is null or not wanted_rows.omits_inherited)
         and (cast(:anywhere as bigint) = 1 or wanted_rows.scope = cast(:scope as bigint))
         and (cast(:before as bigint) is null or m.stamp <= cast(:before as bigint))
     union all
@@ -882,7 +901,7 @@ delete from memory_group where id = :group;
 select group_id, max(id) as row from memory where group_id {in_numbers ids} and copy_of is null group by group_id;
 
 -- name: find_run_start
--- The position of a checkpoint, and the tasks that finished under it. The result always has a row.
+-- The position of a checkpoint, and the tasks that finished under the checkpoint. The result always has a row.
 select p.branch_id, p.position, f.task, f.caller, f.groups
 from (select cast(:ns_id as bigint) as ns_id) o
 left join checkpoint_position p on p.ns_id = o.ns_id and p.checkpoint = :checkpoint
@@ -893,8 +912,8 @@ left join finished_task f on f.thread_id = :thread and f.ns = :ns and f.checkpoi
 select task, caller, groups from finished_task where thread_id = :thread and ns = :ns and checkpoint = :checkpoint;
 
 -- name: insert_finished_task
--- Insert a finished task, unless it finished before. A run without memory stores only the result of a task, so results
--- are looked up too.
+-- Insert a finished task, unless it finished before. A run without memory records no finished task and stores only the
+-- result, so results are looked up too.
 insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
 select cast(:thread as bigint), cast(:task as text), cast(:ns as text), cast(:checkpoint as text), cast(:caller as text),
     cast(:groups as text), cast(:now as bigint)
@@ -906,7 +925,7 @@ where not exists (
 on conflict (thread_id, task) do nothing;
 
 -- name: insert_finished_groups
--- Insert the groups of a finished task for lookups, if the task was recorded with these groups.
+-- Insert one row for each group of a finished task, if the task was recorded with exactly these groups.
 with given (id) as ({numbers ids})
 insert into finished_group (group_id, thread_id, task)
 select given.id, f.thread_id, f.task from given cross join finished_task f
@@ -914,7 +933,7 @@ where f.thread_id = :thread and f.task = :task and f.groups = cast(:ids as text)
 on conflict (group_id, thread_id, task) do nothing;
 
 -- name: end_groups
--- Mark the groups of an execution that ended without a result. The next execution of the task replaces them.
+-- Mark the groups of a task's execution that ended without a result. The next execution of the task replaces them.
 update memory_group set ended = 1 where thread_id = :thread and task = :task and owner = :owner;
 
 -- name: groups_of_task
@@ -934,12 +953,12 @@ where m.group_id = :group and m.branch_id is null;
 -- name: copy_positions
 -- Copy the positions of a thread's checkpoints to the checkpoints of its copy.
 insert into checkpoint_position (ns_id, checkpoint, branch_id, position)
-select theirs.id, p.checkpoint, p.branch_id, p.position
-from checkpoint_ns ours
-join checkpoint_position p on p.ns_id = ours.id
-join checkpoint_ns theirs on theirs.thread_id = :target and theirs.ns = ours.ns
-join checkpoint c on c.ns_id = theirs.id and c.name = p.checkpoint
-where ours.thread_id = :source
+select target_ns.id, p.checkpoint, p.branch_id, p.position
+from checkpoint_ns source_ns
+join checkpoint_position p on p.ns_id = source_ns.id
+join checkpoint_ns target_ns on target_ns.thread_id = :target and target_ns.ns = source_ns.ns
+join checkpoint c on c.ns_id = target_ns.id and c.name = p.checkpoint
+where source_ns.thread_id = :source
 on conflict (ns_id, checkpoint) do nothing;
 
 -- name: copy_finished_tasks
@@ -978,18 +997,18 @@ join memory m on m.group_id = g.group_id
 where g.thread_id = :thread and m.branch_id is not null;
 
 -- name: ancestor_branches
--- Some branches with their ancestors and bases.
-with recursive before (id) as (
+-- Some branches, with all their parents and bases. `side` yields two rows for each branch: its parent and its base.
+with recursive ancestors (id) as (
     select b.id from branch b where b.id {in_numbers ids}
     union
     select case when side.base = 0 then b.parent_id else s.base_id end
-    from before
-    join branch b on b.id = before.id
+    from ancestors
+    join branch b on b.id = ancestors.id
     cross join (select 0 as base union all select 1) side
     left join branch_base s on s.branch_id = b.id
     where (side.base = 0 and b.parent_id is not null) or (side.base = 1 and s.base_id is not null)
 )
-select id from before order by id desc;
+select id from ancestors order by id desc;
 
 -- name: unreferenced_memory
 -- The rows on some branches that nothing references, except corrections.
@@ -1001,7 +1020,7 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: idle_branches
--- The given branches of threads that have no rows, checkpoints, forks or subgraphs.
+-- Those of some branches that have no rows, checkpoints, forks or subgraphs. Only branches of threads are returned.
 select b.id from branch b
 where b.kind = 'thread' and b.id {in_numbers ids}
     and not exists (select 1 from checkpoint_position p where p.branch_id = b.id)
@@ -1016,7 +1035,7 @@ union
 select group_id from finished_group where thread_id = :thread;
 
 -- name: stale_groups
--- Old groups of a thread's tasks under checkpoints that do not exist.
+-- Old unsealed groups of a thread whose checkpoints do not exist.
 select g.id from memory_group g
 where g.thread_id = :thread and g.created_at < :before
     and not exists (
@@ -1033,7 +1052,7 @@ where thread_id = :thread and created_at < :before
     );
 
 -- name: referenced_groups
--- The given groups that finished tasks or subgraphs need.
+-- Those of some groups to which finished tasks or subgraphs refer.
 select group_id from finished_group where group_id {in_numbers ids}
 union
 select group_id from base_group where group_id {in_numbers ids};
@@ -1073,7 +1092,7 @@ order by b.id;
 select id, name from branch where id {in_numbers ids};
 
 -- name: visible_threads
--- The threads whose names the search index uses for the rows that a view shows.
+-- The names of the threads under which the rows that a view shows are indexed for search.
 with {view}
 select b.thread as name from lineage join branch b on b.id = lineage.branch_id
 union
@@ -1091,7 +1110,7 @@ select distinct branch_id as id from memory where branch_id is not null and id {
 select distinct branch_id as id from memory where copy_of {in_numbers ids};
 
 -- name: memory_hits
--- The rows of search hits, with their branches and positions.
+-- The rows of search hits, with their branches. `document_id / 4194304` (2^22) is the id of the series of a document.
 select m.id, m.id as number, m.branch_id, m.until, m.key, m.kind, m.label, m.importance, m.expires_at,
     m.extra, m.created_at, m.written_at, m.scope_id, m.source, m.actor, a.name as thread, c.body,
     b.kind as branch_kind, s.name, n.path
@@ -1108,17 +1127,17 @@ where m.id {in_numbers ids};
 select m.id, m.extra, c.body from memory m join content c on c.id = m.content_id where m.id {in_numbers ids};
 
 -- name: newest_positions
--- The positions of the newest checkpoints of threads whose memory is on some branches or on forks of them.
-with recursive below (id) as (
+-- The positions of the newest checkpoints of threads whose memory is on some branches or on their forks.
+with recursive forks (id) as (
     select b.id from branch b where b.id {in_numbers ids}
     union
-    select b.id from below join branch b on b.parent_id = below.id
-), standing (ns_id) as (
-    select distinct p.ns_id from below join checkpoint_position p on p.branch_id = below.id
+    select b.id from forks join branch b on b.parent_id = forks.id
+), positioned (ns_id) as (
+    select distinct p.ns_id from forks join checkpoint_position p on p.branch_id = forks.id
 )
 select l.thread_id, p.branch_id, p.position
-from standing
-join checkpoint_ns l on l.id = standing.ns_id and l.ns = ''
+from positioned
+join checkpoint_ns l on l.id = positioned.ns_id and l.ns = ''
 join checkpoint_position p on p.ns_id = l.id and p.checkpoint = (select max(c.name) from checkpoint c where c.ns_id = l.id)
 order by l.thread_id;
 
@@ -1141,7 +1160,7 @@ where n.path >= :low and n.path < :high and w.run_id {in_texts runs}
 order by w.ns_id, w.checkpoint, w.task, w.run_id;
 
 -- name: delete_finished_task
--- Delete a finished task, unless its result is stored.
+-- Delete a finished task, unless its result is stored: a pending write to a channel that is not one of LangGraph's own.
 delete from finished_task where thread_id = :thread and task = :task and not exists (
     select 1 from pending_write w
     where w.ns_id = :ns_id and w.checkpoint = :checkpoint and w.task = :task

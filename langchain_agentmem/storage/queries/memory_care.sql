@@ -1,7 +1,9 @@
--- Verification, erasure and import of memory. FOREVER is 2^62.
+-- Verification, erasure and import of memory. See memory.sql for groups, authors, stamps and 4611686018427387904
+-- (2^62).
 
 -- name: short_branches
--- Branches whose head is before a row or a reference on them, and branches with negative positions.
+-- Branches whose head is before the position of a row or reference, and branches with negative positions. `what` is the
+-- text for the report.
 select b.id, b.head, x.what, max(x.position) as position
 from branch b
 join (
@@ -23,7 +25,7 @@ order by b.id, x.what
 limit 10;
 
 -- name: wrong_parents
--- Branches whose parent or base is not older. Every parent is older, which excludes cycles.
+-- Branches whose parent or base is not older. The ids ascend, so this check excludes cycles.
 select b.id from branch b
 where b.parent_id >= b.id or (b.parent_id is null) <> (b.parent_position is null)
 union
@@ -60,8 +62,8 @@ order by m.id
 limit 10;
 
 -- name: wrong_visibility
--- Versions that are marked as current although no head shows them, or the reverse, and current versions without a
--- stamp.
+-- Versions that are marked as current although the newest checkpoint of their author does not show them, or the
+-- reverse, and current versions without a stamp.
 with recursive chain (author_id, branch_id, up_to) as (
     select a.id, p.branch_id, p.position
     from checkpoint_ns l
@@ -89,7 +91,7 @@ order by m.id
 limit 10;
 
 -- name: unfindable_memory
--- Versions whose documents are missing or belong to other rows.
+-- Versions whose search documents are missing or belong to other rows.
 select m.id from memory m
 where m.document_id is not null
     and not exists (
@@ -102,7 +104,7 @@ order by m.id
 limit 10;
 
 -- name: extras_after
--- A page of the extra data of versions.
+-- A page of versions with JSON in `extra` or `correction`.
 select id, copy_of, extra, correction from memory where id > :after and (extra is not null or correction is not null)
 order by id limit cast(:limit as bigint);
 
@@ -118,7 +120,7 @@ order by s.memory_id
 limit 10;
 
 -- name: lost_groups
--- Groups of unsealed versions to which no execution, finished task or subgraph refers.
+-- Groups of unsealed versions without a row in `memory_group` to which no finished task or subgraph refers.
 select distinct m.group_id as id from memory m
 where m.branch_id is null and m.group_id is not null
     and not exists (select 1 from memory_group g where g.id = m.group_id)
@@ -127,7 +129,7 @@ where m.branch_id is null and m.group_id is not null
 order by m.group_id;
 
 -- name: stored_groups
--- The lists of groups of finished tasks and of the bases of subgraphs.
+-- The lists of groups of finished tasks and of the bases of subgraphs. `what` is the text for the report.
 select 'the task' as what, task as name, groups from finished_task
 union all
 select 'the tasks around branch', cast(branch_id as text), groups from branch_base;
@@ -137,7 +139,7 @@ select count(case when kind <> 'message' then 1 end) as total, coalesce(max(id),
 where cast(:last as bigint) is null or id <= cast(:last as bigint);
 
 -- name: memory_branches
--- The branches of memory in the namespaces of a range, the youngest first.
+-- The branches of memory in a range of namespaces, the newest first.
 select b.id, b.kind, n.path from branch b
 join namespace n on n.id = b.namespace_id
 where n.path >= :low and n.path < :high and b.kind <> 'conversation'
@@ -162,13 +164,13 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: unplaced_checkpoints
--- The given checkpoints that exist and have no position.
+-- Those of some checkpoints that exist and have no position.
 select c.name from checkpoint c
 where c.ns_id = :ns_id and c.name {in_texts keys}
     and not exists (select 1 from checkpoint_position p where p.ns_id = c.ns_id and p.checkpoint = c.name);
 
 -- name: known_groups
--- The given groups that exist.
+-- Those of some groups that exist, sealed or not.
 select group_id from memory where group_id {in_numbers ids}
 union
 select group_id from sealed_group where group_id {in_numbers ids}

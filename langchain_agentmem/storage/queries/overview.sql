@@ -3,14 +3,14 @@
 -- name: thread_overview
 -- A page of the threads and conversations in a range of paths, the most recently changed first. A thread and a
 -- conversation with the same id are one row. The result always has a row, with the total number. With `sizes` = 1, the
--- data of each is measured; contents shared by a thread and its conversation are counted once. Conversations of nested
--- graphs, which have a `nested_mark` in their names, are omitted.
+-- data of each row is measured; a content that a thread shares with its conversation is counted once. Conversations of
+-- nested graphs, which have a `nested_mark` in their names, are omitted.
 with matching (namespace_id, name) as materialized (
     select distinct c.namespace_id, s.name from ({series_with_terms}) d
     join search_series s on s.id = d.series
     join search_scope c on c.id = s.scope_id
     where c.kind in ('message', 'thread_post')
-), known as (
+), candidates as (
     select cast('conversation' as text) as kind, namespace_id, name, id as thread, cast(null as bigint) as branch,
         cast(0 as bigint) as messages, created_at
     from thread
@@ -19,7 +19,7 @@ with matching (namespace_id, name) as materialized (
 ), listed as (
     select n.path, k.name, max(k.thread) as thread, max(k.branch) as branch, max(k.messages) as messages,
         max(k.created_at) as created_at
-    from known k
+    from candidates k
     join namespace n on n.id = k.namespace_id
     where k.kind = 'conversation' and n.path >= :low and n.path < :high and replace(k.name, cast(:nested_mark as text), '') = k.name
         and (cast(:name as text) is null or k.name = cast(:name as text))
@@ -33,10 +33,10 @@ with matching (namespace_id, name) as materialized (
         order by c.name desc limit 1
     ), l.created_at) as put_at, coalesce((
         select e.written_at from entry e where e.branch_id = l.branch order by e.position desc limit 1
-    ), l.created_at) as said_at
+    ), l.created_at) as message_at
     from listed l
 ), found as materialized (
-    select f.* from (select d.*, case when d.put_at > d.said_at then d.put_at else d.said_at end as changed_at from dated d) f
+    select f.* from (select d.*, case when d.put_at > d.message_at then d.put_at else d.message_at end as changed_at from dated d) f
     where f.changed_at >= :since and f.changed_at < :until and (cast(:role as text) is null or exists (
         select 1 from entry e
         where e.branch_id = f.branch and (e.role = cast(:role as text) or e.sender = cast(:role as text))

@@ -1,7 +1,8 @@
--- Notes on memory in prompts. Keys are passed as JSON.
+-- Notes on the memory that was inserted into prompts. `reader` is the memory that the text came from. `part` is the
+-- kind of text: "start" and "changes" are core memory. Keys of messages are passed as JSON.
 
 -- name: prompt_notes
--- The notes on some or all messages of a thread, of one or any reader, since a time, oldest first.
+-- The notes on some or all messages of a thread since a time, oldest first. With a `reader`, only its notes.
 select p.key, p.part, p.reader, p.tokens, p.in_prompt, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
@@ -11,7 +12,7 @@ order by p.created_at, p.key, p.reader, p.part;
 
 -- name: prompt_note_tokens
 -- The number of tokens of the texts that prompts show before some messages of a thread. A prompt shows only one text of
--- the part "start", so of these only the largest is counted.
+-- the part "start", so only the largest "start" is counted.
 select coalesce(cast(sum(case when p.part = 'start' then 0 else p.tokens end) as bigint), 0)
     + coalesce(max(case when p.part = 'start' then p.tokens end), 0) as tokens
 from namespace n

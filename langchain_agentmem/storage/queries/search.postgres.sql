@@ -1,6 +1,6 @@
 -- name: extend_series
--- Reserve places in the newest series with a name, unless the series has too few. Also return the other values that a
--- write needs.
+-- Reserve the next document ids in the newest series with a name, unless too few are left. Also return the dimensions
+-- of vectors. On PostgreSQL, no documents wait for the full-text index.
 update search_series
 set next = next + :documents, documents = documents + :documents, words = words + :words,
     first_at = case
@@ -35,13 +35,13 @@ where n.path >= :low and n.path < :high
 order by s.id;
 
 -- name: grow_series
--- Count a document again that returns to its old place.
+-- Add a document to the counts of its series again, after it was removed and then restored with its old id.
 update search_series set documents = documents + 1, words = words + :words where id = :series
 returning (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
 -- name: change_totals
--- Change the totals of a scope, and subtract the document `minus` if it exists. Simultaneous writers change different
--- rows, so that none waits for another.
+-- Change the totals of a scope, and subtract the words of the document `minus` if it exists. A writer changes a row
+-- that no other writer has locked, or adds a row with a random id. So no writer waits for another.
 insert into search_total (id, scope_id, series, documents, words, last_at)
 select coalesce(
         (select t.id from search_total t where t.scope_id = cast(:scope as bigint) limit 1 for update skip locked),
@@ -54,7 +54,8 @@ on conflict (id) do update set series = search_total.series + excluded.series,
     last_at = greatest(search_total.last_at, excluded.last_at);
 
 -- name: index_terms
--- Each term is indexed with its scope, since one index serves all namespaces.
+-- Each term is indexed together with the id of the scope (`id >> 37`), after the separator `chr(31)`. So a search reads
+-- no documents of other namespaces from the index.
 insert into search_index (document_id, terms)
 values (cast(:id as bigint), array_to_tsvector(array_remove(string_to_array(
     replace(cast(:terms as text), ' ', chr(31) || (cast(:id as bigint) >> 37) || ' ')
@@ -69,7 +70,8 @@ delete from search_index where document_id = :id and cast(:terms as text) is not
 truncate search_index;
 
 -- name: insert_unindexed
--- Does nothing: documents are indexed in the transaction that writes them.
+-- Does nothing, like the other queries on unindexed documents: PostgreSQL indexes documents in the transaction that
+-- writes them.
 select cast(:id as bigint) as id, cast(:terms as text) as terms where false;
 
 -- name: all_unindexed
@@ -86,7 +88,8 @@ select cast(null as bigint) as document_id, cast(null as text) as terms where ca
     and :filtered < 0 and :roles = '' and :before < :after;
 
 -- fragment: documents_with_term
--- The documents in the range t that contain its term.
+-- The documents in the range of t that match its expression. `+ 0` and `offset 0` make the planner begin with the index
+-- on the terms.
 select i.document_id from search_index i
 where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
     and (cast(:filtered as bigint) = 0 or exists (
@@ -100,6 +103,8 @@ where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first 
     ))
 
 -- name: postings
+-- The same as for SQLite. An expression combines each term with the ids of the scopes in its range, or matches any
+-- scope if the range has more than eight.
 with range as materialized (
     select cast(value ->> 0 as bigint) as first, cast(value ->> 1 as bigint) as last,
         cast(value ->> 0 as bigint) >> 37 as scope, (cast(value ->> 1 as bigint) - 1) >> 37 as last_scope
@@ -132,8 +137,8 @@ cross join lateral (
 where f.found is not null;
 
 -- name: terms_in_ranges
--- The documents in many small ranges that contain each term. The few documents of each range are looked up, since a
--- term may be in most documents.
+-- The documents in many small ranges that contain each term. The few documents of each range are read and then tested,
+-- since a term may be in most documents.
 select w.value as term, cast(json_agg(d.document_id) as text) as documents
 from json_array_elements(cast(:ranges as json)) r
 cross join lateral (
@@ -180,7 +185,7 @@ order by d.created_at desc, d.id desc
 limit cast(:limit as bigint);
 
 -- name: lock_writers
--- Wait for writers that have not seen that vectors are enabled.
+-- Wait for other writers, which may not know yet that vectors are enabled.
 lock table search_series in share row exclusive mode;
 
 -- name: lock_vectors
@@ -199,7 +204,7 @@ returning document_id;
 
 -- name: pgvector_available
 -- 1 if the server can compare vectors: pgvector is installed, in any schema. 0 if Citus has moved the tables to another
--- node, which their triggers show. A new table would not be on that node, and would retain deleted vectors.
+-- node; a trigger of the tables shows this. A new table would not be on that node, and would keep deleted vectors.
 select count(*) as available from pg_extension
 where extname = 'vector' and has_schema_privilege(extnamespace, 'usage') and not exists (
     select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
@@ -207,7 +212,8 @@ where extname = 'vector' and has_schema_privilege(extnamespace, 'usage') and not
 );
 
 -- name: create_pgvector
--- Functions refer to pgvector's type, because its schema is not in the search path. No statistics contain vectors.
+-- The functions hide the schema of pgvector, which is not in the search path. With `statistics 0`, the statistics of
+-- the server contain no vectors.
 do $begin$
 declare
     idx constant text = (
@@ -255,8 +261,8 @@ order by distance, v.document_id desc
 limit cast(:limit as bigint);
 
 -- name: nearest_indexed
--- The same with the index, which may miss some documents. It may return fewer if documents outside the ranges are
--- nearer.
+-- The same with the index on vectors, which may miss some documents. Fewer documents than the limit may be returned if
+-- documents outside the ranges are nearer.
 select document_id, cast(round(cast(min(distance) as numeric), 6) as double precision) as distance
 from search_pgvector_nearest(:vector, cast(:ranges as json), 2 * cast(:limit as bigint))
 group by document_id
@@ -264,8 +270,8 @@ order by distance, document_id desc
 limit cast(:limit as bigint);
 
 -- name: vector_index
--- `valid`: vectors have a usable index. `lacking`: there is none, this role may create one, pgvector supports iterative
--- scans (from 0.8 on), and there are enough vectors.
+-- `valid`: a usable index on vectors exists. `lacking`: an index must be created. That is so if no usable index exists,
+-- this role may create one, pgvector supports iterative scans (from version 0.8 on), and there are enough vectors.
 select i.valid,
     not i.valid and pg_has_role(t.relowner, 'usage') and cast(string_to_array(e.extversion, '.') as bigint[]) >= '{0,8}'
         and cast(:min_vectors as bigint) = (select count(*) from (select from search_pgvector limit cast(:min_vectors as bigint)) v)
@@ -278,9 +284,9 @@ cross join (
 where t.oid = to_regclass('search_pgvector') and e.extname = 'vector';
 
 -- name: vector_index_statements
--- The statements that create the index, in half precision. The first one drops an unfinished index. A function sets the
--- options of the index only for its own run: the maximum effort, and iterative scans if filters leave few results. The
--- server knows the options of pgvector after its first use.
+-- The statements that create the index on vectors, in half precision. The first one drops an unfinished index. The
+-- second one creates a function that searches with the maximum effort, and with iterative scans if filters leave few
+-- results. It begins with a use of pgvector, since the server knows pgvector's options only after its first use.
 select unnest(array[
     format('drop index concurrently if exists %1$I.search_pgvector_near', p.ours),
     format('select %1$I.search_pgvector_of(''[1]'');

@@ -1,5 +1,9 @@
--- The search: scopes, series and documents, and the full-text index over their terms. Python analyzes the texts; terms
--- are separated by spaces, and are the same for both dialects. Ranges of document ids are JSON, [[first, end], ...].
+-- The search index. Documents that belong together, such as the messages of a conversation, form a series. The series
+-- of one kind in one namespace form a scope. A document id contains both: `id >> 22` is the id of its series, and `id
+-- >> 37` that of its scope. So a series or a scope is a range of document ids. Ranges are passed as JSON: [[first,
+-- end], ...].
+--
+-- Python splits the texts into terms, which are separated by spaces and are the same for both dialects.
 
 -- name: search_state
 select analysis from search_state where id = 1;
@@ -8,7 +12,7 @@ select analysis from search_state where id = 1;
 update search_state set analysis = :analysis where id = 1;
 
 -- name: next_series
--- Add a series to the newest scope of a kind, unless the scope is full, and return its number.
+-- Reserve the number of a new series in the newest scope of a kind, unless the scope is full.
 update search_scope set series = series + 1
 where id = (
         select max(c.id) from search_scope c
@@ -45,17 +49,17 @@ insert into search_speaker (word, series_id, speaker) values (:word, :series, :s
 on conflict (word, series_id, speaker) do nothing;
 
 -- name: copy_speaker
--- Copy the speaker of a document to another.
+-- Copy the speaker of one document to another document.
 update search_document set speaker = (select o.speaker from search_document o where o.id = :from_id) where id = :id;
 
 -- name: copy_speakers
--- Copy the speakers of a series to the series of another document.
+-- Copy the speakers of the series of one document to the series of another document.
 insert into search_speaker (word, series_id, speaker)
 select word, cast(:id as bigint) >> 22, speaker from search_speaker where series_id = cast(:from_id as bigint) >> 22
 on conflict (word, series_id, speaker) do nothing;
 
 -- name: count_vector_removal
--- Invalidate the vectors that processes have cached.
+-- Invalidate the vectors that processes have cached, since a vector was removed.
 update search_state set removals = removals + 1 where id = 1 and dimensions is not null;
 
 -- name: vector_state
@@ -65,13 +69,13 @@ select dimensions, removals, pgvector, (select coalesce(max(id), 0) from search_
 update search_state set dimensions = :dimensions where id = 1;
 
 -- name: request_vector
--- Mark a document as pending, if vectors are enabled.
+-- Let a document wait for its vector, if vectors are enabled.
 insert into search_unembedded (document_id)
 select cast(:id as bigint) from search_state where id = 1 and dimensions is not null
 on conflict (ticket) do nothing;
 
 -- name: request_all_vectors
--- Mark all documents as pending, except those of the audit trail, which is searched by words only.
+-- Let all documents without a vector wait for one, except those of the audit trail, which is searched by words only.
 insert into search_unembedded (document_id)
 select d.id from search_document d
 join search_scope c on c.id = d.id >> 37
@@ -100,7 +104,8 @@ on conflict (document_id, passage) do nothing;
 select id, document_id, passage, vector from search_vector where id > :after order by id limit cast(:limit as bigint);
 
 -- name: vectors_from
--- A page of the vectors in one range, after a passage of its first document.
+-- A page of the vectors in one range of document ids, after a passage of the first document. A passage is a section of
+-- a document that has its own vector.
 select document_id, passage, vector from search_vector
 where document_id >= :low and document_id < :end and (document_id > :low or passage > :passage)
 order by document_id, passage
@@ -183,7 +188,8 @@ order by documents desc, n.path, s.name
 limit 100;
 
 -- name: search_totals
--- The numbers of series, documents and words in some ranges, of whole scopes or of single series.
+-- The numbers of series, documents and words in some ranges, each of whole scopes or of whole series. A range whose
+-- bounds are multiples of 2^37 (137438953471 is 2^37 - 1) is one of scopes.
 select cast(coalesce(sum(f.series), 0) as bigint) as series, cast(coalesce(sum(f.documents), 0) as bigint) as documents,
     cast(coalesce(sum(f.words), 0) as bigint) as words, coalesce(max(f.last_at), 0) as last_at
 from (
@@ -199,18 +205,18 @@ from (
 ) f;
 
 -- fragment: from_named_speakers
--- The speakers that some words name in some ranges, with their series.
+-- The speakers in some ranges whose names contain one of some words, with the series of each speaker.
 from ({texts words}) w
 cross join ({ranges ranges}) r
 cross join {lookup search_speaker p}
     p.word = w.value and p.series_id >= r.low >> 22 and p.series_id < r.high >> 22 {end_lookup p}
 
 -- name: find_speakers
--- The speakers in some ranges that some words name.
+-- The speakers in some ranges whose names contain one of some words.
 select distinct p.word, p.speaker {from_named_speakers} limit 1000;
 
 -- name: documents_of_speakers
--- The newest documents of the speakers that some words name, at most a hundred from each series.
+-- The newest documents of the speakers whose names contain one of some words, at most a hundred from each series.
 select p.word, d.id
 {from_named_speakers}
 cross join search_document d on d.id in (
@@ -222,7 +228,8 @@ order by d.created_at desc, d.id desc
 limit cast(:limit as bigint);
 
 -- name: dated_documents
--- Documents in a span of time or near it, the nearest first, from the series that overlap the searched times.
+-- Documents from `start` to `end` or near this time, the nearest first. Only documents from `earliest` to `latest` are
+-- searched.
 select d.id
 from ({ranges ranges}) r
 cross join {lookup search_series s}
@@ -234,7 +241,8 @@ order by case when d.created_at < :start then :start - d.created_at when d.creat
 limit cast(:limit as bigint);
 
 -- name: documents_within
--- The documents in many small ranges, as JSON by columns, since reading many rows takes longer than finding them.
+-- The documents in many small ranges, as one row with a JSON list for each column. To read many rows would take longer
+-- than to find them.
 select json_array(
     json_group_array(d.id), json_group_array(d.owner), json_group_array(d.length), json_group_array(d.features),
     json_group_array(d.created_at), json_group_array(d.speaker), json_group_array(d.role)
@@ -274,7 +282,7 @@ where (c.kind in ('message', 'nested_message') and not exists (select 1 from ent
 limit 10;
 
 -- name: entry_hits
--- Some wordings of messages with their current versions, conversations and namespaces.
+-- Some wordings of messages (see log.sql), each with its newest version, conversation and namespace.
 select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
 from ({numbers owners}) o
 cross join {lookup entry own} own.id = o.value {end_lookup own}

@@ -1,6 +1,6 @@
 -- name: extend_series
--- Reserve places in the newest series with a name, unless the series has too few. Also return the other values that a
--- write needs.
+-- Reserve the next document ids in the newest series with a name, unless too few are left. Also return the dimensions
+-- of vectors, and the number of documents that wait for the full-text index.
 update search_series
 set next = next + :documents, documents = documents + :documents, words = words + :words,
     first_at = case
@@ -17,12 +17,12 @@ where id = (
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
 
 -- name: grow_series
--- Count a document again that returns to its old place.
+-- Add a document to the counts of its series again, after it was removed and then restored with its old id.
 update search_series set documents = documents + 1, words = words + :words where id = :series
 returning (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
 
 -- name: change_totals
--- Change the totals of a scope, and subtract the document `minus` if it exists.
+-- Change the totals of a scope, and subtract the words of the document `minus` if it exists.
 insert into search_total (id, scope_id, series, documents, words, last_at)
 values (
     (select min(id) from search_total where scope_id = :scope), :scope, :series, :documents,
@@ -32,7 +32,8 @@ on conflict (id) do update set series = series + excluded.series, documents = do
     words = words + excluded.words, last_at = max(last_at, excluded.last_at);
 
 -- name: index_terms
--- The terms are inserted as values. A select may fail half-way, so FTS5 would flush its pending data before each row.
+-- The terms are inserted with `values`, not with a select. Before a statement that may fail half-way, FTS5 writes its
+-- pending data.
 insert into search_index (rowid, terms) values (:id, :terms);
 
 -- name: unindex_terms
@@ -51,7 +52,7 @@ select document_id, terms from search_unindexed order by document_id;
 delete from search_unindexed;
 
 -- name: take_unindexed
--- Remove some pending documents, and return them.
+-- Remove some waiting documents, and return their ids.
 delete from search_unindexed where document_id {in_numbers ids} returning document_id;
 
 -- name: unindexed_within
@@ -66,7 +67,7 @@ where :filtered = 0 or exists (
 );
 
 -- fragment: documents_with_term
--- The documents in the range f that contain its term.
+-- The documents in the range of f that match its FTS5 expression.
 select rowid from search_index
 where search_index match f.expression and rowid >= f.first and rowid < f.last
     and (:filtered = 0 or exists (
@@ -77,8 +78,8 @@ where search_index match f.expression and rowid >= f.first and rowid < f.last
     ))
 
 -- name: postings
--- For each term and range, the oldest documents that contain the term. If other terms are listed with it, the documents
--- must contain one of these too. If the limit is reached, the newest such documents are returned too.
+-- For each term and range, the oldest documents that contain the term. If other terms are listed with a term, the
+-- documents must also contain one of these. If the limit is reached, the newest such documents are returned too.
 with wanted as materialized (
     select json_extract(value, '$[0]') as term,
         '"' || json_extract(value, '$[0]') || '"' || coalesce(

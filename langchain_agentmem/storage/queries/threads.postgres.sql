@@ -1,6 +1,7 @@
 -- name: checkpoint_values
--- The text is checked first, since a failing cast would hide that the checkpoint is damaged. Only newer servers can
--- test whether a text is JSON. `shape` is the pattern of one JSON string.
+-- A damaged text in `versions` is replaced by {}, since a failing cast would hide that the checkpoint is damaged. A
+-- regular expression checks the text, since only newer servers can test for JSON. `shape` is the pattern of one JSON
+-- string.
 with json_string (shape) as (select '"([^"\\[:cntrl:]]|\\(["\\/bfnrt]|u(?!0000)[0-9a-fA-F]{4}))*"')
 select v.channel, v.recipe
 from checkpoint c

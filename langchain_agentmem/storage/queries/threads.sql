@@ -1,4 +1,7 @@
--- Threads, their part stores and checkpoints. A path of '' stands for every namespace.
+-- Threads and their checkpoints. The values of channels are split into parts, which are stored once in the part store
+-- of the thread. A recipe lists the numbers of the parts of a value. A part store has two sequences of numbers:
+-- `next_element` for elements of lists, and `next_part` for other parts. `ns` is a checkpoint namespace: '' for the
+-- thread's own graph, else that of a subgraph.
 
 -- name: find_thread
 -- A thread with its part store and one of its checkpoint namespaces.
@@ -10,7 +13,7 @@ left join checkpoint_ns l on l.thread_id = t.id and l.ns = :ns
 where n.path = :path;
 
 -- name: find_threads
--- The same for the first few threads with an id, in any namespace.
+-- The same for the threads with an id in any namespace, at most four.
 select t.id, t.store_id, t.delta, t.created_at, s.sweep_count, s.removed_count, n.path, l.id as ns_id
 from thread t
 join namespace n on n.id = t.namespace_id
@@ -50,14 +53,14 @@ insert into part (store_id, number, encoding, name, content_id, checksum)
 select :store, :number, :encoding, :name, coalesce((select id from content where hash = :hash), 0), :checksum;
 
 -- name: copy_parts
--- Copy neighbouring parts to other numbers, in the same or another part store. No content is copied.
+-- Copy a range of parts to other numbers, in the same or another part store. The copies refer to the same contents.
 insert into part (store_id, number, encoding, name, content_id, checksum)
 select cast(:target as bigint), number + cast(:shift as bigint), encoding, name, content_id, checksum
 from part
 where store_id = :store and number >= :low and number < :high;
 
 -- name: lock_store
--- Other transactions wait here until this one ends.
+-- Lock a part store. Other transactions that lock it wait until this one ends.
 select next_element, next_part, sweep_count from part_store where id = :store {for_update};
 
 -- name: set_numbers
@@ -65,7 +68,7 @@ select next_element, next_part, sweep_count from part_store where id = :store {f
 update part_store set next_element = :next_element, next_part = :next_part where id = :store;
 
 -- name: reserve_part_numbers
--- Reserve the next numbers of elements of lists. Other transactions wait here until this one ends.
+-- Reserve the next numbers for elements of lists. Other transactions that do so wait until this one ends.
 update part_store set next_element = next_element + :count
 where id = :store
 returning sweep_count;
@@ -75,8 +78,8 @@ insert into channel_value (ns_id, channel, version, recipe) values (:ns_id, :cha
 on conflict (ns_id, channel, version) do update set recipe = excluded.recipe;
 
 -- name: insert_checkpoint
--- If its namespace has a branch "main", record the state of "main" for the checkpoint. Citus accepts no subquery in
--- "values".
+-- With a `namespace_id`, the versions that the branch "main" shows now are retained for the checkpoint. It is set if
+-- the namespace has a branch "main". Citus accepts no subquery in "values".
 insert into checkpoint (ns_id, name, parent, run_id, versions, head, metadata, created_at, namespace_id)
 select :ns_id, :name, :parent, :run_id, :versions, :head, :metadata, :now, (
     select b.namespace_id from checkpoint_ns l
@@ -89,8 +92,8 @@ on conflict (ns_id, name) do update set parent = excluded.parent, run_id = exclu
     versions = excluded.versions, head = excluded.head, metadata = excluded.metadata;
 
 -- name: insert_write
--- Special writes, whose index is below zero, replace earlier writes. Of other writes with one index, the first is
--- retained.
+-- LangGraph's special writes, such as errors and interrupts, have a negative index and replace an earlier write with
+-- that index. Other writes never replace one.
 insert into pending_write (ns_id, checkpoint, task, idx, path, channel, run_id, recipe)
 values (:ns_id, :checkpoint, :task, :idx, :path, :channel, :run_id, :recipe)
 on conflict (ns_id, checkpoint, task, idx) do update
@@ -104,7 +107,8 @@ select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_
 select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_id and name = :name;
 
 -- name: checkpoint_values
--- The channel values of a checkpoint, or of the newest one; no rows if its versions cannot be read.
+-- The channel values of a checkpoint, or without a name those of the newest one. No rows if `versions` is not valid
+-- JSON.
 select v.channel, v.recipe
 from checkpoint c
 cross join json_each(case when json_valid(c.versions) then c.versions else '{}' end) w
@@ -122,12 +126,12 @@ where c.ns_id = :ns_id and c.name = :name and w.key {in_texts keys}
     and v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value;
 
 -- name: pending_writes
--- The pending writes under a checkpoint, or under the newest one.
+-- The pending writes of a checkpoint, or without a name those of the newest one.
 select task, idx, path, channel, recipe from pending_write
 where ns_id = :ns_id and checkpoint = coalesce(:checkpoint, (select max(name) from checkpoint where ns_id = :ns_id));
 
 -- name: writes_of_channels
--- The pending writes under some checkpoints for some channels.
+-- The pending writes of some checkpoints to some channels.
 select checkpoint, task, idx, path, channel, recipe from pending_write
 where ns_id = :ns_id and checkpoint {in_texts checkpoints} and channel {in_texts channels};
 
@@ -137,7 +141,8 @@ select channel, version, recipe from channel_value
 where ns_id = :ns_id and channel {in_texts channels} and version {in_texts versions};
 
 -- name: checkpoint_ancestors
--- The ancestors of a checkpoint, the parent first. A checkpoint that was put again may be its own ancestor.
+-- The ancestors of a checkpoint, the parent first. `limit` bounds the recursion: a checkpoint that was stored again
+-- with another parent may be its own ancestor.
 with recursive chain (name, parent, versions, depth) as (
     select c.name, c.parent, c.versions, 0 from checkpoint c where c.ns_id = :ns_id and c.name = :name
     union all
@@ -156,7 +161,8 @@ cross join {lookup part p} p.store_id = :store and p.number >= r.low and p.numbe
 left join content c on c.id = p.content_id;
 
 -- name: known_parts
--- The numbers of stored parts, by the hexadecimal digests of their contents, their forms and names.
+-- The numbers of the parts that are already stored, by the digests of their contents (in hexadecimal), their encodings
+-- and their names.
 select c.hash, p.encoding, p.name, p.number
 from ({triples keys}) k
 cross join {lookup content c} c.hash = from_hex(k.first) {end_lookup c}
@@ -205,7 +211,8 @@ order by c.name desc
 limit cast(:limit as bigint);
 
 -- name: surplus_checkpoints
--- The oldest checkpoints of a checkpoint namespace beyond the newest few, or from before a time; never the newest one.
+-- The checkpoints of a checkpoint namespace that are not among the `keep` newest ones, or are older than a time, the
+-- oldest first. The newest one is never returned.
 select name from checkpoint
 where ns_id = :ns_id and name < (select max(name) from checkpoint where ns_id = :ns_id)
     and (
@@ -239,7 +246,7 @@ delete from checkpoint where ns_id = :ns_id and name = :name;
 delete from pending_write where ns_id = :ns_id and checkpoint = :name;
 
 -- name: delete_stray_writes
--- Delete writes under deleted checkpoints, including writes that arrived after the deletion.
+-- Delete the pending writes of deleted checkpoints, including writes that were stored after the deletion.
 delete from pending_write
 where ns_id = :ns_id and checkpoint <= :up_to
     and not exists (select 1 from checkpoint c where c.ns_id = :ns_id and c.name = pending_write.checkpoint);
@@ -282,7 +289,7 @@ where ns_id = :ns_id order by checkpoint, task, idx;
 delete from channel_value where ns_id = :ns_id and channel = :channel and version = :version;
 
 -- name: part_hashes
--- The contents of neighbouring parts.
+-- The digests of the contents of a range of parts.
 select p.number, c.hash from part p join content c on c.id = p.content_id
 where p.store_id = :store and p.number >= :low and p.number < :high;
 
@@ -299,7 +306,7 @@ update part_store set sweep_count = sweep_count + 1 where id = :store;
 delete from part_store where id = :store and not exists (select 1 from thread where store_id = :store);
 
 -- name: threads_within
--- The threads in a range of namespace paths, of one name or all.
+-- The threads in a range of paths of namespaces: those with an id, or all.
 select t.id, t.name, t.store_id, t.delta, n.path from thread t
 join namespace n on n.id = t.namespace_id
 where n.path >= :low and n.path < :high and (cast(:name as text) is null or t.name = cast(:name as text))
@@ -309,7 +316,7 @@ order by n.path, t.name;
 select name, parent, run_id, versions, head, metadata, created_at from checkpoint where ns_id = :ns_id order by name;
 
 -- name: store_gaps
--- Part stores whose next numbers are not above all of their parts.
+-- Part stores with a part whose number is not below the next number of its sequence.
 select s.id from part_store s
 where exists (
     select 1 from part p

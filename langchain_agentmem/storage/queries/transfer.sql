@@ -1,5 +1,5 @@
--- Exports. An import runs the first queries on the file. A JSON export runs the queries `plain_…` on the database.
--- `storage/transfer.py` reads whole tables.
+-- Exports. An import runs the queries `exported_…` on the file. A JSON export runs the queries `plain_…` on the
+-- database. `storage/transfer.py` reads whole tables.
 
 -- name: exported_contents
 select id, hash, body from content where id {in_numbers ids};
@@ -28,7 +28,7 @@ select b.id, b.name, n.path from branch b join namespace n on n.id = b.namespace
 where b.kind = 'conversation' order by b.id;
 
 -- name: exported_memory
--- Each version before its copies.
+-- All rows of memory, each version before its copies.
 select * from memory order by coalesce(copy_of, id), id;
 
 -- name: exported_audit
@@ -44,7 +44,7 @@ where c.kind <> 'audit'
 order by d.id;
 
 -- name: find_author
--- The author without a thread. The author of main has no name.
+-- The author with a name (null for the branch "main") whose thread was deleted, or who never had one.
 select min(id) as id from author
 where namespace_id = :namespace and thread_id is null and (name = :name or name is null and cast(:name as text) is null);
 

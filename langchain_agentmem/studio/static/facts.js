@@ -1,11 +1,11 @@
-// The table of facts as a graph, and a slider through the times of changes. Both only repeat the table and the form.
+// The table of facts as a graph, and a slider through the times of changes. Both show only data of the table and the form.
 "use strict";
 
-const MOVES = 250; // milliseconds between two requests of the slider
+const SLIDER_DELAY = 250; // milliseconds between the last move of the slider and the request
 let graph = null;
-let drawn = "";
+let drawnIds = ""; // the ids of the facts in the graph
 
-function rowsOf() {
+function findRows() {
   return [...document.querySelectorAll("table.facts tbody tr")];
 }
 
@@ -25,29 +25,29 @@ function graphStyle() {
   ];
 }
 
-function elementsOf(rows) {
+function buildElements(rows) {
   const nodes = new Set(rows.flatMap((row) => [row.dataset.subject, row.dataset.object]));
   const edges = rows.map((row) => ({ data: {
     id: `fact ${row.dataset.id}`, source: `${row.dataset.subject}`, target: `${row.dataset.object}`, label: row.dataset.predicate } }));
   return [...[...nodes].map((id) => ({ data: { id } })), ...edges];
 }
 
-function draw() {
-  const place = document.getElementById("facts-graph");
-  const rows = rowsOf();
-  if (!place || !window.cytoscape) {
+function drawGraph() {
+  const container = document.getElementById("facts-graph");
+  const rows = findRows();
+  if (!container || !window.cytoscape) {
     return;
   }
-  place.hidden = rows.length === 0;
-  const same = rows.map((row) => row.dataset.id).sort().join("\n");
-  if (rows.length && same !== drawn) {
+  container.hidden = rows.length === 0;
+  const shownIds = rows.map((row) => row.dataset.id).sort().join("\n");
+  if (rows.length && shownIds !== drawnIds) {
     graph?.destroy();
     graph = cytoscape({
-      container: place, elements: elementsOf(rows), style: graphStyle(), maxZoom: 2,
+      container, elements: buildElements(rows), style: graphStyle(), maxZoom: 2,
       layout: { name: "cose", animate: false, nodeDimensionsIncludeLabels: true, padding: 20,
         nodeRepulsion: () => 1e5, idealEdgeLength: () => 60, edgeElasticity: () => 60 } });
-    graph.on("tap", "node", (event) => follow("entity", event.target.id()));
-    drawn = same;
+    graph.on("tap", "node", (event) => openEntity(event.target.id()));
+    drawnIds = shownIds;
   }
   for (const row of rows) {
     graph.getElementById(`fact ${row.dataset.id}`).classes(row.className);
@@ -55,12 +55,13 @@ function draw() {
   graph?.nodes().forEach((node) => node.toggleClass("idle", node.connectedEdges(".holds").empty()));
 }
 
-function follow(name, value) {
-  const row = rowsOf().find((each) => each.dataset.subject === value || each.dataset.object === value);
-  row?.querySelectorAll("td a")[row.dataset.subject === value ? 0 : 2].click();
+// Follow the link of an entity in the table.
+function openEntity(name) {
+  const row = findRows().find((each) => each.dataset.subject === name || each.dataset.object === name);
+  row?.querySelectorAll("td a")[row.dataset.subject === name ? 0 : 2].click();
 }
 
-function slide() {
+function connectSlider() {
   const form = document.getElementById("facts-asked");
   const slider = document.getElementById("moment");
   const times = form.elements.valid;
@@ -79,34 +80,34 @@ function slide() {
     showTime();
     times.selectedIndex = times.length - 1 - slider.value;
     clearTimeout(timer);
-    timer = setTimeout(() => show(form), MOVES);
+    timer = setTimeout(() => reloadTable(form), SLIDER_DELAY);
   });
   times.addEventListener("change", () => {
     slider.value = times.length - 1 - times.selectedIndex;
     showTime();
-    show(form);
+    reloadTable(form);
   });
 }
 
 // Only the table is replaced, so the slider keeps the focus, and the graph its layout.
-function show(form) {
-  const asked = new URLSearchParams(new FormData(form));
+function reloadTable(form) {
+  const params = new URLSearchParams(new FormData(form));
   const before = new URLSearchParams(location.search).get("before");
   if (before) {
-    asked.set("before", before);
+    params.set("before", before);
   }
-  const address = `${form.action}?${asked}`;
+  const address = `${form.action}?${params}`;
   history.replaceState(null, "", address);
   htmx.ajax("GET", address, { target: "#facts-held", select: "#facts-held", swap: "outerHTML" });
 }
 
 document.addEventListener("DOMContentLoaded", () => {
   // Without this element, Cytoscape would add an inline style, which the Content-Security-Policy forbids.
-  const there = document.createElement("meta");
-  there.id = "__________cytoscape_stylesheet";
-  document.head.append(there);
-  slide();
-  draw();
+  const placeholder = document.createElement("meta");
+  placeholder.id = "__________cytoscape_stylesheet";
+  document.head.append(placeholder);
+  connectSlider();
+  drawGraph();
 });
-document.addEventListener("htmx:afterSettle", draw);
+document.addEventListener("htmx:afterSettle", drawGraph);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => graph?.style(graphStyle()));

@@ -2,21 +2,21 @@
 "use strict";
 
 // Scroll to the message in the address, and to the checkpoint in the tree.
-function toMarked() {
+function scrollToMarked() {
   document.getElementById("marked")?.scrollIntoView({ block: "center" });
-  const here = document.querySelector(".tree li.here");
-  const tree = here?.closest(".tree");
+  const current = document.querySelector(".tree li.here");
+  const tree = current?.closest(".tree");
   if (tree) {
-    tree.scrollTop += here.getBoundingClientRect().top - tree.getBoundingClientRect().top - tree.clientHeight / 2;
+    tree.scrollTop += current.getBoundingClientRect().top - tree.getBoundingClientRect().top - tree.clientHeight / 2;
   }
 }
-document.addEventListener("DOMContentLoaded", toMarked);
-document.addEventListener("htmx:afterSettle", toMarked);
+document.addEventListener("DOMContentLoaded", scrollToMarked);
+document.addEventListener("htmx:afterSettle", scrollToMarked);
 
 // Ignore the response for an earlier position of the slider, since a newer request is pending.
 document.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  const asked = detail.requestConfig.parameters.number;
-  if (asked !== undefined && asked !== document.getElementById("slider")?.value) {
+  const requested = detail.requestConfig.parameters.number;
+  if (requested !== undefined && requested !== document.getElementById("slider")?.value) {
     detail.shouldSwap = false;
   }
 });

@@ -45,7 +45,7 @@ def check(reply, some):
         assert all(entity_key(name) and name == name.strip() for name in fact[1:4])
         assert fact.confidence is None or 0 <= fact.confidence <= 1
         assert fact.end is None or fact.start is None or fact.start < fact.end
-    assert answer.readable or not answer.facts
+    assert answer.usable or not answer.facts
 
 
 @given(st.text() | st.lists(st.sampled_from("{}[]\":, facts subject 1 \\'\n"), max_size=60).map("".join))

@@ -28,7 +28,7 @@ DAMAGE = {
     "update memory set content_id = null where kind = 'event'": "lacks a place or a body",
     "update memory set position = null where kind = 'event'": "lacks a place or a body",
     "delete from sealed_group": "where its group was not sealed",
-    "update memory set document_id = null where kind = 'event'": "nothing owns the document",
+    "update memory set document_id = null where kind = 'event'": "of the search index has no owner",
     "update memory set document_id = 7 where kind = 'record'": "is not in the index",
     "update memory set extra = '{' where kind = 'record'": "cannot be read",
     "update memory set extra = '{\"told\":[7]}' where kind = 'record'": "the extra data of memory",

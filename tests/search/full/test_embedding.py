@@ -17,7 +17,7 @@ from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, MemoryClosed
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import analyze_query
-from langchain_agentmem.search.memory_search import SearchFilter, ranges_of
+from langchain_agentmem.search.memory_search import SearchFilter, find_ranges
 from langchain_agentmem.search.memory_search import make_vector_query as near_question
 from langchain_agentmem.search.vectors import embedder_of
 from langchain_agentmem.storage import background, query
@@ -89,7 +89,7 @@ def nearest(memory, path, number):
     """The ten documents of a namespace that lie nearest to a question, with their cosines."""
     walls = SearchFilter(path_of(path), path_of(path) + "\x1f")
     near = near_question(memory.database, analyze_query(f"question {number}"), walls)
-    return memory.database.engine.read(lambda tx: near.nearest(tx, ranges_of(tx, walls)[0], 10))
+    return memory.database.engine.read(lambda tx: near.nearest(tx, find_ranges(tx, walls)[0], 10))
 
 
 def slowly(operation):
