@@ -9,8 +9,8 @@
         [hit] = memory.search("Where does Ana live?", namespace=("alice",), limit=1)
         print(hit.text, "|", hit.why)
 
-`python -m langchain_agentmem demo` runs an agent with memory. The modules, whose documentation `python -m pydoc MODULE`
-shows:
+`python -m langchain_agentmem demo` runs an agent with memory. To read about a module, run `python -m pydoc` with one of
+these names:
 
     langchain_agentmem.agent_memory                        the class `AgentMemory`
     langchain_agentmem.conversations.conversation_memory   chat histories with edits

@@ -112,8 +112,8 @@ REFUSED = {
     # conversations
     'memory.conversation("").messages': "ids are strings of 1 to 500 characters",
     'memory.conversation("monday").add("Hello.")': "a Message, a LangChain message or a dict, not str",
-    'memory.conversation("monday").add({"role": "user", "text": "Hello."})': "A message has no 'text'; it has role,",
-    'memory.conversation("monday").add(role="user", contents="Hello.")': "A message has no 'contents'; it has role",
+    'memory.conversation("monday").add({"role": "user", "text": "Hello."})': "No field 'text': a message has role,",
+    'memory.conversation("monday").add(role="user", contents="Hello.")': "No field 'contents': a message has role",
     'memory.conversation("monday").add_messages(HumanMessage("Hello."))': "a list of messages, not HumanMessage",
     'memory.conversation("monday").add_messages("Hello.")': "a list of messages, not str",
     'memory.conversation("monday").add_user_message(b"Hello.")': "not bytes",

@@ -9,8 +9,8 @@ Checks are strict: "3" is not a number, and 1 is not a boolean. Declare a list a
 `tuple` refuses lists. Numbers must be finite, unless the field sets `allow_inf_nan=True`. If a validator raises
 `ValueError` or `InvalidInput`, its text becomes the whole error message.
 
-`storage/engine.py` checks the sizes of values immediately before it writes them, so a refused call stores nothing. The
-called method checks all other arguments.
+Each method checks its arguments, except the sizes of values. `storage/engine.py` checks these sizes in the transaction
+that writes the values, so an error undoes the whole call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STRICT_CONFIG = ConfigDict(
 )
 _UNKNOWN_OPTION = "Unknown option {}. Valid options: {}."
 _EXPECTED_TEXTS = {"sequence_str": "be a list"}
-"""The text after "must" for the types of pydantic's errors whose message does not contain "should"."""
+"""For types of pydantic's errors without "should" in the message: the text after "must" in this package's message."""
 
 
 class Options(BaseModel):
@@ -128,7 +128,7 @@ def describe_fault(error: ValidationError, *, name: str = "", valid_names: Itera
         return _UNKNOWN_OPTION.format(safe_repr(path), ", ".join(valid_names))
     if first_error["type"] in ("missing", "missing_argument"):
         return f"{path} is missing."
-    # For a union, pydantic reports an error for each of its types.
+    # For a value of no type of a union, pydantic reports one error per type, all with this value as the input.
     faults = [first_error, *(each for each in other_errors if each["input"] is first_error["input"])]
     texts = (each["msg"].partition(" should ")[2] or _EXPECTED_TEXTS.get(each["type"], each["msg"]) for each in faults)
     return f"{path} must {' or '.join(dict.fromkeys(texts))}, got {safe_repr(first_error['input'])}."
@@ -159,7 +159,7 @@ def check_text(value: Any, label: str) -> str:
 
     Args:
         value: The argument.
-        label: The argument's description, for the error.
+        label: The subject of the error message, such as "The text".
 
     Raises:
         InvalidInput: The argument is not text.
@@ -174,7 +174,7 @@ def check_name(value: Any, label: str) -> str:
 
     Args:
         value: The argument.
-        label: The argument's description, for the error.
+        label: The kind of name, for the error, such as "a role".
 
     Raises:
         InvalidInput: The name is not text, is blank or too long, or contains control characters or surrogates.
@@ -260,7 +260,7 @@ class MemoryLimits(Options):
         query_chars: Characters of a search query. Longer queries are refused. A search uses only the first 100,000.
             Default: 1,000,000.
         conditions: Conditions of a store filter, including nested conditions. The limit also applies to the number of
-            kinds or roles that select the results of a search. Default: 1,000.
+            kinds of memory, or of roles, that a search is restricted to. Default: 1,000.
         tags: Tags of a record. Default: 1,000.
         import_bytes: Bytes of a file that is read as a whole, such as a file of another program. Default: 1 GiB.
 
@@ -281,15 +281,15 @@ class MemoryLimits(Options):
         Args:
             name: The name of the limit.
             size: The size.
-            label: The argument's description, for the error.
+            label: The subject of the error message, such as "The query".
 
         Raises:
             LimitExceeded: The size is above the limit.
         """
         if size > (maximum := getattr(self, name)):
             raise LimitExceeded(
-                f"{label} is too large: {size:,}, and the limit {name} is {maximum:,}. Pass less, or raise it with "
-                f"AgentMemory(..., limits=MemoryLimits({name}={size}))."
+                f"{label} is too large: {size:,}, and the limit {name} is {maximum:,}. Pass less data, or raise the "
+                f"limit with AgentMemory(..., limits=MemoryLimits({name}={size}))."
             )
 
     def check_file(self, path: str | os.PathLike[str]) -> None:

@@ -7,7 +7,7 @@
   can write to the database can make this process import modules and call their classes. A strict serializer imports
   only the classes that LangGraph considers safe and the classes on the serializer's allowlist.
 - `CheckpointCodec` splits values into *parts*, such as single messages, which are stored once. The *recipe* of a value
-  lists its parts. The *head* is a checkpoint without its values.
+  lists its parts. The *header* is a checkpoint without its values and channel versions.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, In
 from langchain_agentmem.rewinding.graph_runs import parse_thread_key
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log, value_store
-from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, pack_head, short_versions, unpack_head
+from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, pack_header, short_versions, unpack_header
 from langchain_agentmem.threads.thread_rows import ROOT_NS, DeletedThread, Thread
-from langchain_agentmem.threads.value_codec import VALUE_PREFIX, KnownMessages, ValueDraft, ValueReader, sharing_level
+from langchain_agentmem.threads.value_codec import VALUE_PREFIX, MessageCache, ValueDraft, ValueReader, sharing_level
 from langchain_agentmem.threads.value_store import DamagedValue, StoredPart, StorePosition, StoreWriter
 
 logger = logging.getLogger(__name__)
@@ -68,12 +68,12 @@ def warn_of_lost_types(value: Any) -> None:
 
     The first few nested values of dictionaries, lists and tuples are checked too.
     """
-    pending, left = [value], _MAX_CHECKED_VALUES
-    while pending and left:
-        element, left = pending.pop(), left - 1
+    pending, remaining = [value], _MAX_CHECKED_VALUES
+    while pending and remaining:
+        element, remaining = pending.pop(), remaining - 1
         value_type = type(element)
         if value_type is dict:
-            pending += islice(element.values(), left)
+            pending += islice(element.values(), remaining)
         elif value_type in (list, tuple):
             pending += element[:_MAX_CHECKED_PER_LIST]
         elif value_type not in _PRESERVED_TYPES and (value_type is not deque or element.maxlen is not None):
@@ -88,7 +88,7 @@ def _warn_of_type(cls: type) -> None:
     elif issubclass(cls, dict | list):
         restored_as = "a plain dict or list"
     elif issubclass(cls, BaseException) or (issubclass(cls, int | str) and not issubclass(cls, Enum)):
-        return  # LangGraph stores errors as strings; and a plain string or number may replace one of a subclass
+        return  # LangGraph stores errors as strings; losing a subclass of string or number does no harm
     elif getattr(cls, "__pydantic_generic_metadata__", {}).get("args"):
         restored_as = "plain data in a process that has not created this type yet"
     elif getattr(sys.modules.get(module), name, None) is not cls:
@@ -100,12 +100,12 @@ def _warn_of_type(cls: type) -> None:
 
 
 @contextmanager
-def report_damage(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iterator[None]:
+def report_damage(at: ThreadKey, checkpoint_id: str | None, *, decoding: bool = False) -> Iterator[None]:
     """Raise `CheckpointUnreadable` with the thread and checkpoint if the block finds damage.
 
     Args:
         at: The thread.
-        name: The checkpoint's id. With None, the error names the checkpoint of the `DamagedValue`, else the newest one.
+        checkpoint_id: The id. With None, the error names the checkpoint of the `DamagedValue`, else the newest one.
         decoding: True for a block that runs the serializer, in which every error is damage. Default: False: only a
             `DamagedValue` is damage.
     """
@@ -116,8 +116,8 @@ def report_damage(at: ThreadKey, name: str | None, *, decoding: bool = False) ->
     except Exception as error:
         if not decoding and not isinstance(error, DamagedValue):
             raise
-        name = name or getattr(error, "checkpoint", None)
-        label = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
+        checkpoint_id = checkpoint_id or getattr(error, "checkpoint", None)
+        label = "newest checkpoint" if checkpoint_id is None else f"checkpoint {safe_repr(checkpoint_id)}"
         raise CheckpointUnreadable(
             f"The {label} of the thread {safe_repr(at.name)} cannot be read: it is damaged, or was "
             f"written with another serializer ({type(error).__name__}: {error})."
@@ -153,8 +153,8 @@ def parse_config(
     Args:
         config: The config.
         scopes: The rules that resolve a config to its namespace.
-        whole_thread: True to return None for a checkpoint namespace that the config does not name, so that all of the
-            thread's are meant. Default: False: return the root namespace.
+        whole_thread: True to return None (all checkpoint namespaces) if the config names no checkpoint namespace.
+            Default: False: return the root namespace.
 
     Raises:
         InvalidInput: The config names no thread, or has an invalid id.
@@ -203,7 +203,7 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
 
 
 def read_message(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | None:
-    """Return the message in a part; None if the part is not a message.
+    """Return the id and the message in a part; None if the part is not a message.
 
     Args:
         part: A part of a stored value, such as an element of a list.
@@ -241,17 +241,17 @@ def check_writes(writes: Any) -> list[tuple[Any, Any]]:
     return checked
 
 
-def make_config(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.Scopes) -> RunnableConfig:
+def make_config(thread_id: Any, path: str, ns: str, checkpoint_id: str, scopes: namespaces.Scopes) -> RunnableConfig:
     """Return the config of a checkpoint, with the keys that name the namespace of its thread.
 
     Args:
         thread_id: The id of the thread.
         path: The path of the thread's namespace.
         ns: The checkpoint namespace; empty for the thread's own graph.
-        name: The id of the checkpoint.
+        checkpoint_id: The id of the checkpoint.
         scopes: The rules that resolve configs to their namespace.
     """
-    configurable = {**scopes.keys_of(path), "thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
+    configurable = scopes.keys_of(path) | {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}
     if path:
         configurable[namespaces.CONFIG_KEY] = namespace = namespaces.namespace_of(path)
         if isinstance(thread_id, str):
@@ -263,7 +263,7 @@ MAX_KNOWN_THREADS = 1_024
 """The maximum number of threads in the cache of a `CheckpointCodec`."""
 
 ValueRows: TypeAlias = list[dict[str, object]]
-"""The columns of the rows of values, without their recipes."""
+"""A row for each value to store, by column name, without the column of the recipe."""
 
 
 class CheckpointCodec:
@@ -275,15 +275,15 @@ class CheckpointCodec:
         scopes: The rules that resolve configs to their namespace.
 
     Attributes:
-        known: The cache of messages that were read or stored recently.
-        threads: The rows of threads as last read. Each has the row id of its root checkpoint namespace, if known.
+        message_cache: The messages that were read or stored recently.
+        threads: The threads as last read. The `ns_id` of a thread is that of its root checkpoint namespace, or None.
     """
 
     _threads_lock = PerProcess(threading.Lock)
 
     def __init__(self, scopes: namespaces.Scopes = namespaces.Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
-        self.known = KnownMessages()
+        self.message_cache = MessageCache()
         self.threads: dict[ThreadKey, Thread] = {}
 
     def plan_write(
@@ -298,14 +298,15 @@ class CheckpointCodec:
         """Split values into parts before the transaction, and plan which parts to store.
 
         The plan relies on the parts that the database is known to have. If some of these parts were deleted, the
-        transaction splits the values again. Only then, changes to the values after this call are stored.
+        transaction splits the values again, as they are at that time.
 
         Args:
             serde: The serializer.
             at: The thread.
             rows: The row of each value, without its recipe.
             values: The pairs of channel and value.
-            for_channels: True for the values of channels, False for pending writes. Lists in channels usually grow.
+            for_channels: True for the values of channels, False for pending writes. Parts of lists in channels
+                are numbered consecutively, because such lists grow.
 
         Raises:
             InvalidInput: The serializer refuses a value.
@@ -313,14 +314,14 @@ class CheckpointCodec:
         last_seen = self.threads.get(at)
 
         def split_values(store: StorePosition | None) -> checkpoint_log.WritePlan:
-            draft = ValueDraft(serde, self.known, store, for_channels=for_channels)
+            draft = ValueDraft(serde, self.message_cache, store, for_channels=for_channels)
             recipes = []
             for channel, value in values:
                 with report_unstorable(at, "channel", channel):
                     recipes.append(draft.make_recipe(value))
             return checkpoint_log.WritePlan(draft, rows, recipes, split_values, last_seen)
 
-        if sharing_level(serde):
+        if sharing_level(serde):  # LangGraph's serializer, whose losses are known
             for _, value in values:
                 warn_of_lost_types(value)
         return split_values(None if last_seen is None else last_seen.store)
@@ -328,7 +329,7 @@ class CheckpointCodec:
     def note_stored(
         self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: StoreWriter | None
     ) -> None:
-        """Stamp the messages of a plan and cache its thread, after the commit."""
+        """Mark a plan's messages with their part numbers, and cache its thread, after the commit."""
         if writer is not None:
             plan.draft.stamp_messages(thread.store, writer.numbers, writer.moves)
         self._cache_thread(at, ns, thread)
@@ -342,11 +343,11 @@ class CheckpointCodec:
         with self._threads_lock:
             if deleted is None:
                 self.threads.clear()
-                self.known.forget()
+                self.message_cache.forget()
             for at, store_id in deleted or ():
                 self.threads.pop(at, None)
-                self.threads.pop(at._replace(path=""), None)
-                self.known.forget(store_id)
+                self.threads.pop(at._replace(path=""), None)  # a call without a namespace may have found the thread
+                self.message_cache.forget(store_id)
 
     def _cache_thread(self, at: ThreadKey, ns: str, thread: Thread) -> None:
         with self._threads_lock:
@@ -366,7 +367,7 @@ class CheckpointCodec:
         parent: str | None,
         values: Mapping[str, Any],
     ) -> checkpoint_log.Checkpoint:
-        """Serialize the head and the metadata of a checkpoint; return its row.
+        """Serialize the header and the metadata of a checkpoint; return its row.
 
         Args:
             serde: The serializer.
@@ -380,8 +381,8 @@ class CheckpointCodec:
             InvalidInput: The serializer refuses a value.
         """
         run_id = metadata.get("run_id")
-        # LangGraph adds the counters for graphs with DeltaChannels. The step -2 marks a stub of such a graph.
-        has_counters = "counters_since_delta_snapshot" in metadata or metadata.get("step") == -2  # noqa: PLR2004 - a stub
+        # LangGraph adds the counters for graphs with DeltaChannels. Step -2 marks an empty checkpoint before the first.
+        has_counters = "counters_since_delta_snapshot" in metadata or metadata.get("step") == -2  # noqa: PLR2004
         with report_unstorable(at, "checkpoint"):
             versions = short_versions(checkpoint)
             return checkpoint_log.Checkpoint(
@@ -389,7 +390,7 @@ class CheckpointCodec:
                 parent=parent,
                 run_id=None if run_id is None else str(run_id),
                 versions=versions,
-                head=_encode_blob(serde, pack_head(checkpoint, versions), as_json(versions)),
+                header=_encode_blob(serde, pack_header(checkpoint, versions), as_json(versions)),
                 metadata=_encode_blob(serde, metadata),
                 delta=has_counters or any(type(value) is _DeltaSnapshot for value in values.values()),
             )
@@ -410,28 +411,28 @@ class CheckpointCodec:
             CheckpointUnreadable: The checkpoint is damaged, or was written with another serializer.
         """
         self._cache_thread(at, ns, saved.thread)
-        reader = ValueReader(serde, self.known, saved.thread.store, saved.parts)
+        reader = ValueReader(serde, self.message_cache, saved.thread.store, saved.parts)
         with report_damage(at, saved.name, decoding=True), concurrency.pause_gc():
             values = {
                 channel: reader.read_value(saved.values[channel])
                 for channel in saved.versions
                 if channel in saved.values
             }
-            head = decode_blob(serde, saved.head, as_json(saved.versions))
-            checkpoint: Any = unpack_head(head, saved.versions, saved.name, values)
+            header = decode_blob(serde, saved.header, as_json(saved.versions))
+            checkpoint: Any = unpack_header(header, saved.versions, saved.name, values)
             metadata = decode_blob(serde, saved.metadata)
             writes = read_writes(saved.writes, reader)
-        config_of_id = partial(make_config, thread_id, saved.thread.path, ns, scopes=self.scopes)
-        parent_config = None if saved.parent is None else config_of_id(saved.parent)
-        return CheckpointTuple(config_of_id(saved.name), checkpoint, metadata, parent_config, writes)
+        make_config_of = partial(make_config, thread_id, saved.thread.path, ns, scopes=self.scopes)
+        parent_config = None if saved.parent is None else make_config_of(saved.parent)
+        return CheckpointTuple(make_config_of(saved.name), checkpoint, metadata, parent_config, writes)
 
 
 _MSGPACK_PREFIX = b"\xc1"
-"""The prefix of data of the serializer's type "msgpack". Other data is a packed pair, which never begins with it."""
+"""The first byte of data of the type "msgpack". Other data is a packed list, which never begins with this byte."""
 
 
 def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") -> Any:
-    """Decode the head or the metadata of a checkpoint.
+    """Decode the header or the metadata of a checkpoint.
 
     Args:
         serde: The serializer.
@@ -449,7 +450,7 @@ def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") ->
 
 
 def _encode_blob(serde: SerializerProtocol, value: Any, extra_text: str = "") -> bytes:
-    """Encode the head or the metadata of a checkpoint, with a checksum; see `decode_blob`."""
+    """Encode the header or the metadata of a checkpoint, with a checksum; see `decode_blob`."""
     type_name, data = serde.dumps_typed(value)
     packed = _MSGPACK_PREFIX + data if type_name == "msgpack" else ormsgpack.packb([type_name, bytes(data)])
     return value_store.add_checksum(packed, extra_text)

@@ -98,7 +98,7 @@ def _iter_pages(
     while page := list(islice(keys, size)):
         first = page[0]
         with report_damage(ThreadKey(first.path, first.thread), first.name):
-            load = partial(checkpoint_log.load_keys, page=page, recall=saver._codec.known.recall)
+            load = partial(checkpoint_log.load_keys, page=page, recall=saver._codec.message_cache.recall)
             checkpoints = saver.database.engine.read(load)
         tuples = []
         for key, saved in checkpoints:
@@ -262,7 +262,7 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
     """
     at, ns, name = parse_config(config, saver.database.scopes)
     earlier_id = None if since is None else check_id(since, "checkpoint")
-    recall = saver._codec.known.recall
+    recall = saver._codec.message_cache.recall
 
     def load(tx: Transaction) -> tuple[StoredCheckpoint, StoredCheckpoint | None] | None:
         after = checkpoint_log.get(tx, at, ns, name, recall)

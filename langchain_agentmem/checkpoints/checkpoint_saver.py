@@ -238,7 +238,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         at, ns, name = codec.parse_config(config, self.database.scopes)
 
         def load(tx: Transaction) -> StoredCheckpoint | None:
-            return checkpoint_log.get(tx, at, ns, name, self._codec.known.recall, last_seen=self._codec.threads.get(at))
+            last_seen = self._codec.threads.get(at)
+            return checkpoint_log.get(tx, at, ns, name, self._codec.message_cache.recall, last_seen=last_seen)
 
         saved = self._read(load, at, name)
         loaded = None if saved is None else self._make_tuple(config, saved, at, ns)
@@ -346,11 +347,11 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         at, ns, name = codec.parse_config(config, self.database.scopes)
         names = [codec.check_id(channel, "channel", empty=True) for channel in codec.check_list(channels, "channel")]
         histories: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in names}
-        recall = self._codec.known.recall
+        recall = self._codec.message_cache.recall
         ancestors = self._read(lambda tx: checkpoint_log.load_ancestors(tx, at, ns, name, names, recall), at, name)
         pending = set(names)  # the channels whose snapshot is in an older checkpoint
         for saved in ancestors:
-            reader = ValueReader(self.serde, self._codec.known, saved.thread.store, saved.parts)
+            reader = ValueReader(self.serde, self._codec.message_cache, saved.thread.store, saved.parts)
             with codec.report_damage(at, saved.name, decoding=True):
                 for channel in sorted(pending):
                     writes = [write for write in saved.writes if write.channel == channel]

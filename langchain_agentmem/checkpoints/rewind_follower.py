@@ -38,7 +38,7 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads import checkpoint_log
-from langchain_agentmem.threads.checkpoint_log import FollowUp, parse_versions, unpack_head
+from langchain_agentmem.threads.checkpoint_log import FollowUp, parse_versions, unpack_header
 from langchain_agentmem.threads.thread_rows import Thread, ThreadDeleted
 
 
@@ -264,9 +264,9 @@ def _read_parent(tx: Transaction, ns_id: int, name: str | None, serde: Serialize
     if row is None:
         return None
     metadata = decode_blob(serde, bytes(row["metadata"]))
-    packed = decode_blob(serde, bytes(row["head"]), row["versions"])  # the checkpoint without its values
-    head = unpack_head(packed, parse_versions(row["versions"]), row["name"], {})
-    return ParentCheckpoint(metadata.get("step"), head["channel_versions"], head["versions_seen"])
+    packed = decode_blob(serde, bytes(row["head"]), row["versions"])
+    header = unpack_header(packed, parse_versions(row["versions"]), row["name"], {})
+    return ParentCheckpoint(metadata.get("step"), header["channel_versions"], header["versions_seen"])
 
 
 def _make_reader(

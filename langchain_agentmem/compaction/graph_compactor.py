@@ -94,7 +94,7 @@ def payload_bytes(messages: Sequence[BaseMessage]) -> int:
         return sum(len(repr(message.content)) for message in messages)
 
 
-def make_thorough(ctx: ProcessorContext, provider: str) -> ProcessorContext:
+def make_recovery_context(ctx: ProcessorContext, provider: str) -> ProcessorContext:
     """Return a processor context that makes a refused context as small as possible.
 
     Summarization is the only processor. It summarizes every message that may be summarized.
@@ -247,7 +247,7 @@ class Compactor:
             report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))
             if not self.is_due(context, tokens, self.model):
                 return self._make_valid_view(context, history, report, overhead, compacted=False)
-            base = self.base_context(context, make_context, self.model)
+            base = self.load_context_to_compact(context, make_context, self.model)
             ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(base.copies))
             compacted = make_context(self.compact(base, ctx, report, tokens=tokens))
             return self._make_valid_view(compacted, history, report, overhead, compacted=True)
@@ -260,7 +260,7 @@ class Compactor:
         Args:
             messages: The whole history.
             thread: The key of the conversation that records the history, or None.
-            provider: The provider that refused the context, see `make_thorough`.
+            provider: The provider that refused the context, see `make_recovery_context`.
             attempt: The number of the attempt, from 1, see `compact`.
             overhead: The tokens sent in addition to the messages, uncalibrated.
 
@@ -272,7 +272,7 @@ class Compactor:
         with report.step(RECOVER_STEP, thread, "refused", **inputs):
             history, context, make_context = self._load_context(messages, thread)
             ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(context.copies))
-            record = self.compact(context, make_thorough(ctx, provider), report, attempt=attempt)
+            record = self.compact(context, make_recovery_context(ctx, provider), report, attempt=attempt)
             if record is None:
                 return None
             return self._make_valid_view(make_context(record), history, report, overhead, compacted=True)
@@ -360,7 +360,7 @@ class Compactor:
 
     # -- finding the context -----------------------------------------------------------------------------------
 
-    def base_context(
+    def load_context_to_compact(
         self, context: CompactedContext, make_context: Callable[[CompactionRecord | None], CompactedContext], model: Any
     ) -> CompactedContext:
         """Return the context to compact, without the summaries that a model can replace.

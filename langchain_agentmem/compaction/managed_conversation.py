@@ -38,7 +38,7 @@ from langchain_agentmem.compaction.compacted_context import (
 )
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Processor
 from langchain_agentmem.compaction.dropped_messages import load_messages
-from langchain_agentmem.compaction.graph_compactor import Compactor, make_thorough
+from langchain_agentmem.compaction.graph_compactor import Compactor, make_recovery_context
 from langchain_agentmem.compaction.processors import check_messages
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, KeySpan
@@ -106,11 +106,11 @@ def read_compaction(
     empty = CompactedContext(thread=thread, branch=_branch_identity(state_row))
 
     def load_span(span: KeySpan) -> list[tuple[str, BaseMessage]]:
-        end_rows = (query.slot_of_key(tx, branch=state_row["id"], key=key) for key in span)
-        first, last = (rows[0]["slot"] if rows else None for rows in end_rows)  # row ids of the first and last message
+        found = (query.slot_of_key(tx, branch=state_row["id"], key=key) for key in span)
+        first, last = (key_rows[0]["slot"] if key_rows else None for key_rows in found)  # row ids of the messages
         # If the first message is missing, a retention deleted it and every message before it.
         row_ids = {"first": first or 0, "last": -1 if last is None else last}
-        return _add_messages(empty, query.messages_between(tx, branch=state_row["id"], **row_ids), gap=2)
+        return _number_messages(empty, query.messages_between(tx, branch=state_row["id"], **row_ids), gap=2)
 
     messages, keys, copies = expand_record(record, load_span)
     tokens = sum(map(counter.count_message, messages))
@@ -125,7 +125,7 @@ def _extend_context(
 ) -> CompactedContext:
     """Return a context extended by the messages of these rows."""
     context = replace(context, order_numbers=context.order_numbers.copy(), row_ids=context.row_ids.copy())
-    new_pairs = _add_messages(context, rows, gap=1 if context.new_count else 2)
+    new_pairs = _number_messages(context, rows, gap=1 if context.new_count else 2)
     tokens = sum(counter.count_message(message) for _, message in new_pairs)
     return replace(
         context,
@@ -140,11 +140,11 @@ def _extend_context(
     )
 
 
-def _add_messages(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
-    """Add the numbers of messages to a context, and return the messages with their keys.
+def _number_messages(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
+    """Return the messages of rows with their keys, and number the messages in a context.
 
-    `gap` is the distance of the first order number from the last one: 1 if the first message directly follows the last
-    numbered message, else 2. Image files are not read, since their paths suffice to estimate the tokens.
+    Only adjacent messages get adjacent numbers: `gap` is 1 if the first message directly follows the last numbered
+    message, else 2. Image files are not read, since their paths suffice to estimate the tokens.
     """
     first_number = next(reversed(context.order_numbers.values()), 0) + gap
     context.order_numbers.update((row["key"], number) for number, row in enumerate(rows, first_number))
@@ -334,8 +334,8 @@ class ManagedConversationMemory(ConversationMemory):
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """Make the context smaller after a provider refused it as too large.
 
-        Every message before the protected tail is summarized. The kept images use at most half of the bytes that the
-        provider accepts.
+        Every message before the protected tail (see `grace_recent_messages`) is summarized. The kept images use at most
+        half of the bytes that the provider accepts.
 
         Args:
             runtime: A dictionary with "compaction_model", the summarizer, and "provider": "anthropic", "openai",
@@ -355,7 +355,7 @@ class ManagedConversationMemory(ConversationMemory):
                 return False
             context = _with_image_files(context)
             ctx = self._compactor.processor_context(model=model, originals=self._load_originals(context))
-            record = self._compactor.compact(context, make_thorough(ctx, provider), report, attempt=1)
+            record = self._compactor.compact(context, make_recovery_context(ctx, provider), report, attempt=1)
             if record is not None:
                 self._load_context(reload=True)
             return record is not None
@@ -373,7 +373,7 @@ class ManagedConversationMemory(ConversationMemory):
         tokens = self._compactor.calibrate(context.tokens)
         due = self._compactor.is_due(context, tokens, model)
         triggered = context.branch is not None and self._is_triggered(event, context, tokens, due=due)
-        report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))
+        report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))  # a compaction replaces this note
         if triggered or event == EXPLICIT_EVENT:  # an explicit call is traced even if nothing was due
             with report.step(COMPACT_STEP, self._key, event):
                 if triggered:
@@ -385,7 +385,7 @@ class ManagedConversationMemory(ConversationMemory):
     ) -> CompactedContext:
         """Compact the context and return the new one."""
         context = _with_image_files(context)
-        base = self._compactor.base_context(context, self._load_compaction, model)
+        base = self._compactor.load_context_to_compact(context, self._load_compaction, model)
         ctx = self._compactor.processor_context(model=model, originals=self._load_originals(base))
         if self._process is not None:
             config = ctx.config.replace(mode="compaction", processor_order=[self._process])
@@ -397,7 +397,7 @@ class ManagedConversationMemory(ConversationMemory):
         return self._load_context(reload=True)
 
     def _load_originals(self, context: CompactedContext) -> dict[str, BaseMessage]:
-        """Return the original messages of the copies in the context, by their ids."""
+        """Return the originals of the shortened messages in the context, by their ids."""
         originals = self._database.read(None, lambda tx: load_messages(tx, self._key, [*context.copies]))
         return {each.message.message_id: to_langchain(each.message) for each in originals}
 
@@ -419,8 +419,8 @@ class ManagedConversationMemory(ConversationMemory):
     def _load_context(self, *, reload: bool = False) -> CompactedContext:
         """Return the current context. Extend the cached context if possible, unless `reload`."""
         cached = self._context
-        key, counter, base = self._key, self._compactor.counter, None if reload else cached
-        context = self._run(None, lambda tx: read_context(tx, key, base, counter))
+        key, counter, reusable = self._key, self._compactor.counter, None if reload else cached
+        context = self._run(None, lambda tx: read_context(tx, key, reusable, counter))
         extends = cached is not None and cached.branch is not None and cached.record is context.record
         statistic = "hits" if context is cached else "extensions" if extends else "misses"
         self._stats["compactions" if reload else statistic] += 1
@@ -434,7 +434,7 @@ class ManagedConversationMemory(ConversationMemory):
     def _add_operation(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
         """Return an operation that appends entries.
 
-        Fillers, and messages of a compaction that are already stored, are skipped.
+        Summaries, injected memory, `RemoveMessage`s, and shortened copies of stored messages are skipped.
         """
         generated = {entry.key: message for entry in entries if (message := _generated_message(entry)) is not None}
         if not generated:

@@ -114,7 +114,7 @@ def backward_packing(
     kept_indexes = _pack_groups(valid, protected, groups, max_tokens, counter)
     first_user = next((index for index in kept_indexes if role_of(valid[index]) == "user"), len(valid))
     first_user = min(first_user, shape.tail)  # drop answers whose question was dropped, except in the tail
-    return repair_messages([valid[index] for index in kept_indexes if index < shape.systems or index >= first_user])
+    return repair_messages([valid[index] for index in kept_indexes if index < shape.system_end or index >= first_user])
 
 
 def sliding_window(
@@ -138,11 +138,11 @@ def sliding_window(
     shape = find_shape(valid, grace=0, keep_first=False)
     users = [index for index, message in enumerate(valid) if role_of(message) == "user"]
     request = [] if shape.request is None else [shape.request]
-    protected = {*range(shape.systems), *users[-1:], *request}
-    groups = group_messages(valid, shape.systems, len(valid))
+    protected = {*range(shape.system_end), *users[-1:], *request}
+    groups = group_messages(valid, shape.system_end, len(valid))
     kept_indexes = _pack_groups(valid, protected, groups, max_tokens, counter, min_groups=1)
     first_user = next((index for index in kept_indexes if role_of(valid[index]) == "user"), 0)
-    return [valid[index] for index in kept_indexes if index < shape.systems or index >= first_user]
+    return [valid[index] for index in kept_indexes if index < shape.system_end or index >= first_user]
 
 
 def _pack_groups(
@@ -278,7 +278,7 @@ def summarize_oldest(
     removed = {index for each in groups for index in range(each.start, each.stop)} | {shape.summary}
     if shape.first is None:
         removed.add(shape.opening)  # no filler message is needed, since the summary begins the conversation
-    summary_index = shape.systems if shape.first is None else shape.first + 1
+    summary_index = shape.system_end if shape.first is None else shape.first + 1
     before = [message for index, message in enumerate(messages) if index < summary_index and index not in removed]
     after = [message for index, message in enumerate(messages) if index >= summary_index and index not in removed]
     max_tokens = min(ctx.tokens(messages) - 1, ctx.target_tokens)
@@ -454,7 +454,7 @@ def explain_size(messages: Sequence[BaseMessage], ctx: ProcessorContext) -> str:
     shape = find_shape(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
     messages_by_part = {
         "the protected tail": messages[shape.tail :],
-        "the system messages": messages[: shape.systems],
+        "the system messages": messages[: shape.system_end],
         "the first instruction": [] if shape.first is None else [messages[shape.first]],
         "the current request": [] if shape.request is None else [messages[shape.request]],
         "the summary": [] if shape.summary is None else [messages[shape.summary]],

@@ -41,7 +41,8 @@ def name_messages(messages: Sequence[CheckpointMessage], now: int) -> dict[str, 
     without a valid id gets a key from its content. If several have equal content, a number is added to the key.
 
     Args:
-        messages: The messages of a checkpoint. Summaries, injected memory, fillers and `RemoveMessage`s are left out.
+        messages: The messages of a checkpoint. Summaries, injected memory, texts that compaction inserted, and
+            `RemoveMessage`s are left out.
         now: The time for messages without a time, in microseconds since 1970.
     """
     named: dict[str, RecordedMessage] = {}

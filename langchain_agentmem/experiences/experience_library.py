@@ -94,7 +94,7 @@ from langchain_agentmem.experiences.experience import (
     format_instructions,
     write_new_file,
 )
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, find_leading, score_conditions
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, mark_best, score_conditions
 from langchain_agentmem.experiences.model_choice import (
     DEFAULT_TEMPLATE,
     Selection,
@@ -410,7 +410,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         results = score_conditions(query, context, [each.when for each in candidates.values()])
         scores = {exp_id: each.score for exp_id, each in zip(ids, results, strict=True)}
         reasons = {exp_id: each.reason for exp_id, each in zip(ids, results, strict=True)}
-        leading_ids = set(itertools.compress(ids, find_leading(results)))
+        leading_ids = set(itertools.compress(ids, mark_best(results)))
         applicable_ids = {exp_id for exp_id in leading_ids if scores[exp_id] >= THRESHOLD}
         # The model is asked about scores of at least `low`. Leading conditions from `high` on apply without it.
         low, high = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE_RANGE}[self.strategy]

@@ -10,7 +10,7 @@ refunds, only those with nearly the best score apply.
 
 The constants were tuned on two sets in `tests/benchmarks/experiences`. On a third, not used for tuning, words alone
 have a recall of 56 % and a precision of 60 % (an F1 of 0.58). They do not replace a model. Rules for synonyms,
-compounds, word families, British spelling and clauses improved only the scores of the two tuning sets. They were
+compounds, word families, British spelling and clauses improved only the results on the two tuning sets. They were
 removed.
 
 `words.yaml` and the patterns here are English only. They have no effect on texts in other languages.
@@ -63,7 +63,7 @@ _LABEL = re.compile(r"^(User|Execution|Error):", re.MULTILINE)
 
 Weights: TypeAlias = Mapping[str, float]
 """Terms with their weights."""
-Alternatives: TypeAlias = Mapping[str, Weights]
+AlternativeByTerm: TypeAlias = Mapping[str, Weights]
 """Terms, each with the term weights of the shortest alternative that contains it, such as "stock prices"."""
 
 
@@ -106,28 +106,28 @@ def score_conditions(query: str, context: str, conditions: Sequence[str]) -> lis
             weights[word] = max(weights.get(word, 0.0), 0.8 * weight)  # less than the words of the query
     # For each word of the query, whether each condition contains the word.
     matches = {word: [word in included or word in excluded for included, excluded in parsed] for word in weights}
-    # With a minimum of 100 conditions, "refund" is not a common word in a small library with five rules on refunds.
+    # A word is rare or common among at least 100 conditions: else five rules on refunds make "refund" common.
     total = max(len(parsed), 100)
     rarest = rarity(total, 1)
     word_values = {word: weights[word] * rarity(total, sum(flags)) / rarest for word, flags in matches.items()}
     scored = [ConditionScore(0.0, {})] * len(parsed)
-    for number, contained in enumerate(zip(*matches.values(), strict=True)):
+    for index, contained in enumerate(zip(*matches.values(), strict=True)):
         if not any(contained):
             continue
-        matched, excluded = (_weigh_matches(word_values, alternatives) for alternatives in parsed[number])
-        # An excluded word subtracts from the score only if it weighs more there than in the included alternatives.
+        matched, excluded = (_weigh_matches(word_values, alternatives) for alternatives in parsed[index])
+        # An excluded word subtracts from the score only if its value is higher than in the included alternatives.
         stronger = {word: value for word, value in excluded.items() if value > matched.get(word, 0.0)}
         matched |= {word: matched.get(word, 0.0) - 0.8 * value for word, value in stronger.items()}
         evidence = sum(matched.values())
         positive = max(0.0, evidence) / (SHORT_LENGTH + length) ** LENGTH_EXPONENT
-        score = positive / (positive + 0.317)  # the evidence for which the score is one half
+        score = positive / (positive + 0.317)  # the value of `positive` for which the score is one half
         reasons = {spellings.get(word, word): value / evidence * score for word, value in matched.items() if score}
-        scored[number] = ConditionScore(score, reasons)
+        scored[index] = ConditionScore(score, reasons)
     return scored
 
 
-def find_leading(scores: Sequence[ConditionScore]) -> list[bool]:
-    """Find the conditions with nearly the best score among those that share a matching word.
+def mark_best(scores: Sequence[ConditionScore]) -> list[bool]:
+    """Mark the conditions with nearly the best score among those that share a matching word.
 
     A condition needs at least 90 % of the best score.
 
@@ -146,7 +146,7 @@ def find_leading(scores: Sequence[ConditionScore]) -> list[bool]:
     ]
 
 
-def _weigh_matches(word_values: Weights, alternatives: Alternatives) -> dict[str, float]:
+def _weigh_matches(word_values: Weights, alternatives: AlternativeByTerm) -> dict[str, float]:
     """Weigh the query's words in a condition: less if an alternative matches only in part."""
     matched = {}
     for word in (word for word in word_values if word in alternatives):
@@ -160,7 +160,7 @@ def _weigh_matches(word_values: Weights, alternatives: Alternatives) -> dict[str
 
 
 @lru_cache(maxsize=4_096)
-def _parse_condition(condition: str) -> tuple[Alternatives, Alternatives]:
+def _parse_condition(condition: str) -> tuple[AlternativeByTerm, AlternativeByTerm]:
     """Return the alternatives that a condition includes, and those that it excludes."""
     included: list[str] = []
     excluded: list[str] = []
@@ -176,7 +176,7 @@ def _parse_condition(condition: str) -> tuple[Alternatives, Alternatives]:
     return _find_alternatives(included), _find_alternatives(excluded)
 
 
-def _find_alternatives(texts: Sequence[str]) -> Alternatives:
+def _find_alternatives(texts: Sequence[str]) -> AlternativeByTerm:
     """Return the terms of some sentences, each with the shortest fragment around it."""
     terms: dict[str, Weights] = {}
     for text in filter(None, texts):

@@ -347,10 +347,10 @@ def _convert_versions(_: MemoryView | None, versions: list[MemoryVersion]) -> di
     return {each.number: (each.text, CONVERTERS[each.kind](each)) for each in versions}
 
 
-_RECOLLECTIONS = partial(visible_recollections, load_values=_convert_versions)
+_load_recollections = partial(visible_recollections, load_values=_convert_versions)
 PART = Part(
     search_kinds={
-        kind: (SearchableKind(index_name=kind, texts=row_texts, recollections=_RECOLLECTIONS),)
+        kind: (SearchableKind(index_name=kind, texts=row_texts, recollections=_load_recollections),)
         for kind in (EVENT, RECORD)
     }
 )

@@ -343,7 +343,7 @@ class LayeredMemory(Layer):
         texts = [memory_rows.decode_text(each.body or b"") for each in events]
         with self._context.step("layers.write", core=values, recall=texts, archival=list(tags_by_text)) as step:
             if self._context.write(None, add):
-                memory_layers.consolidate_full_memory(self._context)
+                memory_layers.consolidate_excess_events(self._context)
             written = WriteResult(
                 core=tuple(each.key for each in values),
                 recall=tuple(each.key for each in events),
@@ -403,7 +403,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: `other` is not a valid branch name, or its namespace or database is another one.
         """
-        return branches.diff_branches(self._context, self._position_of(other))
+        return branches.diff_branches(self._context, self._resolve_position(other))
 
     adiff = awaited(diff)
 
@@ -548,7 +548,7 @@ class LayeredMemory(Layer):
 
     # -- internals -------------------------------------------------------------------------------------------------
 
-    def _position_of(self, other: Any) -> MemoryPosition:
+    def _resolve_position(self, other: Any) -> MemoryPosition:
         if not isinstance(other, LayeredMemory):
             return self.at(other)._context.point
         point = other._context.point

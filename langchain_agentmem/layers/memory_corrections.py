@@ -284,7 +284,7 @@ class Corrections:
         if correction is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
         kind, key, data = correction.kind, correction.key, correction._data
-        previous, expected = data["before"], _value_digest(data["after"])
+        previous, expected = data["before"], _hash_fields(data["after"])
 
         def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             if kind == FACT:
@@ -320,13 +320,13 @@ class Corrections:
 
         def load(tx: Transaction, view: MemoryView) -> CurrentValue:
             row = memory_rows.load_named(tx, view, kind, [key]).get(key)
-            fields = _stored_fields(kind, row)
-            value, version = _public_value(kind, fields), _value_digest(fields)
+            fields = _extract_fields(kind, row)
+            value, version = _convert_fields(kind, fields), _hash_fields(fields)
             if row is None or fields is None:
                 return CurrentValue(value, version)
             return CurrentValue(value, version, from_micros(row.written_at), row.source, row.actor, row.thread)
 
-        return self._memory_at(**location)._context.read("corrections.current", load, key=key)
+        return self._open_memory(**location)._context.read("corrections.current", load, key=key)
 
     acurrent = awaited(current)
 
@@ -364,7 +364,7 @@ class Corrections:
             thread = None if thread is None else check_id(thread, "thread")
             branch = check_id(location.get("branch", MAIN), "branch")
             check_value(CorrectedKind, kind, "kind")
-            filters = self._value_filters(low, kind, check_name(key, _KEY_LABEL), branch, thread)
+            filters = self._build_filters(low, kind, check_name(key, _KEY_LABEL), branch, thread)
             high = low + "\x01"
         filters |= {"limit": max_corrections, "offset": offset}
         return self._database.read("corrections.history", lambda tx: self._read_corrections(tx, low, high, **filters))
@@ -373,7 +373,7 @@ class Corrections:
 
     # -- internals ---------------------------------------------------------------------------------------------------
 
-    def _memory_at(
+    def _open_memory(
         self, namespace: Sequence[str] | None = None, branch: str = MAIN, thread_id: str | None = None
     ) -> LayeredMemory:
         if thread_id is None:
@@ -403,7 +403,7 @@ class Corrections:
                 raise DatabaseUnreadable(f"A correction of {key} is damaged. Restore it from a backup.") from error
         return corrections
 
-    def _value_filters(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
+    def _build_filters(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
         """Return the query parameters that select the corrections of one value."""
         if thread is None and branch == MAIN and self._database.scopes.is_shared(path):
             thread = ""  # the query also selects any thread that moved into this namespace
@@ -422,27 +422,27 @@ class Corrections:
         """Write a correction. With `may_add`, the value need not exist."""
         check_value(CorrectedKind, kind, "kind")
         person, expected = check_name(options.pop("by", None), _PERSON_LABEL), options.pop("expected", None)
-        layers = self._memory_at(**options)
+        layers = self._open_memory(**options)
         key = layers.core._clean_key(key) if kind == CORE else check_name(key, _KEY_LABEL)
         thread, path = get_thread_id(layers._context.point), path_of(layers.namespace)
 
         def correct(tx: Transaction, change: PendingWrite) -> Correction:
             change.writer = SourceNote("person", person)
             old = memory_rows.load_named(tx, change.view, kind, [key]).get(key)
-            before = _stored_fields(kind, old)
-            if expected not in (None, _value_digest(before)):
+            before = _extract_fields(kind, old)
+            if expected not in (None, _hash_fields(before)):
                 raise Outdated
             if old is None and not may_add:
                 raise InvalidInput(f"There is no {kind} {safe_repr(key)} here. To correct one thread, pass thread_id.")
-            filters = self._value_filters(path, kind, key, layers.name, thread)
+            filters = self._build_filters(path, kind, key, layers.name, thread)
             newest = self._read_corrections(tx, path, path + "\x01", limit=1, **filters)
             edit(layers, tx, change, old)
             number = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
             new = change.drafts[number]
-            if _value_digest(_stored_fields(kind, new)) == _value_digest(before):
+            if _hash_fields(_extract_fields(kind, new)) == _hash_fields(before):
                 raise InvalidInput(f"The {kind} entry {safe_repr(key)} already has this value. Nothing was changed.")
-            old_numbers = {event["n"] for event in _events_of(old)}
-            sources = {event["in"] for event in _events_of(old) if event.get("in") is not None}
+            old_numbers = {event["n"] for event in _list_events(old)}
+            sources = {event["in"] for event in _list_events(old) if event.get("in") is not None}
             sources |= {each for each in (thread, old and old.thread) if each}
             # The value may still contain text from the sources of the previous correction.
             for earlier in (*(each for each in newest if each._data["after"] == before), *([undoes] if undoes else ())):
@@ -452,9 +452,9 @@ class Corrections:
                 "by": person,
                 "undoes": undoes and undoes.id,
                 "before": before,
-                "after": _stored_fields(kind, new),
+                "after": _extract_fields(kind, new),
                 "sources": sorted(sources),
-                "events": [event.get("of", event["n"]) for event in _events_of(new) if event["n"] not in old_numbers],
+                "events": [event.get("of", event["n"]) for event in _list_events(new) if event["n"] not in old_numbers],
             }
             change.drafts[number] = new._replace(correction=data)
             return _make_correction(path, kind, key, layers.name, thread, change.now, data)
@@ -474,14 +474,14 @@ def _make_correction(
         namespace=namespace_of(path),
         branch=thread or name or MAIN,
         at=from_micros(at),
-        before=_public_value(kind, data["before"]),
-        after=_public_value(kind, data["after"]),
+        before=_convert_fields(kind, data["before"]),
+        after=_convert_fields(kind, data["after"]),
         thread_id=thread,
         _data=data,
     )
 
 
-def _events_of(version: MemoryVersion | VersionDraft | None) -> Sequence[Mapping[str, Any]]:
+def _list_events(version: MemoryVersion | VersionDraft | None) -> Sequence[Mapping[str, Any]]:
     """Return the events of a fact; empty for other kinds.
 
     An event has its number "n", its action "do", its conversation "in", and, for an undo, the undone number "of".
@@ -490,7 +490,7 @@ def _events_of(version: MemoryVersion | VersionDraft | None) -> Sequence[Mapping
     return events
 
 
-def _stored_fields(kind: str, version: MemoryVersion | VersionDraft | None) -> Values | None:
+def _extract_fields(kind: str, version: MemoryVersion | VersionDraft | None) -> Values | None:
     """Return the fields of a value that a correction stores; None if the value does not exist."""
     if version is None or version.body is None:
         return None
@@ -501,23 +501,23 @@ def _stored_fields(kind: str, version: MemoryVersion | VersionDraft | None) -> V
     return None if fact is None else {name: getattr(fact, name) for name in _FACT_FIELDS}
 
 
-def _public_value(kind: str, data: Any) -> Values | None:
+def _convert_fields(kind: str, data: Any) -> Values | None:
     """Convert stored fields to the public form of a value."""
     if data is None:
         return None
     if kind == CORE:
-        return {"value": data["text"], "importance": data["importance"], "expires_at": _utc_time(data["expires_at"])}
+        return {"value": data["text"], "importance": data["importance"], "expires_at": _to_datetime(data["expires_at"])}
     if kind == RECORD:
         return {"content": data["text"], "tags": tuple(data["extra"].get("tags", ()))}
     statement = {name: data[name] for name in ("role", "subject", "predicate", "object")}
-    times = {"valid_from": _utc_time(data["start"]), "valid_to": _utc_time(data["end"])}
+    times = {"valid_from": _to_datetime(data["start"]), "valid_to": _to_datetime(data["end"])}
     return {**statement, **times, "confidence": data["sure"]}
 
 
-def _utc_time(time: int | None) -> datetime | None:
+def _to_datetime(time: int | None) -> datetime | None:
     return None if time is None else from_micros(time)
 
 
-def _value_digest(fields: Any) -> str:
+def _hash_fields(fields: Any) -> str:
     """Return a digest of the stored fields of a value."""
     return queries.digest(write_plain(fields)).hex()

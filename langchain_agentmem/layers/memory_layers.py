@@ -8,11 +8,11 @@ memory. If values are equally important, the least recently written are evicted 
 and protected keys are never evicted.
 
 Recall memory is the timeline of events. Every event has an id, a kind and a time; equal events are stored separately.
-The newest events are in the prompt. When there are many more, the old ones are consolidated: they become records of
-archival memory, one or more for each kind. If the full text of the events fits the limit of a record, the record
-contains it. Otherwise it contains a summary, which a model writes if there is one. Each record also stores its events
-with their ids and times, and is found by their words. When a branch consolidates events that it inherited, only that
-branch no longer sees them.
+The kind is stored as the `label`. The newest `recall_max_events` events are in the prompt. If there are more than 1.5
+times as many, the older events are consolidated: they become records of archival memory, one or more for each kind. If
+the full text of the events fits the limit of a record, the record contains it. Otherwise it contains a summary, which a
+model writes if there is one. Each record also stores its events with their ids and times, and is found by their words.
+When a branch consolidates events that it inherited, only that branch no longer sees them.
 """
 
 from __future__ import annotations
@@ -142,11 +142,10 @@ class ArchivalMemory(Layer):
             tags: Only records that have all of these tags. Default: any.
             limit: The maximum number of records, the newest ones. Default: all.
         """
-        return self._list_newest(
-            "archival.all", RECORD, parse_limit(limit), self._clean_tags(() if tags is None else tags)
-        )
+        max_records, clean_tags = parse_limit(limit), self._clean_tags(() if tags is None else tags)
+        return self._list_newest("archival.all", RECORD, max_records, clean_tags)
 
-    aall = awaited(all)  # noqa: A003 - the method
+    aall = awaited(all)  # noqa: A003 - a method may be named like a builtin
 
     def _check_record(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
         """Check content and tags, and remove secrets from them.
@@ -196,7 +195,7 @@ def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, ta
     Returns:
         The id of the record.
     """
-    new = change.sign(draft_record(key, content, tags, change.now))
+    new = change.add_writer(draft_record(key, content, tags, change.now))
     digest = queries.digest(memory_rows.encode_text(content))
     rows = query.keys_with_content(tx, **change.view.parameters(), kind=RECORD, hash=digest)
     visible = memory_rows.load_named(tx, change.view, RECORD, [row["key"] for row in rows]) if rows else {}
@@ -211,7 +210,7 @@ def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, ta
     if layer.has_tags(old, tags) and trust_rank(new.source) >= trust_rank(old.source):
         if old.thread == change.thread and old.expires_at is None:
             return old.key
-        draft = draft._replace(moved=True, source=old.source, actor=old.actor)
+        draft = draft._replace(moved=True, source=old.source, actor=old.actor)  # keep the more trusted source
     change.drafts.append(draft)
     return old.key
 
@@ -220,7 +219,7 @@ _COPIED_FIELDS = ("kind", "key", "body", "created_at", "label", "importance", "e
 
 
 def redraft(version: MemoryVersion, **changes: Any) -> VersionDraft:
-    """Build a draft of the next version of an entry, with changed columns."""
+    """Build a draft of the next version of a value, record or event, with changes."""
     columns = {name: getattr(version, name) for name in _COPIED_FIELDS}
     draft = VersionDraft(**columns, extra=version.extra or None, findable=version.kind != CORE)
     return draft._replace(**changes)
@@ -321,7 +320,7 @@ class CoreMemory(Layer):
 
         self._context.write("core.set", add, outputs=lambda evicted: {"evicted": evicted}, entries=[new])
 
-    aset = awaited(set, writes=True)  # noqa: A003 - the method
+    aset = awaited(set, writes=True)  # noqa: A003 - a method may be named like a builtin
 
     def delete(self, key: str) -> bool:
         """Delete a value. Return whether it existed."""
@@ -342,7 +341,7 @@ class CoreMemory(Layer):
         clean_key, text = check_name(key, "a key of core memory"), check_text(value, "A value of core memory")
         if self.settings.redact_secrets:  # the key can show that the value is a secret: {"db_password": "x"}
             [(clean_key, text)] = redact_value({clean_key: text}).items()
-        return CoreValue(clean_key, text, importance, self._expiry(ttl))
+        return CoreValue(clean_key, text, importance, self._parse_ttl(ttl))
 
     def _count_free_chars(self, entries: Iterable[MemoryVersion], new: Sequence[CoreValue]) -> int:
         """Return the budget minus the size of new values and protected keys, in characters."""
@@ -367,8 +366,8 @@ class CoreMemory(Layer):
             draft = VersionDraft(CORE, each.key, memory_rows.encode_text(each.value), created_at)
             change.drafts.append(draft._replace(importance=each.importance, expires_at=each.expires_at))
         texts = {each.key: each.value for each in new}
-        others = [each for each in visible.values() if each.key not in texts]
-        self._evict(change, choose_evicted(others, self.settings.core_max_chars - count_core_chars(texts.items()) - 1))
+        limit = self.settings.core_max_chars - count_core_chars(texts.items()) - 1  # 1 for a line break
+        self._evict(change, choose_evicted([each for each in visible.values() if each.key not in texts], limit))
 
     def _evict(self, change: PendingWrite, entries: Iterable[MemoryVersion]) -> None:
         """Move values to archival memory in a pending write."""
@@ -385,7 +384,7 @@ class CoreMemory(Layer):
     def _clean_key(self, key: Any) -> str:
         return self._context.remove_secrets(check_name(key, "a key of core memory"))
 
-    def _expiry(self, ttl: Any) -> int | None:
+    def _parse_ttl(self, ttl: Any) -> int | None:
         if ttl is None:
             return None
         now = self._context.now()
@@ -435,7 +434,7 @@ def choose_evicted(
         limit: The maximum size of the values that remain, in characters.
         candidates: The values that may be chosen. Default: all values.
     """
-    total = sum(count_value_chars(each.key, each.text) for each in entries) - 1
+    total = sum(count_value_chars(each.key, each.text) for each in entries) - 1  # the last line has no line break
     chosen: list[MemoryVersion] = []
     candidates = entries if candidates is None else candidates
     for each in sorted(candidates, key=lambda row: (row.importance or DEFAULT_IMPORTANCE, row.written_at, row.number)):
@@ -466,7 +465,7 @@ class ConsolidationReport:
     """The result of a consolidation.
 
     Attributes:
-        level: The level of pressure; None for `summarize` and for an automatic consolidation.
+        level: The level of `MemoryPressure`, "low" to "critical"; None for `summarize` and automatic consolidation.
         events: The number of consolidated events.
         records: The ids of the records that replace the events.
         evicted: The keys that were evicted from core memory.
@@ -486,10 +485,12 @@ def consolidate(
     automatic: bool = False,
     name: str = "recall.consolidate",
 ) -> ConsolidationReport:
-    """Replace old events with records, except if an event of a record changed meanwhile.
+    """Replace old events with records.
+
+    If an event changes while the text of its record is composed, this record is not written and its events remain.
 
     Args:
-        context: The memory.
+        context: The context of the layers.
         keep: The number of newest events that remain.
         kind: Only events of this kind. Default: all.
         automatic: True if neither a user nor a model requested the consolidation. Default: False.
@@ -497,23 +498,23 @@ def consolidate(
     """
     limit = context.settings.section_budgets.get("archival_snippet", layer.SNIPPET_CHARS)
     with context.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
-        texts: list[tuple[list[MemoryVersion], str]] = []
+        event_texts: list[tuple[list[MemoryVersion], str]] = []
         for events in context.read(None, lambda tx, view: list_old_events(tx, _own_view(context, view), keep, kind)):
             full_text, hint = format_events(events), f"{len(events)} events of kind {events[0].label}, oldest first"
             text = context.compressor.compress(full_text, limit, hint)
-            is_cut = text == truncate(full_text, limit)  # the text fits, there is no model, or the model failed
-            texts.append((events, digest_events(events, limit) if is_cut else text))
+            has_no_summary = text == truncate(full_text, limit)  # the text fits, there is no model, or the model failed
+            event_texts.append((events, shorten_events(events, limit) if has_no_summary else text))
 
         def replace(tx: Transaction, change: PendingWrite) -> ConsolidationReport:
             if context.compressor.model is not None:
                 change.writer = SourceNote("model")
-            keys = [each.key for events, _ in texts for each in events]
+            keys = [each.key for events, _ in event_texts for each in events]
             current_numbers = {each.number for each in memory_rows.load_named(tx, change.view, EVENT, keys).values()}
-            unchanged = [each for each in texts if current_numbers.issuperset(event.number for event in each[0])]
-            records = [_replace_events(context, change, *each, automatic=automatic) for each in unchanged]
+            unchanged = [pair for pair in event_texts if current_numbers.issuperset(each.number for each in pair[0])]
+            records = [_replace_events(context, change, *pair, automatic=automatic) for pair in unchanged]
             return ConsolidationReport(events=sum(len(events) for events, _ in unchanged), records=tuple(records))
 
-        report = context.write(None, replace) if texts else ConsolidationReport()
+        report = context.write(None, replace) if event_texts else ConsolidationReport()
         step.finish(lambda: asdict(report))
     return report
 
@@ -523,7 +524,7 @@ def needs_consolidation(tx: Transaction, context: LayerContext, change: PendingW
 
     Args:
         tx: The transaction.
-        context: The memory.
+        context: The context of the layers.
         change: The pending write that adds events.
         new_events: The number of events that it adds.
     """
@@ -531,8 +532,8 @@ def needs_consolidation(tx: Transaction, context: LayerContext, change: PendingW
     return new_events > 0 and count_versions(tx, _own_view(context, change.view), EVENT) + new_events > limit
 
 
-def consolidate_full_memory(context: LayerContext) -> None:
-    """Consolidate old events: for a branch with a model in the background, else immediately."""
+def consolidate_excess_events(context: LayerContext) -> None:
+    """Consolidate old events; in the background if a model summarizes events of a branch."""
     run = partial(consolidate, context, keep=context.settings.recall_max_events, automatic=True)
     if context.compressor.model is not None and isinstance(context.point, BranchPosition):
         key = compaction_key((context.point.path, context.point.name), "layers")
@@ -542,12 +543,12 @@ def consolidate_full_memory(context: LayerContext) -> None:
 
 
 def _own_view(context: LayerContext, view: MemoryView) -> MemoryView:
-    """Return the view of the events to consolidate: a thread's own, or all of a branch."""
+    """Return the view to consolidate: a thread's own events, or all events of a branch."""
     return view if isinstance(context.point, BranchPosition) else view._replace(scope=None)
 
 
 def count_versions(tx: Transaction, view: MemoryView, kind: str) -> int:
-    """Count the visible entries of a kind."""
+    """Count the visible versions of a kind of memory: `CORE`, `RECORD` or `EVENT`."""
     [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.time)
     return int(row["total"])
 
@@ -585,8 +586,8 @@ def format_events(events: Sequence[MemoryVersion]) -> str:
     return "\n".join([format_heading(events), *(f"- {_format_time(each)} {each.text}" for each in events)])
 
 
-def digest_events(events: Sequence[MemoryVersion], limit: int) -> str:
-    """Summarize events without a model, within a limit.
+def shorten_events(events: Sequence[MemoryVersion], limit: int) -> str:
+    """Shorten events without a model.
 
     The result is their full text, the beginning of each event, or the beginnings of the first and the last events.
 
@@ -628,7 +629,7 @@ def _format_time(event: MemoryVersion) -> str:
     return from_micros(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
 
 
-_OUTPUTS = partial(format_result, kind="event_type")
+_format_outputs = partial(format_result, kind="event_type")
 """The function that returns the fields of events for a trace."""
 
 
@@ -666,7 +667,7 @@ class RecallMemory(Layer):
         text = memory_rows.decode_text(new.body or b"")
         with self._context.step("recall.append", event_type=new.label, content=text) as step:
             if self._context.write(None, add):
-                consolidate_full_memory(self._context)
+                consolidate_excess_events(self._context)
             step.finish(lambda: {"event_id": new.key})
         return new.key
 
@@ -684,13 +685,14 @@ class RecallMemory(Layer):
         """
         max_events = self.settings.recall_max_events if limit is ... else parse_limit(limit)
         label = None if kind is None else self._clean_kind(kind)
-        return self._list_newest("recall.recent", EVENT, max_events, label=label, outputs=_OUTPUTS)
+        return self._list_newest("recall.recent", EVENT, max_events, label=label, outputs=_format_outputs)
 
     arecent = awaited(recent)
 
     def get(self, event_id: str) -> Event | None:
         """Return an event by its id; None if it does not exist."""
-        return self._get_one(EVENT, check_name(event_id, "the id of an event"), layer.convert_event, outputs=_OUTPUTS)
+        key = check_name(event_id, "the id of an event")
+        return self._get_one(EVENT, key, layer.convert_event, outputs=_format_outputs)
 
     aget = awaited(get)
 
@@ -736,7 +738,7 @@ class RecallMemory(Layer):
             evicted = [each for each in visible if wanted is None or each.key in wanted][:max_events]
             for each in evicted:
                 change.remove(EVENT, each.key)
-                change.drafts.append(self._archive_draft(each, change.now))
+                change.drafts.append(self._draft_archived_event(each, change.now))
             return len(evicted)
 
         event_ids = None if wanted is None else sorted(wanted)
@@ -745,7 +747,7 @@ class RecallMemory(Layer):
     aevict = awaited(evict, writes=True)
 
     def summarize(self, kind: str | None = None, keep: int | EllipsisType = ...) -> ConsolidationReport:
-        """Consolidate old events into records of archival memory, without a minimum number.
+        """Consolidate old events into records of archival memory, even if they are few.
 
         Args:
             kind: Only events of this kind. Default: all.
@@ -780,7 +782,7 @@ class RecallMemory(Layer):
     def _clean_kind(self, kind: str | None) -> str:
         return self._context.remove_secrets(check_name(kind, "a kind of event"))
 
-    def _archive_draft(self, version: MemoryVersion, now: int) -> VersionDraft:
+    def _draft_archived_event(self, version: MemoryVersion, now: int) -> VersionDraft:
         tags = [RECALL_EVICTED, f"kind:{version.label}", f"event:{version.key}"]
         event_rows = [[version.key, version.created_at, version.text]]
         key, text = self._context.database.new_id(), f"[{version.label}] {version.text}"

@@ -109,10 +109,10 @@ def group_messages(messages: Sequence[BaseMessage], start: int, stop: int) -> li
 
 
 def tail_start(messages: Sequence[BaseMessage], grace: int) -> int:
-    """Return the start of the protected tail: the index of an assistant message, see `grace`.
+    """Return the index at which the protected tail begins.
 
-    With fewer assistant messages, the tail begins at the first assistant message. Without any, it begins at the last
-    user message. Without a user message, it begins at the last message that is not a tool result.
+    The tail has the last `grace` assistant messages, or all if there are fewer. Without any, it begins at the last user
+    message. Without a user message, it begins at the last message that is not a tool result.
 
     Args:
         messages: The history.
@@ -141,7 +141,7 @@ class HistoryShape(NamedTuple):
     """The parts of a valid history, as indexes.
 
     Attributes:
-        systems: The number of system messages at the beginning.
+        system_end: The index after the system messages at the beginning.
         opening: The filler message with the role "user" at the beginning, or None.
         first: The first instruction: the first message before the tail that a user wrote. None if there is none, or if
             it may be dropped.
@@ -150,7 +150,7 @@ class HistoryShape(NamedTuple):
         tail: The beginning of the protected tail.
     """
 
-    systems: int
+    system_end: int
     opening: int | None
     first: int | None
     summary: int | None
@@ -161,7 +161,7 @@ class HistoryShape(NamedTuple):
     def pinned_indexes(self) -> frozenset[int]:
         """The indexes before the tail whose messages always stay."""
         indexes = (index for index in (self.opening, self.first, self.summary, self.request) if index is not None)
-        return frozenset({*range(self.systems), *indexes})
+        return frozenset({*range(self.system_end), *indexes})
 
 
 def find_shape(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = True) -> HistoryShape:
@@ -172,19 +172,19 @@ def find_shape(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool 
         grace: See `tail_start`.
         keep_first: True protects the first message that a user wrote. Default: True.
     """
-    systems = next((index for index, each in enumerate(messages) if role_of(each) != "system"), len(messages))
-    tail = max(systems, tail_start(messages, grace))
-    users = [index for index in range(systems, len(messages)) if is_from_user(messages[index])]
-    summary = next((index for index in range(systems, tail) if summary_in(messages[index]) is not None), None)
+    system_end = next((index for index, each in enumerate(messages) if role_of(each) != "system"), len(messages))
+    tail = max(system_end, tail_start(messages, grace))
+    users = [index for index in range(system_end, len(messages)) if is_from_user(messages[index])]
+    summary = next((index for index in range(system_end, tail) if summary_in(messages[index]) is not None), None)
     first = users[0] if keep_first and users and users[0] < tail else None
     request = users[-1] if users and users[-1] < tail and users[-1] != first else None
-    opening_mark = messages[systems].additional_kwargs.get(GENERATED_MARK) if systems < len(messages) else None
-    return HistoryShape(systems, systems if opening_mark == FILLER else None, first, summary, request, tail)
+    mark = messages[system_end].additional_kwargs.get(GENERATED_MARK) if system_end < len(messages) else None
+    return HistoryShape(system_end, system_end if mark == FILLER else None, first, summary, request, tail)
 
 
 def droppable_groups(messages: Sequence[BaseMessage], shape: HistoryShape) -> list[MessageGroup]:
     """Return the groups that may be removed, oldest first: neither pinned nor in the tail."""
-    groups = group_messages(messages, shape.systems, shape.tail)
+    groups = group_messages(messages, shape.system_end, shape.tail)
     return [group for group in groups if group.start not in shape.pinned_indexes]
 
 
@@ -197,7 +197,7 @@ _FILLER_KWARGS = {GENERATED_MARK: FILLER}
 
 
 def valid_length(messages: Sequence[BaseMessage], start: int = 0) -> int:
-    """Return the length of the leading part that needs no repair and lacks no result.
+    """Return the number of messages at the beginning that are valid without a repair.
 
     The check is fast enough for every turn.
 
@@ -305,15 +305,15 @@ def _make_ids_unique(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return unique
 
 
-def _make_unused_id(call: str, seen: set[str]) -> str:
-    return next(name for number in count(2) if (name := _make_valid_id(f"{call}-{number}")) not in seen)
+def _make_unused_id(call_id: str, seen: set[str]) -> str:
+    return next(name for number in count(2) if (name := _make_valid_id(f"{call_id}-{number}")) not in seen)
 
 
-def _make_valid_id(call: str) -> str:
+def _make_valid_id(call_id: str) -> str:
     """Return the id of a call in a form that every provider accepts."""
-    if _CALL_ID_PATTERN.fullmatch(call):
-        return call
-    return f"call_{blake2b(call.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    if _CALL_ID_PATTERN.fullmatch(call_id):
+        return call_id
+    return f"call_{blake2b(call_id.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
 def _make_valid_name(name: str) -> str:
@@ -321,14 +321,14 @@ def _make_valid_name(name: str) -> str:
     return name if _NAME_PATTERN.fullmatch(name) else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
 
 
-def _replace_call_ids(message: AIMessage, names: Mapping[Any, str]) -> AIMessage:
+def _replace_call_ids(message: AIMessage, new_ids: Mapping[Any, str]) -> AIMessage:
     """Return a message with new ids of its calls, in the fields and in the content."""
     changes: dict[str, Any] = {
-        "tool_calls": [call | {"id": names.get(call["id"], call["id"])} for call in message.tool_calls],
+        "tool_calls": [call | {"id": new_ids.get(call["id"], call["id"])} for call in message.tool_calls],
         "additional_kwargs": _drop_raw_calls(message),
     }
     if isinstance(message.content, list):
-        changes["content"] = [_replace_block_id(block, names) for block in message.content]
+        changes["content"] = [_replace_block_id(block, new_ids) for block in message.content]
     return alter_message(message, **changes)
 
 
@@ -337,11 +337,11 @@ def _drop_raw_calls(message: AIMessage) -> dict[str, Any]:
     return {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
 
 
-def _replace_block_id(block: Any, names: Mapping[Any, str]) -> Any:
+def _replace_block_id(block: Any, new_ids: Mapping[Any, str]) -> Any:
     if not _is_call(block):
         return block
     key = "call_id" if block.get("call_id") else "id"
-    return block | {key: names.get(block[key], block[key])}
+    return block | {key: new_ids.get(block[key], block[key])}
 
 
 def _pair_results(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -364,7 +364,7 @@ def _pair_results(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 def _match_results(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
     """Map the index of each message with calls to the indexes of the results, by call id.
 
-    Later calls may reuse an id. A result belongs to the last call with the same id before it, unless that has a result.
+    Later calls may reuse an id. A result belongs to the last earlier call with its id, if this call has no result yet.
     """
     open_calls: dict[str, int] = {}
     results: dict[int, dict[str, int]] = {}
@@ -446,7 +446,7 @@ def make_encodable(message: M) -> M:
 
 
 def _convert_chat(message: ChatMessage) -> BaseMessage:
-    """Convert a `ChatMessage` to the class of its role, else to a user message with a name."""
+    """Convert a `ChatMessage` to its role's class, or to a user message named after the role."""
     role, kwargs = role_of(message), {GENERATED_MARK: ALTERED, **message.additional_kwargs}
     name = message.name or (None if role in (*_CLASSES_BY_ROLE, "user") else role)
     make = _CLASSES_BY_ROLE.get(role, HumanMessage)
@@ -454,10 +454,7 @@ def _convert_chat(message: ChatMessage) -> BaseMessage:
 
 
 def has_no_content(message: BaseMessage) -> bool:
-    """Return whether a message has no content that providers accept.
-
-    `repair_messages` removes such a message.
-    """
+    """Return whether `repair_messages` removes a message, as it has no valid content."""
     return _clean_message(message) is None
 
 
@@ -469,7 +466,7 @@ def _is_empty(message: BaseMessage) -> bool:
 
 
 def _clean_calls(message: AIMessage) -> dict[str, Any]:
-    """Return the fields to change so that every client sends all calls with id and name."""
+    """Return changed fields in which each call is sent once, with a valid id and name."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
     raw_calls = [*message.tool_calls]
     raw_calls += [  # the raw text becomes the argument

@@ -29,7 +29,7 @@ from langchain_agentmem.messages.provider_content import PartOf, image_part
 
 
 def _read_reply(reply: Any) -> dict[str, Any]:
-    """Return those fields of a message that a reply, an object or a dictionary, has.
+    """Read the fields of a message from a reply, which is an object or a dictionary.
 
     Raises:
         MessageError: The reply has none of these fields.
@@ -224,7 +224,7 @@ class Message:
             ``{"tool_call_id", "output"}`` may contain it instead.
         reasoning_details: A model's reasoning in the provider's own form. Default None.
         created_at: The time of the message. A time without a zone is UTC; ISO text is accepted. Default None: unknown.
-        langchain: The fields that only LangChain has, see `from_langchain`. Default None.
+        langchain: The fields that only LangChain has, see `langchain_messages.from_langchain`. Default None.
 
     Raises:
         MessageError: A field has a type that no message can have.
@@ -251,7 +251,7 @@ class Message:
             object.__setattr__(self, "message_id", str(uuid4()))
         content = self.content
         if type(content) is not str and content is not None:
-            object.__setattr__(self, "content", _check_content(content))
+            object.__setattr__(self, "content", _copy_content(content))
         for name in ("message_id", "name", "tool_call_id"):
             value = getattr(self, name)
             if type(value) is not str and value is not None:
@@ -309,7 +309,7 @@ class Message:
             raise MessageError(f"These fields do not form a message: {error}") from error
 
     def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
-        """Return the message in the form that providers accept. ``Message(**d)`` accepts it too.
+        """Return the message in the form that providers accept.
 
         Args:
             include_id: True adds ``message_id``. Default: False.
@@ -318,7 +318,7 @@ class Message:
 
         Returns:
             ``role`` and ``content``, and, if they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
-            ``reasoning_details``. Structured content is JSON text. Agent calls are left out.
+            ``reasoning_details``. Structured content is JSON text. Agent calls are omitted. `Message` accepts the keys.
 
         Raises:
             MessageError: An image file cannot be read.
@@ -378,7 +378,7 @@ class Message:
         default_name: str | None = None,
         message_id: str | None = None,
     ) -> Self:
-        """Build a message from the message of a provider's reply, an object or a dictionary.
+        """Build a message from a provider's reply.
 
         Args:
             response: An object or a dictionary with ``role``, ``content``, ``tool_calls``, ``reasoning_details``,
@@ -407,7 +407,7 @@ def check_fields(names: Iterable[str], valid_names: Sequence[str]) -> None:
         MessageError: A name is not valid.
     """
     if unknown := [name for name in names if name not in valid_names]:
-        raise MessageError(f"A message has no {safe_repr(unknown[0])}; it has {', '.join(valid_names)}.")
+        raise MessageError(f"No field {safe_repr(unknown[0])}: a message has {', '.join(valid_names)}.")
 
 
 STORED_FIELDS = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")
@@ -456,7 +456,7 @@ def parse_time(value: Any) -> datetime:
         A datetime with a fixed offset.
 
     Raises:
-        MessageError: The value is neither.
+        MessageError: The value is neither a datetime nor ISO 8601 text.
     """
     try:
         time = datetime.fromisoformat(value.isoformat() if isinstance(value, datetime) else value)
@@ -465,14 +465,14 @@ def parse_time(value: Any) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def _check_list(name: str, value: Any, item_type: type = object) -> list[Any]:
+def _copy_list(name: str, value: Any, item_type: type = object) -> list[Any]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, item_type) for item in value):
         texts = " of texts" if item_type is str else ""
         raise MessageError(f"A message's {safe_repr(name)} must be a list{texts}, not {safe_repr(value)}.")
     return list(value)
 
 
-def _check_content(value: Any) -> str | dict[str, Any] | list[Any]:
+def _copy_content(value: Any) -> str | dict[str, Any] | list[Any]:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, list | tuple) and all(isinstance(block, str | dict) for block in value):
@@ -484,23 +484,23 @@ def _check_content(value: Any) -> str | dict[str, Any] | list[Any]:
     )
 
 
-def _check_calls(call_class: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:
-    return [call if isinstance(call, call_class) else call_class.from_dict(call) for call in _check_list(name, value)]
+def _convert_calls(call_class: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:
+    return [call if isinstance(call, call_class) else call_class.from_dict(call) for call in _copy_list(name, value)]
 
 
-def _check_mapping(name: str, value: Any) -> dict[str, Any]:
+def _copy_mapping(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise MessageError(f"A message's {safe_repr(name)} must be a dictionary, not {type(value).__name__}.")
     return dict(value)
 
 
 _NORMALIZERS = (
-    ("tool_calls", partial(_check_calls, ToolCallMsg)),
-    ("agent_calls", partial(_check_calls, AgentCallMsg)),
-    ("images", partial(_check_list, item_type=str)),
-    ("reasoning_details", _check_list),
-    ("structured_data", _check_mapping),
-    ("langchain", _check_mapping),
+    ("tool_calls", partial(_convert_calls, ToolCallMsg)),
+    ("agent_calls", partial(_convert_calls, AgentCallMsg)),
+    ("images", partial(_copy_list, item_type=str)),
+    ("reasoning_details", _copy_list),
+    ("structured_data", _copy_mapping),
+    ("langchain", _copy_mapping),
 )
 
 

@@ -312,7 +312,7 @@ def get_history(state: Any) -> Any:
 
 
 def find_state_keys(config: RunnableConfig, *keys: str) -> list[str] | None:
-    """Return those of the keys that the running graph's state has; None if no graph runs.
+    """Return the keys that the running graph's state has too; None if no graph runs.
 
     LangGraph silently drops updates of keys that the state's schema does not have.
 

@@ -102,7 +102,7 @@ class BranchPosition(NamedTuple):
             query.create_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name, now=now)
             rows = query.lock_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
             if not rows:
-                raise BranchMoved  # created and deleted by others meanwhile; the database retries the transaction
+                raise BranchMoved  # others created and deleted the row meanwhile; the database repeats the transaction
         return rows[0]["id"], rows[0]["head"]
 
 
@@ -136,7 +136,7 @@ def ensure_main_author(tx: Transaction, path: str) -> Author:
     [row] = query.author_of_main(tx, path=path)
     rows = [row] if row["id"] is not None else query.create_main_author(tx, path=path)
     if not rows:
-        raise BranchMoved  # created by another transaction meanwhile; the database retries this one
+        raise BranchMoved  # another transaction created the row meanwhile; the database repeats this transaction
     return Author(rows[0]["id"], row["scope"])
 
 
@@ -249,7 +249,7 @@ class PendingWrite:
         """Add a draft that marks a key as deleted."""
         self.drafts.append(VersionDraft(kind, key, None, self.now))
 
-    def sign(self, draft: VersionDraft) -> VersionDraft:
+    def add_writer(self, draft: VersionDraft) -> VersionDraft:
         """Return a draft with the writer's source and actor, except a draft with `moved`."""
         if draft.moved or self.writer.source is None:
             return draft
@@ -355,7 +355,7 @@ def apply_change(
     view, target = point.open_for_write(tx, now)
     change = PendingWrite(view=view, now=now, writer=writer, thread=get_thread_id(point))
     value = prepare(tx, change)
-    drafts = [change.sign(draft) for draft in change.drafts]
+    drafts = [change.add_writer(draft) for draft in change.drafts]
     if target.branch is not None:
         expired = query.expired_memory(tx, branch=target.branch, at=now, limit=20)
         # Also delete some expired entries. If one of their keys is also written, the later draft applies.

@@ -2,21 +2,22 @@
 
 LangGraph may put a checkpoint before, during or long after the execution of the tasks that lead to it, or never. So the
 database alone does not determine which writes a task may see, or which writes a checkpoint includes. This module uses
-six terms:
+these terms:
 
 - A *run* is one call of a graph. It is identified by the `RunIdentity` in its config, which LangGraph copies to the
-  configs of tasks, subgraphs and puts. If LangGraph's loop is not found, LangGraph's `RunControl` identifies the run,
-  although several runs may share one `RunControl`.
+  configs of tasks, subgraphs and `put` calls. A run without a `RunIdentity` is identified by LangGraph's `RunControl`,
+  which several runs may share.
 - A *loop* is LangGraph's execution of the graph, or of a subgraph that a task calls.
 - A *step* is the set of tasks that continue one checkpoint. The id of that checkpoint also identifies the step.
 - A *task* is a node, or a function that a node calls. It may be executed again after a failure or an interrupt, and by
   several runs at the same time.
 - An *execution* of a task owns its writes. Within a run only the newest execution of a task applies. No run changes the
-  writes of another run.
+  writes of another run. An *attempt* is LangChain's run of an execution, which callbacks report.
 - A *group* contains the memory rows that one execution wrote. The next put *seals* the group: its rows get a *place*,
   which is a position on a branch.
 
-A run stays in the thread that its saver loaded or created, even if its config names only the thread's id.
+A thread is identified by its namespace and its id. If a config names only the id, the namespace is that of the thread
+that the run's saver loaded or created.
 
 This module does not access the database. `sealing.py` does, and stores its results in the objects of this module.
 """
@@ -46,12 +47,12 @@ _ERROR_HANDLER = "__error_handler__"
 _IDENTITY_KEY = "__pregel_agentmem_run"
 """The config key of a run's identity. LangGraph removes keys that begin with "__pregel_" from configs it returns."""
 CLEANUP_THRESHOLD = 256
-"""The number of registered runs from which on the registry drops finished runs before it adds one."""
+"""The number of registered runs at which finished runs are dropped before a new run is added."""
 
 Place: TypeAlias = tuple[int, int]
 """The row id of a branch, and a position on it."""
 Groups: TypeAlias = dict[int, int]
-"""The ids of groups, each with the id of its last visible row."""
+"""The ids of groups, each with the id of its last visible row; `FOREVER` if all its rows are visible."""
 ExecutionKey: TypeAlias = tuple[Any, ...]
 """The values that distinguish the executions of a task within a run: LangGraph's first attempt time and attempt."""
 
@@ -139,8 +140,8 @@ class GraphLoop:
     Attributes:
         ns: Its checkpoint namespace; empty for the thread's own graph.
         start_id: The id of the checkpoint that it began with.
-        last_input: The newest checkpoint whose input a node has read: `start_id`, or its parent if `start_id` is an
-            input that no node has read yet. None if there is none.
+        last_input: The id of the newest checkpoint that nodes have read: `start_id`, or the parent of an unread input.
+            None if there is no such checkpoint.
         step_number: LangGraph's number of the step that `start_id` ended.
         versions: The channel versions of `start_id`.
         parent_task: The id of the task that called it, for a subgraph.
@@ -150,8 +151,8 @@ class GraphLoop:
         steps: The steps whose tasks have begun. The checkpoints that follow may not be put yet.
         parents: The checkpoint ids of the loops around it, by checkpoint namespace.
         outer_groups: The groups that the tasks around it had written when it began.
-        own_groups: For a subgraph that keeps its state: the groups that `start_id` shows and the outer graph's
-            checkpoint does not. None if `start_id` is on the branch that was created for the outer checkpoint.
+        own_groups: For a subgraph that keeps its state and now runs under a new checkpoint of the outer graph: the
+            groups of its earlier calls that the new checkpoint does not show. Otherwise None.
         places: The places of the checkpoints that it put or began with. A checkpoint without memory has the place None.
         tasks_with_results: The ids of tasks whose results are stored with `start_id`. LangGraph may reuse the results
             instead of running the tasks. None if unknown.
@@ -183,7 +184,7 @@ class GraphLoop:
         return self.last_put or self.start_id
 
     def restart(self, checkpoint: str | None) -> None:
-        """Start again from a checkpoint that was not read before."""
+        """Restart the loop at a checkpoint that it neither began with nor put."""
         self.start_id, self.last_put, self.starts_in_past = checkpoint, None, False
         self.step_number, self.versions = None, {}
         self.tasks_with_results = self.finished_tasks = self.own_groups = None
@@ -232,7 +233,7 @@ class GraphRun:
 
     Attributes:
         identity: The identity in its configs.
-        at: Its thread.
+        thread_key: The key of its thread.
         token: A random number that is stored with the groups of its executions. No run of another process has it.
         graph_run_ids: The ids of LangChain's runs (of callbacks and traces) of its graph and subgraphs.
         loops: Its loops by checkpoint namespace.
@@ -248,12 +249,12 @@ class GraphRun:
             were reused.
         resumed: True if LangGraph may reuse results of earlier runs in it.
         has_memory: True if its thread is known to have memory.
-        thread_identity: The row identity of its thread, if the thread existed when the run began.
+        thread_identity: The row id and creation time of its thread, if the thread existed when the run began.
         thread_deleted: True if that thread is known to be deleted.
     """
 
     identity: Any
-    at: ThreadKey
+    thread_key: ThreadKey
     token: int = field(default_factory=lambda: secrets.randbits(62))
     graph_run_ids: set[UUID] = field(default_factory=set)
     loops: dict[str, GraphLoop] = field(default_factory=dict)
@@ -414,16 +415,16 @@ class RunRegistry:
 
     # -- finding runs -------------------------------------------------------------------------------------------
 
-    def ensure_run(self, configurable: Mapping[str, Any], at: ThreadKey) -> GraphRun | None:
+    def ensure_run(self, configurable: Mapping[str, Any], thread_key: ThreadKey) -> GraphRun | None:
         """Return the run of a config, created if missing; None if the config has no identity."""
         identity = get_identity(configurable)
         if identity is None:
             return None
         with self.lock:
-            if (run := self._runs.get((id(identity), at))) is None:
+            if (run := self._runs.get((id(identity), thread_key))) is None:
                 if len(self._runs) >= CLEANUP_THRESHOLD:
                     self._drop_finished_runs()
-                run = self._runs[id(identity), at] = GraphRun(identity, at)
+                run = self._runs[id(identity), thread_key] = GraphRun(identity, thread_key)
             return run
 
     def find_namespace(self, configurable: Mapping[str, Any]) -> namespaces.Namespace:
@@ -443,26 +444,26 @@ class RunRegistry:
             if run is None:  # a saver that is bound to a namespace registers its run there
                 runs = self._find_runs_of_task(configurable)
                 run = runs[0] if len(runs) == 1 else None
-            return () if run is None else namespaces.namespace_of(run.at.path)
+            return () if run is None else namespaces.namespace_of(run.thread_key.path)
 
-    def uses_saver(self, configurable: Mapping[str, Any], at: ThreadKey) -> bool:
+    def uses_saver(self, configurable: Mapping[str, Any], thread_key: ThreadKey) -> bool:
         """Return whether a config's run uses a saver of this database in this thread."""
         with self.lock:
-            run = self._runs.get((id(get_identity(configurable)), at))
+            run = self._runs.get((id(get_identity(configurable)), thread_key))
             return run is not None and "" in run.loops
 
-    def find_start_checkpoint(self, configurable: Mapping[str, Any], at: ThreadKey) -> str | None:
-        """Return the checkpoint that a run began with, if its input may not be stored yet.
+    def find_start_checkpoint(self, configurable: Mapping[str, Any], thread_key: ThreadKey) -> str | None:
+        """Return the checkpoint that a run began with, if the run's input may not be stored yet.
 
         Args:
             configurable: The configurable of a task's config.
-            at: The thread.
+            thread_key: The key of the thread.
 
         Returns:
             The id of the checkpoint. None if the input is stored, the task continues that checkpoint, or the run began
             without a checkpoint.
         """
-        run = self.ensure_run(configurable, at)
+        run = self.ensure_run(configurable, thread_key)
         with self.lock:
             loop = None if run is None else run.loops.get("")
             if loop is None or loop.start_id == _parse_levels(configurable)[0].checkpoint:
@@ -502,17 +503,17 @@ class RunRegistry:
     def _find_runs_of_task(self, configurable: Mapping[str, Any]) -> list[GraphRun]:
         """Return the runs that a task's config belongs to, in any namespace."""
         identity, name = get_identity(configurable), str(configurable["thread_id"])
-        return [run for run in self._runs.values() if run.identity is identity and run.at.name == name]
+        return [run for run in self._runs.values() if run.identity is identity and run.thread_key.name == name]
 
     def forget(self, deleted: Collection[ThreadKey] = ()) -> None:
         """Forget the places of all checkpoints, which a deletion may have changed.
 
         Args:
-            deleted: The deleted threads. Their runs are marked.
+            deleted: The deleted threads. `thread_deleted` is set in their runs.
         """
         with self.lock:
             for run in self._runs.values():
-                run.thread_deleted |= run.thread_identity is not None and run.at in deleted
+                run.thread_deleted |= run.thread_identity is not None and run.thread_key in deleted
                 for loop in run.loops.values():
                     loop.places.clear()
                     loop.finished_tasks = None
@@ -522,7 +523,7 @@ class RunRegistry:
     def register_loop(
         self,
         configurable: Mapping[str, Any],
-        at: ThreadKey,
+        thread_key: ThreadKey,
         loaded_key: ThreadKey,
         new_loop: GraphLoop,
         pregel: Any,
@@ -532,8 +533,8 @@ class RunRegistry:
 
         Args:
             configurable: The configurable of the config.
-            at: The thread as the config names it.
-            loaded_key: The thread that the saver loaded; `at` if it found none.
+            thread_key: The key of the thread, as the config names it.
+            loaded_key: The key of the thread that the saver loaded; `thread_key` if it found none.
             new_loop: The loop in its initial state.
             pregel: LangGraph's own loop; None if the saver was called outside of a loop. A subgraph needs it.
             thread: The row of the thread. The run records its identity, to detect a later deletion of the thread.
@@ -542,12 +543,12 @@ class RunRegistry:
             For a new loop of a subgraph: its run, the loop, and the task that called it. Otherwise None.
         """
         ns = new_loop.ns
-        run = self.ensure_run(configurable, at)
+        run = self.ensure_run(configurable, thread_key)
         if run is None:
             return None
         with self.lock:
-            if loaded_key != run.at and "" not in run.loops:  # the config names only the thread's id
-                run.at = loaded_key
+            if loaded_key != run.thread_key and "" not in run.loops:  # the config names only the thread's id
+                run.thread_key = loaded_key
                 self._runs[id(run.identity), loaded_key] = run
             loop = run.loops.get(ns)
             run.resumed = run.resumed or bool(new_loop.tasks_with_results)
@@ -555,8 +556,9 @@ class RunRegistry:
                 loop = None  # a subgraph that keeps its state has begun again
             self._bind_loop(run, loop or new_loop, pregel, thread)
             if ns == "":
-                self._newest_runs[at.name] = run
+                self._newest_runs[thread_key.name] = run
                 run.loops.setdefault(ns, new_loop)
+            # The loop began with a named checkpoint, and reads the newest one before its first step.
             if loop is not None and loop.pinned and not loop.steps and not loop.last_put and not new_loop.pinned:
                 loop.starts_in_past = new_loop.start_id != loop.start_id
             if loop is not None or ns == "":
@@ -597,7 +599,8 @@ class RunRegistry:
     def find_run(self, ancestors: Iterable[UUID], thread: str) -> GraphRun | None:
         """Return the run that an attempt of a task belongs to.
 
-        If no ancestor is a known graph run, return the thread's newest run, unless its graph run is known.
+        If no ancestor is a known graph run, return the thread's newest run. But if the graph runs of the newest run are
+        known, the attempt belongs to another run: return None.
 
         Args:
             ancestors: The ids of LangChain's runs around the attempt, the nearest first.
@@ -631,7 +634,7 @@ class RunRegistry:
                 if failed_id in run.tasks:
                     run.tasks[failed_id].failed = True
             run.attempts[task_id] = attempt
-            if (task := run.tasks.get(task_id)) is not None:  # writes of its called functions apply again from now on
+            if (task := run.tasks.get(task_id)) is not None:  # the new attempt replaces the failed one
                 task.failed = False
             loop = run.loops.get(outer_ns)
             run.ran_tasks.add(task_id)
@@ -678,15 +681,15 @@ class RunRegistry:
     # -- calls from tasks -----------------------------------------------------------------------------------------
 
     def resolve_execution(
-        self, configurable: Mapping[str, Any], at: ThreadKey
+        self, configurable: Mapping[str, Any], thread_key: ThreadKey
     ) -> tuple[GraphRun, list[LoopLevel], list[LevelCaller], TaskExecution]:
-        """Return the run of a task's config, its levels, their callers and its execution.
+        """Return the run, levels, callers and execution of the task that a config names.
 
         Raises:
             InvalidInput: The graph uses another checkpointer.
             StepIsOver: Another execution of the task has replaced this one.
         """
-        run = self.ensure_run(configurable, at)
+        run = self.ensure_run(configurable, thread_key)
         key = _read_execution_key(configurable)
         with self.lock:
             if run is None or key is None or "" not in run.loops:
@@ -836,7 +839,7 @@ class RunRegistry:
         return writes
 
     def _collect_loop_writes(self, run: GraphRun, loop: GraphLoop, checkpoint: str | None = None) -> LiveWrites:
-        """Return the writes that a loop shows at a checkpoint, which need not be stored yet.
+        """Return the writes that a loop shows at a stored or future checkpoint.
 
         Without a checkpoint, return the writes that the loop shows now.
         """

@@ -86,7 +86,7 @@ class CheckpointPut:
     """A checkpoint that is being put, and the previous head of its thread.
 
     Attributes:
-        at: The thread as the config names it.
+        at: The key of the thread, as the config names it.
         thread: The row of the thread, with its checkpoint namespace.
         ns: Its checkpoint namespace.
         parent: The id of the parent checkpoint.
@@ -176,7 +176,7 @@ def prefetch(
         tx: The transaction.
         runs: The runs of this process.
         configurable: The configurable of the config.
-        at: The thread.
+        at: The key of the thread, from its namespace and id.
         thread: The row of the thread, with its checkpoint namespace.
         checkpoint: The id of the checkpoint that is put.
     """
@@ -212,7 +212,7 @@ def load_start_places(
     for loop, checkpoint in runs.list_unread_checkpoints(run):
         rows: Rows | None = prefetched.get(checkpoint) if prefetched and loop.ns == ns else None
         if rows is None:
-            thread = find_thread(tx, run.at, loop.ns)
+            thread = find_thread(tx, run.thread_key, loop.ns)
             start = {"ns": loop.ns, "checkpoint": checkpoint}
             rows = () if thread is None else query.find_run_start(tx, thread=thread.id, ns_id=thread.ns_id, **start)
         place = next(((row["branch_id"], row["position"]) for row in rows if row["branch_id"] is not None), None)
@@ -273,12 +273,12 @@ def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: Tas
     else:
         if was_stored or query.is_sealed(tx, group=group):
             raise StepIsOver
-        thread = find_thread(tx, run.at)
+        thread = find_thread(tx, run.thread_key)
         if run.is_thread_deleted(thread):
             raise StepIsOver
         if thread is None:
-            runs.scopes.check_new(*run.at)
-            thread = make_thread(tx, *run.at, now)
+            runs.scopes.check_new(*run.thread_key)
+            thread = make_thread(tx, *run.thread_key, now)
         for row in query.groups_of_task(tx, thread=thread.id, task=task.id):
             # The group of this execution exists if another call of the execution began at the same time.
             is_live = (
@@ -319,10 +319,10 @@ def note_outer_writes(tx: Transaction, runs: RunRegistry, run: GraphRun, loop: G
         loop.outer_groups = subgraph_groups | {row["group_id"]: row["row"] for row in last_rows}
     if (place := loop.places.get(loop.start_id or "")) is None:
         return
-    base = _find_subgraph_base(tx, runs, run, run.at, loop.ns, loop.parents)
+    base = _find_subgraph_base(tx, runs, run, run.thread_key, loop.ns, loop.parents)
     if base is not None and _load_branch_base(tx, place[0]).checkpoint != base.checkpoint:
         base.groups.update(loop.outer_groups)
-        thread = find_thread(tx, run.at, loop.ns)
+        thread = find_thread(tx, run.thread_key, loop.ns)
         if loop.last_input != loop.start_id and thread is not None and thread.ns_id is not None:
             place = None if loop.last_input is None else find_place(tx, thread.ns_id, loop.last_input)
         loop.own_groups = {} if place is None else _find_missing_groups(tx, place, base)
@@ -347,7 +347,7 @@ def finish_task(
         tx: The transaction.
         runs: The runs of this process.
         configurable: The configurable of the config.
-        at: The thread.
+        at: The key of the thread, from its namespace and id.
         thread: The row of the thread, with its checkpoint namespace.
         writes: The pairs of channel and value.
         task_id: The id of the task.
@@ -436,7 +436,7 @@ def ensure_author(tx: Transaction, thread: int) -> Author:
     row = load_author_row(tx, thread)
     rows = [row] if row["id"] is not None else query.create_author(tx, thread=thread)
     if not rows:
-        raise BranchMoved  # created by another transaction meanwhile; the database retries this one
+        raise BranchMoved  # another transaction created the row meanwhile; the database repeats this transaction
     return Author(rows[0]["id"], row["scope"])
 
 
@@ -607,7 +607,7 @@ def _find_subgraph_base(
         tx: The transaction.
         runs: The runs of this process.
         run: The run; None outside of runs.
-        at: The thread.
+        at: The key of the thread, from its namespace and id.
         inner: The checkpoint namespace of the subgraph.
         parents: The checkpoint ids of the outer loops, by checkpoint namespace.
     """

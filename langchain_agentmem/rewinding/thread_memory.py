@@ -48,7 +48,7 @@ class ThreadPosition(NamedTuple):
 
     Attributes:
         runs: The runs of this process.
-        at: The thread.
+        at: The key of the thread, from its namespace and id.
         configurable: The configurable of the config.
         own_only: True to see only the thread's own lineage, without other memory of its scope. Default: False.
         amends: True for writes by a person outside of a run, at the newest checkpoint. Default: False.

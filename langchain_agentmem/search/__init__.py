@@ -15,7 +15,7 @@ its scope for the same reason, and the pending list of the GIN index is kept sho
 Python analyzes each text once, at the write. The result is a list of stemmed terms, and a few bits for features such as
 a question mark or a time. A write first reserves the document's number, then inserts the row with the text, and then
 the document. FTS5 has a high cost per transaction. So on SQLite, up to 64 documents wait with their terms in a table.
-They enter the index together, and searches read the table too.
+They are added to the index together. Searches also read this table.
 
 The *postings* of a term are the documents that contain it. A search reads the postings of the question's terms within
 its filter. It computes the rarity of each term from these postings, so no score reveals another tenant's texts. The

@@ -360,7 +360,8 @@ def _load_postings(
     """Return the documents that contain each term within the filter, and each term's weight.
 
     Alternative spellings of a word are merged into one term. For a term in more than `MAX_POSTINGS` documents of a
-    range, the index returns the oldest and the newest. Its other documents are read only if they have other terms too.
+    range, the index returns the oldest and the newest. Other documents with the term are read only
+    if they also contain another term.
     """
     postings: Postings = {term: set() for term in terms}
     if not terms:
@@ -483,7 +484,7 @@ def _find_repeats(
 ) -> set[int]:
     """Find the documents that repeat the question. Outside of a run only.
 
-    The ranking does not let them contribute to their neighbours.
+    These documents add no score to their neighbours.
     """
     length = analysis.analyze_text(question.text).length
     matches = set.intersection(*postings.values()) if postings and filters.ignored is None else ()
@@ -634,9 +635,9 @@ class Search(NamedTuple):
                     with suppress(DatabaseReadOnly):  # a read-only role can still search
                         engine.write(part.settle)
             dense = make_vector_query(database, self.question, filters) if self.limit else None
-            found = engine.read(lambda tx: self._find(tx, dense))
-            step.finish(lambda: document_outputs(found))
-        return found
+            recollections = engine.read(lambda tx: self._find(tx, dense))
+            step.finish(lambda: document_outputs(recollections))
+        return recollections
 
     def _find(self, tx: Transaction, dense: VectorQuery | None) -> list[Recollection]:
         limit, question, filters = self.limit, self.question, self.search_filter
@@ -653,20 +654,20 @@ class Search(NamedTuple):
             if is_timed:
                 hits.sort()  # documents of the same time stay in the order of their numbers
             visible = (results[hit.document] for hit in hits if hit.document in results)
-            found = merge_duplicates((each for each in visible if is_trusted(each, filters.trusted)), in_time=is_timed)
+            unique = merge_duplicates((each for each in visible if is_trusted(each, filters.trusted)), in_time=is_timed)
             if question.phrases:
                 weight = (self.weights or WEIGHTS).phrase
-                found = [_boost_phrases(each, question.phrases, weight) for each in found]
-            distinct_count = len(found)
+                unique = [_boost_phrases(each, question.phrases, weight) for each in unique]
+            distinct_count = len(unique)
             if is_timed:
-                found = order_by_time(found, question, limit)
+                unique = order_by_time(unique, question, limit)
             elif question.phrases:
-                found.sort(key=lambda each: -each.score)
+                unique.sort(key=lambda each: -each.score)
             # Up to `MAX_COMPARED` hits, further hits replace the repeats that the order of time merged.
-            if (distinct_count if hit_limit >= MAX_COMPARED else len(found)) >= limit or len(hits) < hit_limit:
+            if (distinct_count if hit_limit >= MAX_COMPARED else len(unique)) >= limit or len(hits) < hit_limit:
                 break
             hit_limit *= FETCH_FACTOR  # too few results: some hits have expired, are not visible, or repeat others
-        return found[:limit]
+        return unique[:limit]
 
 
 def make_vector_query(database: Database, question: AnalyzedQuery, filters: SearchFilter) -> VectorQuery | None:

@@ -475,7 +475,7 @@ class _Scorer:
     def select_matches(self, candidates: Collection[int]) -> set[int]:
         """Return the candidates that match a term, a date or the vector of the question.
 
-        Terms of neighbours suffice, except for a one-word question. Its dates must match exactly.
+        Terms of neighbours suffice, except for a one-word question. Dates in the question must match exactly.
         """
         matches = self._matches.intersection(candidates)
         if self._question.is_lookup:

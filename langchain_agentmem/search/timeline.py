@@ -2,8 +2,9 @@
 
     merge repeats → mark changes → select the best → sort by time
 
-All terms of a *repeat* are in another result by the same speaker, which has few further terms. A *change* is a pair of
-results with statements about the question's subject: one of them denies the other, or the later one has a new number.
+A *repeat* is a result whose terms are all in another result by the same speaker, and are most of that result's terms.
+A *change* is a pair of results with statements about the question's subject: one statement denies the other, or the
+later statement has a new number.
 Changes are detected by words, so there are false negatives and false positives. Denials are detected in several
 languages, new numbers in English only (`english.toml`). For facts, the database records which fact replaced another.
 
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 Order = Literal["score", "time"]
 ORDERS: tuple[Order, ...] = ("score", "time")
 """The orders of results: the best first, or the oldest first."""
-_TIME_ANSWERS = frozenset({"course", "summary"})
-"""The values of `AnalyzedQuery.answer_kinds` that require results in the order of time."""
+_TIMELINE_KINDS = frozenset({"course", "summary"})
+"""The values of `AnalyzedQuery.answer_kinds` that require the order of time ("course": a development)."""
 MAX_COMPARED = 200
 """Maximum results to compare with each other, the best ones."""
 _MAX_CHARS = 3_000  # maximum characters of a text that are split into statements
 _REPEAT_SHARE = 0.8  # a repeat has at least this share of the other text's terms
 _TOPIC_SHARE = 0.25  # a statement on the topic has terms with at least this share of the question's total weight
-_MIN_TOTAL = 20  # the minimum number of documents for `rarity`, so that common terms in few results keep some weight
-_SUBJECT_SHARE = 0.4  # the minimum weight of shared terms of two statements on one subject, relative to the lighter one
+_MIN_DOCUMENTS = 20  # minimum `documents` for `rarity`, so that common terms in few results keep some weight
+_SUBJECT_SHARE = 0.4  # statements on one subject share terms with at least this part of the weight of one of them
 _MAX_STATEMENTS = 8  # maximum statements to compare in one text, because a pasted table has hundreds
 _STATEMENT_END = re.compile(r"[.!?;,:]+(?:\s|$)|[\u3002\uff01\uff1f\uff1b\uff0c\n]+")
 
@@ -61,7 +62,7 @@ def choose_order(question: analysis.AnalyzedQuery) -> Order:
 
     The order is "time" for questions about a development, a contradiction or a summary.
     """
-    return "score" if _TIME_ANSWERS.isdisjoint(question.answer_kinds) else "time"
+    return "score" if _TIMELINE_KINDS.isdisjoint(question.answer_kinds) else "time"
 
 
 def order_by_time(results: Sequence[Recollection], question: analysis.AnalyzedQuery, limit: int) -> list[Recollection]:
@@ -85,21 +86,22 @@ def order_by_time(results: Sequence[Recollection], question: analysis.AnalyzedQu
 def select_best(results: Sequence[Recollection], limit: int) -> list[Recollection]:
     """Return the best results, in the order of `results`.
 
-    The results of a change are included together or not at all. Only the first change is cut if it exceeds `limit`.
+    The results of a change are included together or not at all, except that the change with the best score is cut if
+    it has more than `limit` results.
 
     Args:
         results: The results of a search.
         limit: Maximum results.
     """
-    # For the index of each result: its own index, and the indexes of the results that replaced it or that it replaced.
-    changes: dict[int, list[int]] = {index: [index] for index in range(len(results))}
+    # For each index: the index itself, and the indexes of the results that replaced this result or that it replaced.
+    groups: dict[int, list[int]] = {index: [index] for index in range(len(results))}
     for index, successor in _replacements(results).items():
         if successor is not None:
-            changes[index].append(successor)
-            changes[successor].append(index)
+            groups[index].append(successor)
+            groups[successor].append(index)
     selected: dict[int, None] = {}
-    for index in sorted(changes, key=lambda index: -results[index].score):
-        missing = [other for other in changes[index] if other not in selected]
+    for index in sorted(groups, key=lambda index: -results[index].score):
+        missing = [other for other in groups[index] if other not in selected]
         if not selected or len(selected) + len(missing) <= limit:
             selected |= dict.fromkeys(missing[: limit - len(selected)])
     return [results[index] for index in sorted(selected)]
@@ -127,11 +129,11 @@ def _merge_repeats(results: Sequence[Recollection], time_rank: Callable[[Recolle
     for result in results:
         terms = set(analysis.extract_terms(result.text))
         for index, (other, other_terms) in enumerate(unique[:MAX_COMPARED]):
-            if _is_repeat(terms, other_terms) and _speaker_key(result) == _speaker_key(other):
-                keep_other = (len(other_terms), time_rank(other)) > (len(terms), time_rank(result))
-                (kept, repeat), terms = ((other, result), other_terms) if keep_other else ((result, other), terms)
+            if _is_repeat(terms, other_terms) and _comparison_key(result) == _comparison_key(other):
+                pairs = ((other, other_terms), (result, terms))
+                (repeat, _), (kept, kept_terms) = sorted(pairs, key=lambda pair: (len(pair[1]), time_rank(pair[0])))
                 also = (*kept.also, (repeat.kind, repeat.id), *repeat.also)
-                unique[index] = replace(kept, score=max(result.score, other.score), also=also), terms
+                unique[index] = replace(kept, score=max(result.score, other.score), also=also), kept_terms
                 break
         else:
             unique.append((result, terms))
@@ -144,7 +146,7 @@ def _is_repeat(terms: set[str], other_terms: set[str]) -> bool:
     return is_part and analysis.word_list_terms("denials").isdisjoint(more - fewer)
 
 
-def _speaker_key(result: Recollection) -> tuple[object, ...]:
+def _comparison_key(result: Recollection) -> tuple[object, ...]:
     """Return a key that is equal for results that may be repeats or changes of each other."""
     value = result.value
     author = (value.role, value.name) if isinstance(value, Message) else ()
@@ -152,12 +154,12 @@ def _speaker_key(result: Recollection) -> tuple[object, ...]:
     return result.namespace, result.kind, result.replaced_by, *author
 
 
-def _mark_changes(found: Sequence[Recollection], question: analysis.AnalyzedQuery) -> list[Recollection]:
+def _mark_changes(merged: Sequence[Recollection], question: analysis.AnalyzedQuery) -> list[Recollection]:
     """Set `replaced_by` on each result that a later one changes.
 
-    The oldest result comes first. Both results of a change get the higher of their scores.
+    `merged` begins with the oldest result. Both results of a change get the higher of their scores.
     """
-    results = list(found)
+    results = list(merged)
     replacements = _replacements(results)
     pairs = [(index, successor) for index, successor in replacements.items() if successor is not None]
     for _, later, earlier in sorted(_find_changes(results, question), key=lambda change: (-change[0], change[1])):
@@ -173,14 +175,15 @@ def _mark_changes(found: Sequence[Recollection], question: analysis.AnalyzedQuer
 
 
 def _find_changes(hits: Sequence[Recollection], question: analysis.AnalyzedQuery) -> Iterator[tuple[float, int, int]]:
-    """Yield the certainty of each change, and the indexes of its later and its earlier result.
+    """Yield the certainty of each change, and the indexes of its later and its earlier hit.
 
-    Each later result is paired with the earlier one that has the most similar contradicting statement.
+    Each later hit is paired with the earlier one that has the most similar contradicting statement.
     """
+    # Words about the conversation itself, such as "mentioned", are no topic.
     topic = frozenset(question.terms) - analysis.word_list_terms("talk_words")
-    statements = [_extract_statements(result) for result in hits]
+    statements = [_extract_statements(hit) for hit in hits]
     counts = Counter(term for group in statements for term in frozenset().union(*(each.terms for each in group)))
-    term_weights = {term: ranking.rarity(max(_MIN_TOTAL, len(hits)), count) for term, count in counts.items()}
+    term_weights = {term: ranking.rarity(max(_MIN_DOCUMENTS, len(hits)), count) for term, count in counts.items()}
 
     def weigh(terms: Collection[str]) -> float:
         return sum(term_weights[term] for term in terms)
@@ -195,7 +198,7 @@ def _find_changes(hits: Sequence[Recollection], question: analysis.AnalyzedQuery
         matches = (
             (weigh(new.terms & old.terms) / min(weigh(new.terms), weigh(old.terms)), earlier)
             for earlier in range(later if new_statements else 0)
-            if _speaker_key(hits[earlier]) == _speaker_key(hits[later])
+            if _comparison_key(hits[earlier]) == _comparison_key(hits[later])
             for old in on_topic[earlier]
             for new in new_statements
             if _is_change(old, new)

@@ -13,8 +13,8 @@ two processes never embed the same document. If the embeddings fail, keyword sea
 later.
 
 `StaticEmbeddings` need no model server: each token has a fixed vector, and the vector of a text is the mean of its
-tokens' vectors. They are read from the files of the package `wordllama` (MIT license; 32,000 tokens of 256 numbers,
-16 MB in memory). That package is never imported, so there is no network access and no warm-up.
+tokens' vectors. The token vectors are read from files of the package `wordllama` (MIT license; 32,000 tokens of 256
+numbers, 16 MB in memory). The package is never imported, so there is no network access and no warm-up.
 """
 
 from __future__ import annotations
@@ -382,7 +382,7 @@ class VectorCache:
 def _is_current(block: _Block, state: Any) -> bool:
     """Return true if a block is valid and lacks so few newer vectors that its use is faster.
 
-    After the move of a tenant, its schema may have fewer vectors than the block, which is then invalid.
+    If a tenant was moved, the tenant's schema may have fewer vectors than the block. The block is then invalid.
     """
     latest_id = block.newest_id + max(PAGE_SIZE, 4 * len(block.numbers))
     return bool(block.removals == state["removals"] and block.newest_id <= state["newest"] <= latest_id)

@@ -45,7 +45,7 @@ _WAIT_SECONDS = 0.05
 
 logger = logging.getLogger(__name__)
 
-_workers = Workers(8)
+_workers = Workers(8)  # at most 8 tasks run at a time
 
 
 class TaskKey(NamedTuple):
@@ -134,7 +134,7 @@ class Lease:
     def renew(self, tx: Transaction) -> bool:
         """Renew the lease, and return whether it is still held.
 
-        A renewed lease is held until the end of the transaction.
+        After a renewal, no other worker can take the lease before the transaction ends.
         """
         return bool(self._run_query(tx, query.renew_lease, until=_time_after(LEASE_SECONDS)))
 
@@ -178,18 +178,18 @@ class _TaskState:
         condition: The lock of the other attributes, notified when the task becomes idle or is stopped.
         check_requested: True to check for work once more.
         running: True while a thread runs the task.
-        busy: True if another worker held the lease at the last attempt.
+        blocked: True if another worker held the lease at the last attempt.
         scheduled: True if a timer will continue the remaining work.
         overdue: True if a call of `run_now` timed out, and the task has not become idle since.
         failures: The number of consecutive failures.
-        timer: The number of timers set so far. Only the last timer has an effect.
+        timer_count: The number of timers set so far. Only the last timer has an effect.
         worker_threads: The ids of the threads that run the work.
     """
 
     def __init__(self) -> None:
         self.condition = threading.Condition()
-        self.check_requested = self.running = self.busy = self.scheduled = self.overdue = False
-        self.failures = self.timer = 0
+        self.check_requested = self.running = self.blocked = self.scheduled = self.overdue = False
+        self.failures = self.timer_count = 0
         self.worker_threads: set[int] = set()
 
 
@@ -236,9 +236,9 @@ class Task:
         """Start a check for work in the background after some seconds."""
         state = self._state
         with state.condition:
-            state.timer += 1
+            state.timer_count += 1
             loop = _background_loop.loop
-            loop.call_soon_threadsafe(loop.call_later, seconds, self._on_timer, state.timer)
+            loop.call_soon_threadsafe(loop.call_later, seconds, self._on_timer, state.timer_count)
             state.scheduled = seconds != self._poll  # a poll does not mean that work remains
 
     def run_now(self, timeout: float) -> None:
@@ -251,7 +251,7 @@ class Task:
             return
         self._start()
         with state.condition:
-            idle = state.condition.wait_for(lambda: self.stopped or not (state.running or state.busy), timeout)
+            idle = state.condition.wait_for(lambda: self.stopped or not (state.running or state.blocked), timeout)
             state.overdue = not idle
 
     def settle(self) -> None:
@@ -295,8 +295,8 @@ class Task:
                     _run_in_thread(self._run)
                     state.running = True
 
-    def _on_timer(self, timer: int) -> None:
-        if timer == self._state.timer:
+    def _on_timer(self, timer_number: int) -> None:
+        if timer_number == self._state.timer_count:
             self._start()
 
     def _run(self) -> None:
@@ -306,7 +306,7 @@ class Task:
             with state.condition:
                 if self.stopped or not (state.check_requested or pause == 0):
                     state.running = state.scheduled = False
-                    state.overdue = state.overdue and state.busy
+                    state.overdue = state.overdue and state.blocked  # idle, unless another worker runs the task
                     if pause is not None and not self.stopped:
                         self.wake_in(pause)
                     state.condition.notify_all()
@@ -335,11 +335,11 @@ class Task:
             return None
         delay, lease_left = self._background.engine.read(lambda tx: (self._due(tx), lease_seconds_left(tx, self.key)))
         if delay is None or delay > 0:
-            state.busy = False
+            state.blocked = False
             return delay
         lease = Lease(self._background, self.key)
-        state.busy = lease_left > 0 or not lease.take()
-        if state.busy:  # another worker may run for minutes, so a longer pause saves queries
+        state.blocked = lease_left > 0 or not lease.take()
+        if state.blocked:  # another worker may run for minutes, so a longer pause saves queries
             return min(lease_left or _WAIT_SECONDS, 5 * _WAIT_SECONDS)
         with lease:
             state.worker_threads.add(thread)
@@ -387,7 +387,7 @@ class Background:
         return self._tasks_by_key[key]
 
     def wake(self, key: TaskKey) -> None:
-        """Wake the tasks of a namespace and kind whose `key` begins with that of the given key."""
+        """Wake the tasks with this `path` and `kind` whose `TaskKey.key` begins with `key.key`."""
         for task in self.tasks:
             if task.key[:2] == key[:2] and task.key.key.startswith(key.key):
                 task.wake()
@@ -422,7 +422,7 @@ class Background:
         for task in self.tasks:
             task.stop()
         if threading.current_thread().name == THREAD_NAME:
-            return  # a worker may drop the last reference within a transaction: the leases expire instead
+            return  # garbage collection may close the database within a transaction: let the leases expire
         for lease in list(self.leases):
             lease.release()
 
@@ -434,4 +434,4 @@ class Background:
                     function()
         except Exception:
             if self.engine.is_open:
-                logger.warning("Background work %r failed. The next use starts it again.", key.kind, exc_info=True)
+                logger.warning("Background work %r failed. The next call starts it again.", key.kind, exc_info=True)

@@ -1,6 +1,6 @@
 """Database operations: plain functions of a transaction.
 
-An operation runs named queries in a transaction and returns a value. An engine runs the whole function in one
+An operation runs named queries (functions of `storage.query`) and returns a value. An engine runs it in one
 transaction. After a conflict with another writer, it calls the function again in a new transaction. The same function
 works on SQLite, on PostgreSQL and on a fake transaction in tests.
 
@@ -10,7 +10,7 @@ works on SQLite, on PostgreSQL and on a fake transaction in tests.
 
     engine.write(lambda tx: rename(tx, 7, "main"))
 
-A failed query raises an error. An operation must not catch it, as PostgreSQL has then aborted the transaction.
+A failed query raises an error, and PostgreSQL aborts the transaction. An operation must not catch this error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Transaction(ABC):
 
     __slots__ = ()
     max_unindexed: ClassVar[int] = 0
-    """The maximum number of documents that wait to be added to the full-text index together."""
+    """The number of waiting documents at which one batch adds them to the full-text index."""
 
     @abstractmethod
     def run(self, query: str, parameters: dict[str, Any], *, lazy: bool = False) -> Rows:
@@ -81,7 +81,7 @@ class Transaction(ABC):
 
 
 def raise_ended(*_: Any) -> NoReturn:
-    """Raise an error. When a transaction ends, this function replaces its methods."""
+    """Raise an error. This function replaces the methods of a transaction that has ended."""
     raise StorageError("The transaction has ended. Run its queries before the operation returns.")
 
 

@@ -78,7 +78,7 @@ from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
 from langchain_agentmem.stores import item_rows, store_batch
 from langchain_agentmem.stores.item_rows import PAGE_SIZE, check_ttl
 from langchain_agentmem.stores.item_search import ItemQuery, SharedItems, ThreadItems
-from langchain_agentmem.stores.store_batch import Batch, BatchResults, Fields, Items
+from langchain_agentmem.stores.store_batch import Batch, BatchResults, Fields, ItemAccess
 from langchain_agentmem.tracing import RunType
 
 P = ParamSpec("P")
@@ -196,8 +196,8 @@ class ItemStore(BaseStore):
         batch = Batch(ops, self.ttl_config or {}, self._fields, self._base_namespace(), self.database.limits)
         open_items = self._make_item_opener()
         now = self.database.now()
-        run_type: RunType = "retriever" if batch.verb == "search" else "chain"
-        with self.database.step(f"{self._part}.{batch.verb}", batch.trace_inputs, run_type) as step:
+        run_type: RunType = "retriever" if batch.trace_name == "search" else "chain"
+        with self.database.step(f"{self._part}.{batch.trace_name}", batch.trace_inputs, run_type) as step:
             results, touched = self._run(batch, open_items, now)
             step.finish(lambda: batch.trace_outputs(results))
         if touched:
@@ -215,7 +215,7 @@ class ItemStore(BaseStore):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.database.engine.path)})"
 
-    def _run(self, batch: Batch, open_items: Callable[[], Items], now: int) -> BatchResults:
+    def _run(self, batch: Batch, open_items: Callable[[], ItemAccess], now: int) -> BatchResults:
         concurrency.check_cancelled()
         engine = self.database.engine
 
@@ -231,8 +231,8 @@ class ItemStore(BaseStore):
             embedder.wake(self.database)
         return results
 
-    def _make_item_opener(self) -> Callable[[], Items]:
-        """Return a function that makes the `Items` of a transaction.
+    def _make_item_opener(self) -> Callable[[], ItemAccess]:
+        """Return a function that makes the `ItemAccess` of a transaction.
 
         The store of a thread determines the running thread in this call, and not when that function is called.
         """
@@ -475,7 +475,7 @@ class AgentMemoryStore(Closable, ItemStore):
         timeout = check_timeout(timeout)
         return AwaitableNumber(self._sweeper is None or self._sweeper.stop(timeout))
 
-    def _make_item_opener(self) -> Callable[[], Items]:
+    def _make_item_opener(self) -> Callable[[], ItemAccess]:
         return SharedItems
 
     def _base_namespace(self) -> Namespace:
@@ -530,7 +530,7 @@ class AgentMemoryThreadStore(ItemStore):
         """
         return type(self)(self.database, index=self.index_config, ttl=self.ttl_config, config=config)
 
-    def _make_item_opener(self) -> Callable[[], Items]:
+    def _make_item_opener(self) -> Callable[[], ItemAccess]:
         if self._config is None:
             configurable = (running_config() or {}).get("configurable")
             if not isinstance(configurable, Mapping) or configurable.get("thread_id") is None:

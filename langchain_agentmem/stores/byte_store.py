@@ -168,7 +168,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
                 values.update((keys_by_bytes[bytes(row["key"])], bytes(row["value"])) for row in rows)
             return [values.get(key) for key in checked_keys]
 
-        return self._database.read("bytes.get", get, self._inputs(checked_keys))
+        return self._database.read("bytes.get", get, self._make_trace_inputs(checked_keys))
 
     async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
         """Run `mget` asynchronously."""
@@ -186,12 +186,12 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         Raises:
             InvalidInput: The prefix is not a string.
         """
-        pages = self._pages(check_value(_PREFIX, prefix, "prefix") or "")
+        pages = self._iterate_pages(check_value(_PREFIX, prefix, "prefix") or "")
         return (key for keys in pages for key in keys)
 
     def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
         """Run `yield_keys` asynchronously."""
-        pages = self._pages(check_value(_PREFIX, prefix, "prefix") or "")
+        pages = self._iterate_pages(check_value(_PREFIX, prefix, "prefix") or "")
         return (key async for keys in iterate_in_worker(pages) for key in keys)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
                 columns = ({"key": key, "checksum": _checksum(key, value), "value": value} for key, value in rows)
                 query.put_blob.run_many(tx, [common | row for row in columns])
 
-        self._database.write("bytes.set", put, self._inputs(values))
+        self._database.write("bytes.set", put, self._make_trace_inputs(values))
 
     async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
         """Run `mset` asynchronously."""
@@ -241,7 +241,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
                 query.delete_blob.run_many(tx, [{"path": self._path, "key": key} for key in encoded_keys])
                 query.delete_empty_namespaces(tx, path=self._path)
 
-        self._database.write("bytes.delete", delete, self._inputs(checked_keys))
+        self._database.write("bytes.delete", delete, self._make_trace_inputs(checked_keys))
 
     async def amdelete(self, keys: Sequence[str]) -> None:
         """Run `mdelete` asynchronously."""
@@ -249,18 +249,18 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     # -- helpers -----------------------------------------------------------------------------------------------
 
-    def _page(self, prefix: str, start: bytes) -> list[str]:
+    def _read_page(self, prefix: str, start: bytes) -> list[str]:
         def read(tx: Transaction) -> list[str]:
             return [key.decode("utf-8", "surrogatepass") for key in _list_keys(tx, self._path, prefix, start)]
 
         return self._database.read("bytes.list", read, lambda: {"namespace": self.namespace, "prefix": prefix})
 
-    def _pages(self, prefix: str) -> Iterator[list[str]]:
-        keys = self._page(prefix, b"")
+    def _iterate_pages(self, prefix: str) -> Iterator[list[str]]:
+        keys = self._read_page(prefix, b"")
         yield keys
         while len(keys) == PAGE_SIZE:
-            keys = self._page(prefix, keys[-1].encode("utf-8", "surrogatepass") + b"\0")
+            keys = self._read_page(prefix, keys[-1].encode("utf-8", "surrogatepass") + b"\0")
             yield keys
 
-    def _inputs(self, keys: Iterable[str]) -> Thunk:
+    def _make_trace_inputs(self, keys: Iterable[str]) -> Thunk:
         return lambda: {"namespace": self.namespace, "keys": list(keys)}

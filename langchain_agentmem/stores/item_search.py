@@ -357,7 +357,7 @@ def _make_hit(item: StoredItem, score: float | None = None) -> ItemHit:
 
 
 class SharedItems:
-    """The items that belong to no thread. Implements `Items` for a batch."""
+    """The items that belong to no thread. Implements `ItemAccess` for a batch."""
 
     get = staticmethod(item_rows.get)
     find = staticmethod(find)
@@ -393,7 +393,7 @@ class ThreadItems:
 
     def get(self, tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
         """Return the items with some namespaces and keys, except missing and expired ones."""
-        view = self._view(tx, now)
+        view = self._load_view(tx, now)
         versions = memory_rows.load_named(tx, view, THREAD_ITEM, dict.fromkeys(map(make_row_key, places)))
         unexpired = unexpired_items(tx, view, list(versions.values()))
         return {parse_place(version): _item_from_version(version) for version in unexpired}
@@ -421,7 +421,7 @@ class ThreadItems:
         if not self._position.writable:
             return
         row_keys = dict.fromkeys(make_row_key(item.place) for item in items if item.ttl is not None)
-        view = self._view(tx, now)
+        view = self._load_view(tx, now)
         versions = memory_rows.load_named(tx, view, THREAD_ITEM, row_keys)
         expiries = _load_expiries(tx, view, list(versions.values()))
         drafts = []
@@ -468,19 +468,19 @@ class ThreadItems:
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 
-    def _view(self, tx: Transaction, now: int) -> MemoryView:
+    def _load_view(self, tx: Transaction, now: int) -> MemoryView:
         if self._cached_view is None:
             self._cached_view = self._position.view(tx, now)
         return self._cached_view
 
     def _items_within(self, tx: Transaction, low: str, high: str, now: int) -> list[MemoryVersion]:
         """Return the unexpired items in a range of namespaces."""
-        view = self._view(tx, now)
+        view = self._load_view(tx, now)
         items = memory_rows.load_current(tx, view, THREAD_ITEM)
         return unexpired_items(tx, view, [version for version in items if low <= parse_place(version).path < high])
 
     def _search_items(self, tx: Transaction, request: ItemQuery, now: int) -> list[ItemHit]:
-        view = self._view(tx, now)
+        view = self._load_view(tx, now)
         search_filter = views.position_filter(tx, self._position, view, (THREAD_ITEM,))
 
         def load_hits(hits: Sequence[SearchHit]) -> Iterator[ItemHit]:

@@ -4,8 +4,8 @@ A batch checks all operations before it runs the first one. It runs them in one 
 in the order of the operations.
 
 A trace shows a batch as one step. The name of the step is the kind of the operations, such as "get" or "search", or
-"batch" for operations of several kinds. A batch of searches only is traced as a retriever, with its results as
-documents.
+"batch" for operations of several kinds. If all operations are searches, the step is traced as a retriever, with
+the results as documents.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ def _trace_document(item: langgraph.SearchItem) -> dict[str, Any]:
 
 
 WHOLE_VALUE = "$"
-"""The path of the whole value, in LangGraph's index options."""
+"""The path that means the whole value, in LangGraph's index options."""
 _COUNT: Any = Annotated[int, Ge(0), Le(2**31)]
 """The valid range of a limit or an offset."""
 
 Fields = tuple[str, ...]
-"""The paths of the fields to index."""
-Items: TypeAlias = SharedItems | ThreadItems
-"""The access to the items of a store: to shared items, or to those of a thread. Each transaction has its own object."""
+"""The paths of the fields of a value to index, such as "parts[*].text"."""
+ItemAccess: TypeAlias = SharedItems | ThreadItems
+"""An object that reads and writes items, either shared items or those of a thread, in one transaction."""
 
 
 class InvalidNamespace(InvalidInput, langgraph.InvalidNamespaceError):
-    """An error for a namespace that cannot contain items. It is also an error of LangGraph."""
+    """An error for a namespace that cannot contain items. LangGraph's error is a base class."""
 
 
 BatchResults: TypeAlias = tuple[list[Result], list[item_rows.StoredItem]]
-"""The results of the operations, and the items that were read and whose expiry must be postponed."""
+"""The results of the operations, and the items that were read and whose expiry the caller must postpone."""
 
 
 class Batch:
@@ -95,10 +95,11 @@ class Batch:
     ) -> None:
         self._limits = limits
         self._ttl, self._fields, self._base, self._writer = ttl, fields, base, current_source()
+        # By the number of the operation. The boolean is whether the read postpones the expiry of the items.
         self._gets: dict[int, tuple[item_rows.ItemPlace, bool]] = {}
         self._searches: dict[int, tuple[ItemQuery, bool]] = {}
-        self._lists: dict[int, tuple[langgraph.ListNamespacesOp, str, str]] = {}
-        self.changes: dict[item_rows.ItemPlace, item_rows.ItemDraft | None] = {}
+        self._lists: dict[int, tuple[langgraph.ListNamespacesOp, str, str]] = {}  # with the range of namespace paths
+        self.changes: dict[item_rows.ItemPlace, item_rows.ItemDraft | None] = {}  # None to delete the item
         self._ops: list[Op] = []
         if not isinstance(ops, Iterable):
             raise InvalidInput(f"ops must be a list of operations, not {safe_repr(ops)}.")
@@ -107,10 +108,10 @@ class Batch:
             self._ops.append(op)
 
     @cached_property
-    def verb(self) -> str:
+    def trace_name(self) -> str:
         """The name of the batch in a trace."""
-        verbs = set(map(name_operation, self._ops))
-        return verbs.pop() if len(verbs) == 1 else "batch"
+        kinds = set(map(name_operation, self._ops))
+        return kinds.pop() if len(kinds) == 1 else "batch"
 
     def trace_inputs(self) -> Mapping[str, Any]:
         """Return the inputs of the batch for a trace."""
@@ -118,27 +119,27 @@ class Batch:
             return _trace_fields(self._ops[0])
         operations = [{"operation": name_operation(op), **_trace_fields(op)} for op in self._ops]
         inputs: dict[str, Any] = {"operations": operations}
-        if self.verb == "search":
+        if self.trace_name == "search":
             inputs["query"] = "; ".join(op.query or "" for op in self._ops if isinstance(op, langgraph.SearchOp))
         return inputs
 
     def trace_outputs(self, results: list[Any]) -> Mapping[str, Any]:
         """Return the results for a trace."""
-        if self.verb == "search":
+        if self.trace_name == "search":
             return {"documents": [_trace_document(item) for items in results for item in items]}
         return format_result(results[0] if len(results) == 1 else results)
 
     def embed(self, make_query_vector: Callable[[ItemQuery], VectorQuery | None]) -> None:
-        """Embed the search queries of the batch, before the transaction begins.
+        """Embed the texts of the searches, before the transaction begins.
 
         Args:
             make_query_vector: A function that embeds a query. It returns None if the store has no embeddings.
         """
         for number, (item_query, refresh) in self._searches.items():
-            if item_query.question and item_query.limit:
+            if item_query.question and item_query.limit:  # other searches compare no text, or return nothing
                 self._searches[number] = (item_query._replace(dense=make_query_vector(item_query)), refresh)
 
-    def read(self, tx: Transaction, items: Items, now: int) -> BatchResults:
+    def read(self, tx: Transaction, items: ItemAccess, now: int) -> BatchResults:
         """Run the operations that read. Callers may modify the returned values.
 
         Args:
@@ -184,44 +185,44 @@ class Batch:
                     break
         return list(matching)[op.offset : op.offset + op.limit]
 
-    def run(self, tx: Transaction, items: Items, now: int) -> BatchResults:
-        """Run all operations: first those that read, then those that write.
+    def run(self, tx: Transaction, items: ItemAccess, now: int) -> BatchResults:
+        """Run all operations: first those that read, then those that write. Postpone expiries.
 
         Args:
             tx: The transaction.
             items: The items.
             now: The current time, in microseconds since 1970.
         """
-        locked: Any = items.lock(tx, self.changes)
+        locked_rows: Any = items.lock(tx, self.changes)  # None for the items of a thread
         results, touched = self.read(tx, items, now)
         items.touch(tx, touched, now=now)
-        items.write(tx, self.changes, locked, now=now)
+        items.write(tx, self.changes, locked_rows, now=now)
         return results, []
 
     def _add(self, number: int, op: Op) -> None:
         if isinstance(op, langgraph.GetOp):
-            self._gets[number] = (self._place(op), self._should_refresh(op.refresh_ttl))
+            self._gets[number] = (self._make_place(op), self._should_refresh(op.refresh_ttl))
         elif isinstance(op, langgraph.SearchOp):
             self._searches[number] = (_parse_search(op, self._base, self._limits), self._should_refresh(op.refresh_ttl))
         elif isinstance(op, langgraph.ListNamespacesOp):
             self._lists[number] = (op, *_parse_path_range(op, self._base))
         elif isinstance(op, PutOp):
-            place = self._place(op)
-            self.changes[place] = None if op.value is None else self._draft(op)
+            place = self._make_place(op)
+            self.changes[place] = None if op.value is None else self._make_draft(op)
         else:
             raise InvalidInput(
                 f"Unknown operation {safe_repr(op)}. Valid operations: GetOp, SearchOp, PutOp, ListNamespacesOp."
             )
 
-    def _place(self, op: langgraph.GetOp | PutOp) -> item_rows.ItemPlace:
+    def _make_place(self, op: langgraph.GetOp | PutOp) -> item_rows.ItemPlace:
         path = check_item_namespace(op.namespace)
         path = path_of((*self._base, *op.namespace)) if self._base else path
         return item_rows.ItemPlace(path, item_rows.check_key(op.key))
 
-    def _should_refresh(self, requested: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
+    def _should_refresh(self, requested: bool | None) -> bool:  # noqa: FBT001 - LangGraph's option
         return self._ttl.get("refresh_on_read", True) if requested is None else bool(requested)
 
-    def _draft(self, op: PutOp) -> item_rows.ItemDraft:
+    def _make_draft(self, op: PutOp) -> item_rows.ItemDraft:
         if not op.namespace:
             raise InvalidNamespace("Items need a namespace with at least one label, such as ('users',), got ().")
         value = item_rows.encode_value(op.value)  # type: ignore[arg-type]  # `_add` handles deletions
@@ -258,7 +259,7 @@ def check_fields(name: str, fields: Any) -> Fields | None:
 
 
 def _select_texts(value: dict[str, Any], fields: Fields) -> tuple[str, ...]:
-    """Return the texts at some paths of a value. Blank texts are omitted."""
+    """Return the texts of some fields of a value. Blank texts are omitted."""
     plain_value = json_value(value)
     texts: list[str] = []
     for path in fields:
@@ -270,7 +271,7 @@ def _select_texts(value: dict[str, Any], fields: Fields) -> tuple[str, ...]:
 
 
 def check_item_namespace(namespace: Any) -> str:
-    """Check that a namespace can contain items, and return its path.
+    """Check that a namespace can contain items, and return its path, as `path_of` does.
 
     Raises:
         InvalidNamespace: The namespace cannot contain items.
@@ -304,7 +305,7 @@ def _parse_search(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits)
 
 
 def _parse_path_range(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str, str]:
-    """Check an operation that lists namespaces, and return the path range to search."""
+    """Check a listing of namespaces, and return the range of namespace paths to read."""
     check_value(_COUNT, op.limit, "limit")
     check_value(_COUNT, op.offset, "offset")
     check_value(PositiveInt | None, op.max_depth, "max_depth")

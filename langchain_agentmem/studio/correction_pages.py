@@ -1,7 +1,7 @@
 """The pages that correct core memory, records and facts, and the pages that erase data.
 
 The page of a correction shows the current value, a form to change it, and earlier corrections. The newest correction
-can be undone there. An erasure begins with a preview of the affected objects. It requires the user to type their name.
+can be undone there. An erasure begins with a preview of the affected objects. Users must type their name to erase.
 """
 
 from __future__ import annotations

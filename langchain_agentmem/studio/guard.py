@@ -8,8 +8,8 @@
   sites cannot use. Without a token, for example behind your own authentication, every client gets a session.
 - A request that changes data must come from a page of Studio. `Guard` checks the headers `Origin` and `Sec-Fetch-Site`.
   `form_route` checks the CSRF value in each form, which is derived from the session.
-- Response headers forbid framing and sniffing, and caching except of static files. They let browsers load and run only
-  Studio's own files.
+- Response headers forbid framing and content sniffing, and allow scripts, styles and images only from Studio itself.
+  Only static files may be cached.
 """
 
 from __future__ import annotations
@@ -60,34 +60,33 @@ class Guard:
         self._hosts = None if hosts is None else frozenset(map(str.lower, hosts))
         # Browsers share cookies among ports, so two Studios need different cookies.
         self._cookie_name = "agentmem_studio" if token is None else f"agentmem_studio_{_digest(token)[:8]}"
-        self._open_session: str | None = None
+        self._token_session: str | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it to Studio."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
         existing = self._find_session(scope)
-        session = existing or (secrets.token_urlsafe(32) if self._token is None or self._is_first_use(scope) else None)
-        answer: ASGIApp | None = self._refuse(scope, headers)
+        begins_session = existing is None and (self._token is None or self._can_use_token(scope))
+        session = secrets.token_urlsafe(32) if begins_session else existing
+        answer: ASGIApp | None = self._refuse(scope, Headers(scope=scope))
+        new_session = session if begins_session and answer is None else None  # a refused request gets no cookie
         if answer is None and session is None:
             text = "The address that Studio printed at its start works once. Restart Studio for a new address."
             answer = PlainTextResponse(text, 403)
-        elif answer is None and existing is None and self._token is not None:
+        elif new_session is not None and self._token is not None:
             # The token opens the session. The redirect removes the token from the address bar and the history.
-            self._open_session, answer = session, RedirectResponse(_url_without_token(scope), 303)
+            self._token_session, answer = new_session, RedirectResponse(_url_without_token(scope), 303)
         scope[CSRF_SCOPE_KEY] = _digest(session or "")
-        # A refused request gets no cookie.
-        cookie_session = session if answer is None or self._open_session == session else None
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 response_headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     response_headers.setdefault(name, value)
-                if cookie_session is not None and existing is None:
-                    response_headers.append("Set-Cookie", self._format_cookie(scope, cookie_session))
+                if new_session is not None:
+                    response_headers.append("Set-Cookie", self._format_cookie(scope, new_session))
             await send(message)
 
         await (answer or self._app)(scope, receive, send_guarded)
@@ -104,18 +103,18 @@ class Guard:
             return PlainTextResponse("Only a page of Studio can change data.", 403)
         return None
 
-    def _is_first_use(self, scope: Scope) -> bool:
-        """Return True if a request has the token, and no session is open."""
+    def _can_use_token(self, scope: Scope) -> bool:
+        """Return True if a GET request has the token, and no session is open."""
         token = QueryParams(scope["query_string"]).get(TOKEN, "")
         matches = hmac.compare_digest(token.encode(), (self._token or "").encode())
-        return matches and self._open_session is None and scope["method"] == "GET"
+        return matches and self._token_session is None and scope["method"] == "GET"
 
     def _find_session(self, scope: Scope) -> str | None:
         """Return the session id in the cookie of a request; None without a valid cookie."""
         # Starlette parses cookies leniently. `http.cookies` may fail on the cookies of other servers on this host.
         cookie = HTTPConnection(scope).cookies.get(self._cookie_name)
         if cookie and self._token is not None:
-            return cookie if hmac.compare_digest(cookie.encode(), (self._open_session or "").encode()) else None
+            return cookie if hmac.compare_digest(cookie.encode(), (self._token_session or "").encode()) else None
         return cookie or None
 
     def _format_cookie(self, scope: Scope, session: str) -> str:

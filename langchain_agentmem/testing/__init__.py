@@ -15,22 +15,23 @@ continue with another model. The rules, each with the providers that require it:
   ensure that function call turn comes immediately after a user turn or after a function response turn").
 - System messages are consecutive at the beginning: langchain-anthropic ("Received multiple non-consecutive system
   messages"). langchain-google-genai silently omits later system messages if the first message is not one.
-- Assistant messages are not consecutive: Gemini, whose turns alternate, if the second message calls tools ("Please
-  ensure that function call turn comes immediately after a user turn or after a function response turn").
+- Assistant messages are not consecutive: Gemini refuses calls directly after another assistant message ("Please ensure
+  that function call turn comes immediately after a user turn or after a function response turn").
 - No user message directly follows a tool message: Mistral ("Unexpected role 'user' after role 'tool'", 3230).
-- Every call has an id and a name, and all ids are different: Anthropic ("`tool_use` ids must be unique").
-  langchain-google-genai uses the first result of an id for each of its calls. A content block with the id of a call in
-  `tool_calls` is the same call. Other call blocks are further calls, because langchain-anthropic sends them.
-- There are no `invalid_tool_calls`: langchain-openai and langchain-anthropic send them, but langchain-aws and
-  langchain-google-genai do not, so that their results would have no call.
+- Every call has an id and a name, and all ids are different: Anthropic ("`tool_use` ids must be unique"). If several
+  calls have one id, langchain-google-genai sends the first result with this id for all of them. A content block with
+  the id of a call in `tool_calls` is the same call. langchain-anthropic also sends the other call blocks, so each of
+  them counts as a call.
+- There are no `invalid_tool_calls`: langchain-aws and langchain-google-genai omit these calls but send their results,
+  which then have no call. langchain-openai and langchain-anthropic send these calls.
 - The ids of calls have at most 40 characters: OpenAI's chat completions ("string too long. Expected a string with
   maximum length 40"; OpenAI's responses and Bedrock accept 64). They consist of letters, digits, "_" and "-": Bedrock,
   Anthropic ("tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'").
 - Every call has one result, directly after the message with the call: OpenAI ("An assistant message with 'tool_calls'
   must be followed by tool messages responding to each 'tool_call_id'"), Anthropic ("`tool_use` ids were found without
   `tool_result` blocks immediately after"), Gemini ("Please ensure that the number of function response parts is equal
-  to the number of function call parts of the function call turn"). A second result: OpenAI ("Duplicate value for
-  'tool_call_id'"), Anthropic ("each tool_use must have a single result").
+  to the number of function call parts of the function call turn"). A second result of a call is refused by OpenAI
+  ("Duplicate value for 'tool_call_id'") and Anthropic ("each tool_use must have a single result").
 - Every result has a call: OpenAI ("messages with role 'tool' must be a response to a preceeding message with
   'tool_calls'"), Anthropic ("unexpected `tool_use_id` found in `tool_result` blocks").
 - No message is empty, except those of tools: Anthropic ("all messages must have non-empty content", "text content
@@ -39,10 +40,11 @@ continue with another model. The rules, each with the providers that require it:
   field").
 - Only user and tool messages contain images: OpenAI ("Image URLs are only allowed for messages with role 'user'").
 - Names have at most 64 letters, digits, "_" and "-": OpenAI ("string does not match pattern"), Bedrock.
-- Only assistant messages contain reasoning, and never only reasoning. It precedes text and calls, or follows the result
-  of a tool that the provider runs. It has its signature: Anthropic ("The final block in an assistant message cannot be
-  `thinking`", "Expected `thinking` or `redacted_thinking`, but found `tool_use`", "thinking.signature: Field
-  required"). A `reasoning` block is not repeated: OpenAI's responses ("Duplicate item found with id rs_…").
+- Only assistant messages contain reasoning, together with text or calls. Reasoning precedes text and calls, or follows
+  the result of a tool that the provider runs. Reasoning of Anthropic has a signature: Anthropic ("The final block in an
+  assistant message cannot be `thinking`", "Expected `thinking` or `redacted_thinking`, but found `tool_use`",
+  "thinking.signature: Field required"). A `reasoning` block is not repeated: OpenAI's responses ("Duplicate item found
+  with id rs_…").
 - No text contains half of a surrogate pair: the clients of OpenAI and of Anthropic (`UnicodeEncodeError`).
 
 The rules are from the documentation of OpenAI (https://platform.openai.com/docs/guides/function-calling,
@@ -165,31 +167,30 @@ def _role_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
 
 
 def _call_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
-    calls: dict[Any, bool] = {}  # the calls of the last message that is no result; True for a call with a result
+    has_result: dict[Any, bool] = {}  # for each call id of the last message that is not a tool message
     earlier_ids: set[str] = set()
     caller_index = 0
-    for index, message in enumerate([*parsed, _AnyMessage("end", [])]):  # the end reports the last calls
+    for index, message in enumerate([*parsed, _AnyMessage("end", [])]):  # "end" completes the last calls
         if message.role == "tool":
-            answered = calls.get(message.call_id)
-            if answered:
-                yield index, f"is a second result of call {safe_repr(message.call_id)}"
-            elif answered is None:
-                call_id = safe_repr(message.call_id)
-                yield index, f"answers call {call_id}, which the assistant message before does not make"
+            quoted_id = safe_repr(message.call_id)
+            if message.call_id not in has_result:
+                yield index, f"answers call {quoted_id}, which the assistant message before does not make"
+            elif has_result[message.call_id]:
+                yield index, f"is a second result of call {quoted_id}"
             else:
-                calls[message.call_id] = True
+                has_result[message.call_id] = True
             continue
-        for call, answered in calls.items():
-            if not answered:
-                yield caller_index, f"makes call {safe_repr(call)}, which has no result directly after the message"
+        for call_id, is_answered in has_result.items():
+            if not is_answered:
+                yield caller_index, f"makes call {safe_repr(call_id)}, which has no result directly after the message"
         ids = [call.id for call in message.calls if isinstance(call.id, str) and call.id]
-        for call, times in Counter(ids).items():
+        for call_id, times in Counter(ids).items():
             if times > 1:
-                yield index, f"makes {times} calls with the id {safe_repr(call)}"
-            if call in earlier_ids:
-                yield index, f"makes call {safe_repr(call)}, but an earlier call has the same id"
+                yield index, f"makes {times} calls with the id {safe_repr(call_id)}"
+            if call_id in earlier_ids:
+                yield index, f"makes call {safe_repr(call_id)}, but an earlier call has the same id"
         earlier_ids.update(ids)
-        caller_index, calls = index, dict.fromkeys(ids, False)
+        caller_index, has_result = index, dict.fromkeys(ids, False)
         yield from ((index, problem) for problem in _call_form_problems(message))
 
 
@@ -235,13 +236,13 @@ def _reasoning_problems(message: _AnyMessage, kinds: Sequence[Any]) -> Iterator[
         return
     if _REASONING_TYPES.issuperset(kinds) and not message.calls:
         yield "contains only reasoning"
-    has_answered = False
+    has_output = False
     for kind in kinds:
-        if kind in _REASONING_TYPES and has_answered:
+        if kind in _REASONING_TYPES and has_output:
             yield "contains reasoning after text or calls"
             break
         # Reasoning may follow the result of a tool that the provider runs.
-        has_answered = (has_answered or kind in _TEXT_TYPES | _CALL_TYPES) and not str(kind).endswith("tool_result")
+        has_output = (has_output or kind in _TEXT_TYPES | _CALL_TYPES) and not str(kind).endswith("tool_result")
     for kind, block in zip(kinds, message.content, strict=True):
         if kind in _SIGNATURE_KEYS and not block.get(_SIGNATURE_KEYS[kind]):
             yield f"has a {kind} block without its {_SIGNATURE_KEYS[kind]}"
@@ -290,9 +291,9 @@ def _content_blocks(content: Any) -> list[Mapping[str, Any]]:
 def _collect_calls(
     calls: list[_Call], openai_calls: Iterable[Mapping[str, Any]], content: Iterable[Mapping[str, Any]]
 ) -> list[_Call]:
-    """Return all calls of a message: `calls`, `openai_calls`, and the further call blocks."""
+    """Return `calls`, `openai_calls` and the calls that occur only as content blocks."""
     calls = [*calls, *(_Call(call.get("id"), (call.get("function") or {}).get("name")) for call in openai_calls)]
-    unmatched = Counter(call.id for call in calls)
+    unmatched = Counter(call.id for call in calls)  # by id, the number of calls without a content block so far
     for block in content:
         if block.get("type") in _CALL_TYPES:
             call = _Call(block.get("call_id") or block.get("id"), block.get("name"))

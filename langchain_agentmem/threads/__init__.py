@@ -15,12 +15,12 @@ and, for dictionaries and `Send`, recipes within recipes.
   checksum of an element determines, so an insertion changes only the chunk around it.
 - There are two series of part numbers. Lists in channels use the first series, so they stay one range even if many
   tasks write in parallel. Task writes and everything else use the second.
-- A checkpoint is a row with its channel versions as JSON, and a head (everything else except the values). A value is a
+- A checkpoint is a row with its channel versions as JSON, and a header (everything else except values). A value is a
   row with the key that LangGraph uses: checkpoint namespace, channel and version. Later checkpoints, forks and copies
   therefore share unchanged values. Reading a checkpoint takes six queries, whatever the length of its history.
 - A pending write may arrive before its checkpoint, so its row has no foreign key to the checkpoint. LangGraph's special
   writes, such as errors, have negative indexes and replace earlier ones. Of other writes the first one is kept.
-- Heads, metadata, recipes and parts carry checksums, since LangGraph's serializer turns some damage into None.
+- Headers, metadata, recipes and parts carry checksums, since LangGraph's serializer turns some damage into None.
   Unreadable data raises `CheckpointUnreadable` with the thread and checkpoint.
 - Removed checkpoints leave values and parts behind. A *sweep* deletes the values that no checkpoint has, the parts that
   no value needs, and the contents without references. It runs after every 32 removals, and immediately for `prune` and

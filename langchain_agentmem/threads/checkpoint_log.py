@@ -2,12 +2,12 @@
 
 A thread has a root checkpoint namespace, and one for each call of a subgraph. A namespace has checkpoints, each with a
 parent. Pending writes are stored under the current checkpoint, and may arrive before it. This module uses neither
-LangGraph nor the serializer: values are recipes (see `value_store`), and heads and metadata are bytes.
+LangGraph nor the serializer: values are recipes (see `value_store`), and headers and metadata are bytes.
 
-A *head* is a checkpoint without its values and channel versions. Channel versions are long strings that occur many
+A *header* is a checkpoint without its values and channel versions. Channel versions are long strings that occur many
 times in a checkpoint. They are stored once, in a short form, in a column of their own. Values can therefore be found,
-and unused values deleted, without the serializer. In the head, `versions_seen` and `updated_channels` refer to channels
-and versions by their indexes in that column.
+and unused values deleted, without the serializer. In the header, `versions_seen` and `updated_channels` refer to
+channels and versions by their indexes in that column.
 
 Times are microseconds since 1970 in UTC.
 """
@@ -39,7 +39,7 @@ VERSION_WIDTH = 32
 SHORT_WIDTH = 6
 """The minimum digits of the number in the short form of a version."""
 _FIELDS = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "pending_sends")
-"""The fields of a checkpoint that `pack_head` knows. Any other fields are stored as a dictionary."""
+"""The fields of a checkpoint that `pack_header` knows. Any other fields are stored as a dictionary."""
 
 
 def next_version(current: str | float | None) -> str:
@@ -118,7 +118,7 @@ def short_versions(checkpoint: dict[str, Any]) -> dict[str, str]:
 def parse_versions(text: str) -> dict[str, str]:
     """Parse the channel versions of a checkpoint.
 
-    The checksum of the head covers this text.
+    The checksum of the header covers this text.
 
     Raises:
         DamagedValue: The text is not a mapping of versions.
@@ -132,7 +132,7 @@ def parse_versions(text: str) -> dict[str, str]:
     return versions
 
 
-def pack_head(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]:
+def pack_header(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]:
     """Pack a checkpoint without values and channel versions.
 
     Args:
@@ -140,7 +140,7 @@ def pack_head(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]
         versions: The result of `short_versions` for the checkpoint.
 
     Returns:
-        The input of `unpack_head`: a list of plain values, except in pending sends.
+        The input of `unpack_header`: a list of plain values, except in pending sends.
     """
     version_indexes = {version: index for index, version in enumerate(versions.values())}
     channel_indexes = {channel: index for index, channel in enumerate(versions)}
@@ -152,7 +152,7 @@ def pack_head(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]
             seen[node] += (channel_indexes.get(channel, channel), version_indexes.get(text, text))
     updated = checkpoint.get("updated_channels")
     rest = {name: value for name, value in checkpoint.items() if name not in _FIELDS}
-    head = [
+    header = [
         checkpoint.get("v"),
         _compact_time(checkpoint.get("ts")),
         seen,
@@ -160,26 +160,26 @@ def pack_head(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]
         checkpoint.get("pending_sends"),
         rest or None,
     ]
-    while head[-1] is None:
-        head.pop()
-    return head
+    while header[-1] is None:
+        header.pop()
+    return header
 
 
-def unpack_head(head: Any, versions: dict[str, str], checkpoint_id: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Undo `pack_head`.
+def unpack_header(header: Any, versions: dict[str, str], checkpoint_id: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Undo `pack_header`.
 
     Args:
-        head: The result of `pack_head`.
+        header: The result of `pack_header`.
         versions: The channel versions in their short form.
         checkpoint_id: The id of the checkpoint.
         values: The values of the channels.
 
     Raises:
-        DamagedValue: The value is not a result of `pack_head`.
+        DamagedValue: The value is not a result of `pack_header`.
     """
-    if type(head) is not list or len(head) < 3 or type(head[2]) is not dict:  # noqa: PLR2004 - v, ts and seen
+    if type(header) is not list or len(header) < 3 or type(header[2]) is not dict:  # noqa: PLR2004 - v, ts and seen
         raise value_store.DamagedValue("it is not a checkpoint")
-    v, ts, seen, updated, sends, rest = head + [None] * (6 - len(head))
+    v, ts, seen, updated, sends, rest = header + [None] * (6 - len(header))
     names, texts = list(versions), list(versions.values())
 
     def find_channel(index_or_name: Any) -> Any:
@@ -236,7 +236,7 @@ class StoredCheckpoint(NamedTuple):
         name: The id of the checkpoint.
         parent: The id of its parent.
         versions: The channel versions in their short form.
-        head: The rest of the checkpoint, as the serializer wrote it.
+        header: The rest of the checkpoint, as the serializer wrote it.
         metadata: The metadata, as the serializer wrote it.
         values: The recipes of the channels' values.
         writes: The pending writes, unordered.
@@ -247,7 +247,7 @@ class StoredCheckpoint(NamedTuple):
     name: str
     parent: str | None
     versions: dict[str, str]
-    head: bytes
+    header: bytes
     metadata: bytes
     values: dict[str, value_store.Recipe]
     writes: list[TaskWrite]
@@ -272,7 +272,7 @@ class Checkpoint:
         parent: The id of its parent, if any.
         run_id: The id of its run, if any.
         versions: The channel versions in their short form.
-        head: The rest of the checkpoint, as the serializer wrote it.
+        header: The rest of the checkpoint, as the serializer wrote it.
         metadata: The metadata, as the serializer wrote it.
         delta: True if reading the checkpoint may need its ancestors (delta channels).
     """
@@ -281,7 +281,7 @@ class Checkpoint:
     parent: str | None
     run_id: str | None
     versions: dict[str, str]
-    head: bytes
+    header: bytes
     metadata: bytes
     delta: bool
 
@@ -364,8 +364,9 @@ def put(
         value_store.lock_store(tx, thread.store)  # locked first: see `thread_rows`
     if rows:
         query.insert_value.run_many(tx, rows)
-    fields = {name: getattr(checkpoint, name) for name in ("name", "parent", "run_id", "head", "metadata")}
-    query.insert_checkpoint(tx, ns_id=ns_id, versions=as_json(checkpoint.versions), now=now, **fields)
+    fields = {name: getattr(checkpoint, name) for name in ("name", "parent", "run_id", "metadata")}
+    fields |= {"versions": as_json(checkpoint.versions), "head": checkpoint.header}
+    query.insert_checkpoint(tx, ns_id=ns_id, now=now, **fields)
     if checkpoint.delta and not thread.delta:
         query.mark_delta(tx, thread=thread.id)
     if follow_up is not None:
@@ -533,7 +534,7 @@ def _finish_queries(
     parts: dict[int, Any] = {}
     for rows, values, writes in queries:
         for row in rows:
-            name, parent, head, metadata = row["name"], row["parent"], bytes(row["head"]), bytes(row["metadata"])
+            name, parent, header, metadata = row["name"], row["parent"], bytes(row["head"]), bytes(row["metadata"])
             try:
                 versions = parse_versions(row["versions"])
                 stored = {each["channel"]: _unpack_recipe(each) for each in values}
@@ -541,7 +542,7 @@ def _finish_queries(
             except value_store.DamagedValue as error:
                 error.checkpoint = name
                 raise
-            found.append(StoredCheckpoint(thread, name, parent, versions, head, metadata, stored, task_writes, parts))
+            found.append(StoredCheckpoint(thread, name, parent, versions, header, metadata, stored, task_writes, parts))
     recipes = [recipe for each in found for recipe in each.values.values()]
     recipes += [write.recipe for each in found for write in each.writes]
     parts.update(value_store.fetch_parts(tx, thread.store.store_id, recipes, recall))

@@ -96,7 +96,7 @@ class MessageStamp(set[str]):
 
     __slots__ = ("mark", "number", "owner", "store")
 
-    owner: KnownMessages
+    owner: MessageCache
     store: tuple[int, int]
     number: int
     mark: dict[str, Any] | int
@@ -106,7 +106,7 @@ class MessageStamp(set[str]):
         return set, (list(self),)
 
 
-class KnownMessages:
+class MessageCache:
     """A cache of messages that a saver read or stored: prototypes, and stamps on objects.
 
     Prototypes are safe to use from any OS thread. A stamp is valid only for the saver that created it.
@@ -290,7 +290,7 @@ class ValueDraft:
 
     Args:
         serde: The serializer.
-        known: The cache of known messages.
+        cache: The cache of messages that were read or stored recently.
         store: The part store as last read; None for a new one.
         for_channels: True for the values of channels, whose lists grow. Their parts get numbers of the first series.
 
@@ -301,13 +301,13 @@ class ValueDraft:
     """
 
     def __init__(
-        self, serde: SerializerProtocol, known: KnownMessages, store: StorePosition | None, *, for_channels: bool
+        self, serde: SerializerProtocol, cache: MessageCache, store: StorePosition | None, *, for_channels: bool
     ) -> None:
         self.store = store
         self.parts: list[StoredPart] = []
         self.relied_ranges: list[Range] = []
         self._serde = serde
-        self._cache = known
+        self._cache = cache
         self._sharing = sharing_level(serde)
         self._for_channels = for_channels
         self._loose = True
@@ -501,7 +501,7 @@ class ValueReader:
 
     Args:
         serde: The serializer.
-        known: The cache of known messages.
+        cache: The cache of messages that were read or stored recently.
         store: The part store.
         parts: The needed parts, by number. Each is a stored part or a prototype.
     """
@@ -509,12 +509,12 @@ class ValueReader:
     def __init__(
         self,
         serde: SerializerProtocol,
-        known: KnownMessages,
+        cache: MessageCache,
         store: StorePosition,
         parts: Mapping[int, StoredPart | MessagePrototype],
     ) -> None:
         self._serde = serde
-        self._cache = known
+        self._cache = cache
         self._store = store
         self._parts = parts
 

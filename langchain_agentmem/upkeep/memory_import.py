@@ -6,8 +6,8 @@ by namespace and key, audit entries by id. The import reads and writes the table
 bounded. Existing threads and conversations get the missing checkpoints and messages.
 
 The branches of a thread have no names to identify them. So if a checkpoint has no position on a branch here, its branch
-is imported from the export, with all entries. An existing thread keeps its memory here. Memory that was deleted here
-since the export is restored.
+is imported from the export, with all entries. Imported branches do not replace the branches of an existing thread.
+Memory that was deleted here since the export is restored.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _SKIPPED_TABLES = (
 _REPORT_FIELDS_BY_TABLE = {"entry": "entries", "checkpoint": "checkpoints", "blob": "blobs", "item": "items"}
 """The field of `TransferReport` that counts the rows of a table. Default: the name of the table."""
 _OWNER_TABLES = {"message": "entry", "nested_message": "entry", "item": "item"}
-"""The table of each kind of searchable object. Default: "memory"."""
+"""The table of the rows that the search documents of each kind represent. Default: "memory"."""
 
 
 class MemoryImport:
@@ -109,7 +109,7 @@ class MemoryImport:
         self._import_authors()
         self._import_table("entry")
         renumber = partial(compaction_records.renumber_parent, ids=self._ids["compaction"])
-        self._import_table("compaction", renumber, size=1)
+        self._import_table("compaction", renumber, size=1)  # one row per page: the parent of a row is imported first
         self._import_table("item", key_columns=("namespace_id", "key"))
         self._import_table("blob", key_columns=("namespace_id", "key"))
         self._import_table("finished_task", self._adjust_task, key_columns=("thread_id", "task"))
@@ -132,7 +132,7 @@ class MemoryImport:
     def _import_table(
         self,
         name: str,
-        adjust: Callable[[Row], object] = bool,
+        adjust: Callable[[Row], object] | None = None,
         *,
         key_columns: Sequence[str] = (),
         rows: Iterable[Row] | None = None,
@@ -161,7 +161,7 @@ class MemoryImport:
                         self._ids[name][old_id] = row["id"] = new_id
             if key_columns:
                 new_rows = self._drop_existing(name, key_columns, new_rows)
-            self._insert(name, [row for _, row in new_rows if adjust(row) is not False])
+            self._insert(name, [row for _, row in new_rows if adjust is None or adjust(row) is not False])
 
     def _drop_existing(self, name: str, keys: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
         """Return the rows that do not exist here."""
@@ -179,13 +179,13 @@ class MemoryImport:
         for column, table in _TABLES_BY_NAME[name].references.items():
             if row[column] is not None and table != "content":
                 is_namespace, old_id = table == "namespace", row[column]
-                new_id = self._namespace_id(old_id) if is_namespace else self._ids[table].get(old_id)
+                new_id = self._ensure_namespace_id(old_id) if is_namespace else self._ids[table].get(old_id)
                 if new_id is None:
                     return False
                 row[column] = new_id
         return True
 
-    def _namespace_id(self, old_id: int) -> int:
+    def _ensure_namespace_id(self, old_id: int) -> int:
         """Return the id of a namespace here. Create the namespace if it is missing."""
         ids = self._ids["namespace"]
         if old_id not in ids:
@@ -223,7 +223,7 @@ class MemoryImport:
         stored = query.contents_of_hashes(self._tx, hashes=json.dumps([each.hex() for each in bodies]))
         ids = {bytes(row["hash"]): row["id"] for row in stored}
         if len(ids) < len(bodies):
-            raise BranchMoved  # another transaction deleted a body meanwhile: the engine retries this one
+            raise BranchMoved  # the database repeats this transaction, since another one deleted a body meanwhile
         for row in rows:
             row.update({column: ids[hashes[row[column]]] for column in columns if row[column] is not None})
 
@@ -269,10 +269,10 @@ class MemoryImport:
 
     def _import_branches(self) -> None:
         """Import new conversations and named branches, and the branches that checkpoints need."""
-        # The ids of the branches to import. First those of new checkpoints, and of existing ones without position here:
+        # The branches of new checkpoints, and of existing checkpoints without a position here, must be imported.
         ns_ids = self._ids["checkpoint_ns"]
         needed = {row["branch_id"] for row in self._source.find_rows("checkpoint_position") if row["ns_id"] in ns_ids}
-        needed |= {row["branch_id"] for ns_id in self._existing_ns for row in self._missing_positions(ns_id)}
+        needed |= {row["branch_id"] for ns_id in self._existing_ns for row in self._list_missing_positions(ns_id)}
         for row in self._source.run(query.exported_branches):  # the newest first, so that each comes after its forks
             if row["name"] is not None:
                 existing = query.branch_details(self._tx, path=row["path"], kind=row["kind"], name=row["name"])
@@ -291,7 +291,7 @@ class MemoryImport:
             if row["branch_id"] in needed:
                 self._needed_groups.update(group for group, _ in json.loads(row["groups"]))
 
-    def _missing_positions(self, ns_id: int) -> list[Row]:
+    def _list_missing_positions(self, ns_id: int) -> list[Row]:
         """Return the positions in the export of existing checkpoints that have no position here."""
         rows = list(self._source.find_rows("checkpoint_position", ns_id=ns_id))
         keys = json.dumps([row["checkpoint"] for row in rows])
@@ -301,7 +301,7 @@ class MemoryImport:
 
     def _import_positions(self) -> None:
         self._import_table("checkpoint_position")
-        missing = [row for ns_id in self._existing_ns for row in self._missing_positions(ns_id)]
+        missing = [row for ns_id in self._existing_ns for row in self._list_missing_positions(ns_id)]
         self._ids["checkpoint_ns"] |= self._existing_ns
         self._import_table("checkpoint_position", rows=missing)
 
@@ -313,13 +313,14 @@ class MemoryImport:
         """
         is_same = all(branch[name] == existing[name] for name in ("parent", "parent_position", "created_at"))
         if not is_same or existing["head"] < branch["head"]:
-            raise _branch_conflict(branch)
+            raise _build_conflict_error(branch)
         self._ids["branch"][branch["id"]] = existing["id"]
         self._existing_branches[branch["id"]] = branch | {"is_newer_here": existing["head"] > branch["head"]}
 
     def _import_authors(self) -> None:
+        """Import the authors of memory: threads, and the branches "main" of namespaces."""
         for row in self._source.find_rows("author"):
-            old_id, namespace, thread = row["id"], self._namespace_id(row["namespace_id"]), row["thread_id"]
+            old_id, namespace, thread = row["id"], self._ensure_namespace_id(row["namespace_id"]), row["thread_id"]
             new_id = None
             if thread in self._existing_threads:
                 self._existing_authors.add(old_id)
@@ -349,7 +350,7 @@ class MemoryImport:
                 if not self._is_wanted(row, original):
                     continue
                 if row["author_id"] in self._existing_authors:
-                    row["visible_until"] = 0
+                    row["visible_until"] = 0  # hidden, unless `_update_visibility` shows the version
                 row["id"], row["copy_of"] = new_id, None
                 self._translate("memory", row)
                 row["copy_of"] = ids.get(original)
@@ -390,23 +391,23 @@ class MemoryImport:
                     "of the export needs. Import the file into another database."
                 )
         elif expected not in existing:
-            raise _branch_conflict(branch)
+            raise _build_conflict_error(branch)
 
     def _update_version_id(self, row: Row) -> None:
         """Replace the version id in the `extra` of a row by the id here."""
         key = _VERSION_ID_KEYS.get(row["kind"])
         extra = json.loads(row["extra"]) if key and row["extra"] else {}
         if key in extra:
-            row["extra"] = as_json(extra | {key: self._version_id(extra[key])})
+            row["extra"] = as_json(extra | {key: self._find_version_id(extra[key])})
 
-    def _version_id(self, old_id: int) -> int:
+    def _find_version_id(self, old_id: int) -> int:
         """Return the id of a version here, else the greatest id of an older version."""
         ids = self._ids["memory"]
         return ids.get(old_id) or max((new for old, new in ids.items() if old <= old_id), default=0)
 
     # -- adjustments and other tables ------------------------------------------------------------------------------
 
-    def _group_id(self, old_id: int) -> int:
+    def _choose_group_id(self, old_id: int) -> int:
         """Return the id of a group here: the id in the export, or a random one if it is taken."""
         if old_id not in self._group_ids:
             is_taken = query.known_groups(self._tx, ids=json.dumps([old_id]))
@@ -414,22 +415,23 @@ class MemoryImport:
         return self._group_ids[old_id]
 
     def _adjust_group(self, row: Row) -> None:
-        row["group_id"] = row["group_id"] and self._group_id(row["group_id"])
+        row["group_id"] = row["group_id"] and self._choose_group_id(row["group_id"])
 
     def _adjust_task(self, row: Row) -> None:
         groups = json.loads(row["groups"])
         self._needed_groups.update(groups)
-        row["groups"] = json.dumps(sorted(map(self._group_id, groups)))
+        row["groups"] = json.dumps(sorted(map(self._choose_group_id, groups)))
 
     def _adjust_memory_group(self, row: Row) -> bool:
-        """Set the new id of a group, and clear its run. Return whether the group is needed."""
+        """Set the new id of a group, and clear its run token. Return whether the group is needed."""
         is_needed = row["id"] in self._needed_groups
-        row["id"], row["owner"] = self._group_id(row["id"]), None
+        row["id"], row["owner"] = self._choose_group_id(row["id"]), None
         return is_needed
 
     def _adjust_base(self, row: Row) -> None:
-        bounds = json.loads(row["groups"])  # groups that a subgraph sees, each with the id of its last visible version
-        new = [(self._group_id(group), last if last == FOREVER else self._version_id(last)) for group, last in bounds]
+        """Set the new ids of the outer graph's groups that a subgraph's branch shows."""
+        bounds, find_id = json.loads(row["groups"]), self._find_version_id  # bounds: last visible version per group
+        new = [(self._choose_group_id(group), last if last == FOREVER else find_id(last)) for group, last in bounds]
         row["groups"] = json.dumps(sorted(new))
 
     def _import_audit(self) -> None:
@@ -446,7 +448,7 @@ class MemoryImport:
                 self.added["audit"] += audit_store.add_new(self._tx, path, drafts)
 
     def _merge_conversations(self) -> None:
-        """Add missing messages to existing conversations, and record all new messages."""
+        """Add missing messages to existing conversations, and fill `conversations`."""
         for row in self._source.run(query.exported_conversations):
             key = ThreadKey(row["path"], row["name"])
             if row["id"] in self._ids["branch"]:  # a new conversation, whose entries are already imported
@@ -499,14 +501,14 @@ class MemoryImport:
         number_documents(self._tx, table, [{"document": number, "id": ids[row["owner"]]} for row, number in numbered])
         speakers = [{"id": number, "speaker": row["speaker"]} for row, number in numbered if row["speaker"] is not None]
         if speakers:
-            series = placed.numbers[0] >> search_index.PLACE_BITS
+            series = placed.numbers[0] >> search_index.PLACE_BITS  # the upper bits of a number identify the series
             query.set_speaker.run_many(self._tx, speakers)
             rows_of_words = self._source.find_rows("search_speaker", series_id=first["series"])
             words = [{"word": row["word"], "speaker": row["speaker"], "series": series} for row in rows_of_words]
             query.insert_speaker.run_many(self._tx, words)
 
 
-def _branch_conflict(branch: Row) -> InvalidInput:
+def _build_conflict_error(branch: Row) -> InvalidInput:
     return InvalidInput(
         f"The branch {safe_repr(branch['name'])} exists here with other content than in the export. Erase its "
         "namespace first, or import the file into another database."

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import yaml
 from places import given_options
 
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, find_leading, score_conditions
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, mark_best, score_conditions
 from langchain_agentmem.search.analysis import analyze_query, extract_terms
 from langchain_agentmem.search.ranking import rarity
 
@@ -80,7 +80,7 @@ def labelled(name: str) -> Labelled:
 def lexical(query: str, context: str, conditions: Sequence[str]) -> list[float]:
     """Ours; nothing for what another has better words for."""
     found = score_conditions(query, context, conditions)
-    return [each.score if leads else 0.0 for each, leads in zip(found, find_leading(found), strict=True)]
+    return [each.score if leads else 0.0 for each, leads in zip(found, mark_best(found), strict=True)]
 
 
 def bm25(query: str, context: str, conditions: Sequence[str]) -> list[float]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, find_leading, score_conditions
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, mark_best, score_conditions
 
 from .conftest import TEXTS
 
@@ -24,7 +24,7 @@ def chosen(query, context="", conditions=ALL):
     found = score_conditions(query, context, conditions)
     return [
         condition
-        for condition, each, leads in zip(conditions, found, find_leading(found), strict=True)
+        for condition, each, leads in zip(conditions, found, mark_best(found), strict=True)
         if leads and each.score >= THRESHOLD
     ]
 

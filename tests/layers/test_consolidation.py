@@ -10,7 +10,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.memory_layers import AUTOMATIC, CONSOLIDATED, digest_events, format_events
+from langchain_agentmem.layers.memory_layers import AUTOMATIC, CONSOLIDATED, format_events, shorten_events
 from langchain_agentmem.rewinding.memory_rows import MemoryVersion
 from langchain_agentmem.storage import background
 from tests.layers.made import contents
@@ -158,20 +158,20 @@ def kept(text):
 @given(events=st.lists(st.text().map(kept), min_size=1, max_size=30), limit=st.integers(0, 400))
 @settings(deadline=None)
 def test_a_digest_never_exceeds_its_limit(events, limit):
-    text, whole = digest_events(events, limit), format_events(events)
+    text, whole = shorten_events(events, limit), format_events(events)
     assert len(text) <= limit
     if len(whole) <= limit:
         assert text == whole
 
 
 def test_a_digest_lists_all_events_with_shortened_texts():
-    lines = digest_events([kept(f"{number} {'word ' * 40}") for number in range(20)], 3_000).splitlines()
+    lines = shorten_events([kept(f"{number} {'word ' * 40}") for number in range(20)], 3_000).splitlines()
     assert [line.split()[3] for line in lines[1:]] == [str(number) for number in range(20)]
 
 
 def test_a_long_digest_keeps_first_and_latest_events():
     events = [kept(f"{number} happened") for number in range(150)]
-    lines = digest_events(events, 3_000).splitlines()
+    lines = shorten_events(events, 3_000).splitlines()
     assert lines[1].endswith(" 0 happened")
     assert lines[-1].endswith(" 149 happened")
     [gap] = [line for line in lines if line.endswith(" more")]

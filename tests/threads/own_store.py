@@ -16,7 +16,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.threads import value_store
 from langchain_agentmem.threads.thread_rows import find_thread, make_thread
-from langchain_agentmem.threads.value_codec import KnownMessages, ValueDraft, ValueReader
+from langchain_agentmem.threads.value_codec import MessageCache, ValueDraft, ValueReader
 from langchain_agentmem.threads.value_store import ranges_of, recall_nothing, unpack, write_parts
 
 AT = ThreadKey("", "t")
@@ -43,7 +43,7 @@ class OwnStore:
         self.serde = serde or strict()
         self.memory = memory or AgentMemory()
         self.engine = self.memory.database.engine
-        self.known = KnownMessages()
+        self.known = MessageCache()
         if self.engine.read(lambda tx: find_thread(tx, AT)) is None:
             self.engine.write(lambda tx: make_thread(tx, *AT, 0))
 

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.threads.checkpoint_log import next_version, pack_head, short_versions, unpack_head
+from langchain_agentmem.threads.checkpoint_log import next_version, pack_header, short_versions, unpack_header
 
 OURS = st.builds(
     lambda number, rest: f"{number:032}.{rest}", st.integers(0, 10**7), st.from_regex(r"[\w-]{8}", fullmatch=True)
@@ -82,8 +82,8 @@ def checkpoints(draw):
 
 def unpacked(checkpoint):
     versions, serde = short_versions(checkpoint), JsonPlusSerializer(allowed_msgpack_modules=None)
-    stored = serde.loads_typed(serde.dumps_typed(pack_head(checkpoint, versions)))
-    return unpack_head(stored, json.loads(json.dumps(versions)), checkpoint["id"], checkpoint["channel_values"])
+    stored = serde.loads_typed(serde.dumps_typed(pack_header(checkpoint, versions)))
+    return unpack_header(stored, json.loads(json.dumps(versions)), checkpoint["id"], checkpoint["channel_values"])
 
 
 class TestHead:
@@ -108,6 +108,6 @@ class TestHead:
         versions = {f"channel {n}": next_version(None) for n in range(20)}
         checkpoint = {"v": 4, "id": "x", "ts": "", "channel_values": {}, "channel_versions": versions}
         checkpoint["versions_seen"] = {f"node {n}": dict(versions) for n in range(3)}
-        packed = pack_head(checkpoint, short_versions(checkpoint))
+        packed = pack_header(checkpoint, short_versions(checkpoint))
         assert json.dumps(packed).count(".") == 0
         assert all(seen == [place for each in range(20) for place in (each, each)] for seen in packed[2].values())

@@ -203,9 +203,9 @@ class TestErasure:
             config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
             saver.put(config, checkpoint, {}, {"messages": "1"})
             assert WORDS["text"] in repr(saver.get_tuple(config))
-            assert saver._codec.known._prototypes
+            assert saver._codec.message_cache._prototypes
             memory.erase(namespace=())
-            assert saver._codec.known._prototypes == {}
+            assert saver._codec.message_cache._prototypes == {}
 
     def test_erasure_event_is_emitted_despite_scrub_failure(self, monkeypatch):
         told = []
