@@ -29,8 +29,8 @@ from langchain_agentmem.base.argument_checks import DEFAULT_LIMITS, MemoryLimits
 from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_read_worker, release_slot
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.errors import safe_repr
-from langchain_agentmem.storage.queries import DIALECTS, query, value_parameters
-from langchain_agentmem.storage.transaction import Operation, Select, Transaction
+from langchain_agentmem.storage.queries import DIALECTS, Query, query, value_parameters
+from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction
 
 T = TypeVar("T")
 
@@ -253,8 +253,15 @@ class Engine(ABC):
             MemoryClosed: The engine was closed.
             StorageError: The database failed.
         """
-        with self._active_call():
+        calls = self._begin_call()
+        try:
             return self._run(operation, write=False)
+        finally:
+            self._end_call(calls)
+
+    def select(self, query: Query, /, **parameters: Any) -> Rows:
+        """Run one reading query, on a snapshot of its own. The errors are those of `read`."""
+        return self.read(lambda tx: query(tx, **parameters))
 
     def write(self, operation: Operation[T]) -> T:
         """Run an operation that may write: all of it is stored, or nothing.
@@ -275,8 +282,14 @@ class Engine(ABC):
                 f"{safe_repr(self.path)} was opened with read_only=True. Open it without this option to write."
             )
         # A write within a call for reads frees its worker slot: it may wait for other writers, and reads must not wait.
-        with self._active_call(), release_slot() if is_in_read_worker() else contextlib.nullcontext():
-            return self._run(operation, write=True)
+        calls = self._begin_call()
+        try:
+            if not is_in_read_worker():
+                return self._run(operation, write=True)
+            with release_slot():
+                return self._run(operation, write=True)
+        finally:
+            self._end_call(calls)
 
     def rehearse(self, operation: Operation[T]) -> T:
         """Run an operation as a dry run: like `write`, but everything it wrote is rolled back.
@@ -311,7 +324,7 @@ class Engine(ABC):
         try:
             self._close()
         finally:
-            self._end_call()
+            self._end_call(calls)
 
     @property
     def is_open(self) -> bool:
@@ -321,24 +334,32 @@ class Engine(ABC):
     @contextlib.contextmanager
     def _active_call(self) -> Iterator[None]:
         """Keep the engine open until the block ends."""
-        self._check_open()
-        calls, current = self._calls, threading.get_ident()
-        with calls.condition:
-            while calls.paused and current not in calls.running:
-                calls.condition.wait()
-            if self._closed:
-                raise errors.MemoryClosed
-            calls.running.append(current)
+        calls = self._begin_call()
         try:
             yield
         finally:
-            self._end_call()
+            self._end_call(calls)
 
-    def _end_call(self) -> None:
-        calls = self._calls
-        with calls.condition:
-            calls.running.remove(threading.get_ident())
-            if self._closed or calls.paused:
+    def _begin_call(self) -> ActiveCalls:
+        """Register a call of this thread, and return the calls. The engine stays open until `_end_call`."""
+        self._check_open()
+        calls, current = self._calls, threading.get_ident()
+        # Appending is atomic. Only a closing or paused engine needs the lock: both set a flag before they read `running`.
+        calls.running.append(current)
+        if self._closed or calls.paused:
+            calls.running.remove(current)
+            with calls.condition:
+                calls.condition.notify_all()
+                calls.condition.wait_for(lambda: not calls.paused or current in calls.running)
+                if self._closed:
+                    raise errors.MemoryClosed
+                calls.running.append(current)
+        return calls
+
+    def _end_call(self, calls: ActiveCalls) -> None:
+        calls.running.remove(threading.get_ident())
+        if self._closed or calls.paused:
+            with calls.condition:
                 calls.condition.notify_all()
 
     def _check_sizes(self, query: str, parameters: dict[str, Any] | list[dict[str, Any]]) -> None:

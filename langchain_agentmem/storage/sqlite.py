@@ -28,7 +28,7 @@ from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import APPLICATION_ID, Cipher, format_unreadable_message
 from langchain_agentmem.storage.engine import DatabaseOptions, Engine, HealthCheck, Sizes
-from langchain_agentmem.storage.queries import load_queries, query, sqlite_statement
+from langchain_agentmem.storage.queries import Query, load_queries, query, sqlite_statement
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, raise_ended
 
 T = TypeVar("T")
@@ -143,6 +143,7 @@ class SqliteEngine(Engine):
         self.cipher = Cipher(self.options.key) if self.options.key is not None and self.persistent else None
         self.encrypted = self.cipher is not None
         self._driver = sqlite3 if self.cipher is None else self.cipher.driver
+        self._caught_errors = self._driver.Error, UnicodeDecodeError, UnicodeEncodeError, OverflowError
         self._sql = load_queries(self.dialect)
         # Connections are opened when needed, so the path must not depend on the working directory.
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
@@ -172,7 +173,8 @@ class SqliteEngine(Engine):
 
     def _check_open(self) -> None:
         super()._check_open()
-        if any(each is self or (self.persistent and each._file == self._file) for each in self._inherited):
+        inherited = self._inherited
+        if inherited and any(each is self or (self.persistent and each._file == self._file) for each in inherited):
             raise errors.StorageError(
                 "The process was forked during a call on this database, and SQLite's locks are not valid in the child. "
                 "Fork when no call is running, or start processes with 'spawn'."
@@ -181,12 +183,36 @@ class SqliteEngine(Engine):
     # -- transactions ------------------------------------------------------------------------------------------
 
     def _run(self, operation: Operation[T], *, write: bool) -> T:
-        with self._translate_errors():
-            if not write:
-                with self._reader() as connection, _SqliteTransaction(self, connection, "begin") as tx:
+        # Every call passes here, so no generator is a context manager: each costs 2 us.
+        begin = "begin immediate" if write else "begin"
+        try:
+            if write or not self.persistent:  # a database in memory has only the writing connection
+                with self._write_lock, _SqliteTransaction(self, self._writer, begin) as tx:
                     return operation(tx)
-            with self._write_lock, _SqliteTransaction(self, self._writer, "begin immediate") as tx:
-                return operation(tx)
+            connection = self._borrow_reader()
+            try:
+                with _SqliteTransaction(self, connection, begin) as tx:
+                    return operation(tx)
+            finally:
+                self._return_reader(connection)
+        except self._caught_errors as error:
+            raise self._convert_error(error) from error
+
+    def select(self, query: Query, /, **parameters: Any) -> Rows:  # noqa: D102
+        if not self.persistent:  # the connection may be in a transaction
+            return super().select(query, **parameters)
+        text, values = sqlite_statement(self._sql[query.name])
+        calls = self._begin_call()
+        try:
+            connection = self._borrow_reader()
+            try:
+                return connection.execute(text, values(parameters)).fetchall()  # a statement is a snapshot
+            finally:
+                self._return_reader(connection)
+        except self._caught_errors as error:
+            raise self._convert_error(error) from error
+        finally:
+            self._end_call(calls)
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
@@ -195,17 +221,23 @@ class SqliteEngine(Engine):
             with self._write_lock:
                 yield self._writer
             return
-        try:
-            connection = self._idle_readers.pop()
-        except IndexError:
-            connection = self._connect()
+        connection = self._borrow_reader()
         try:
             yield connection
         finally:
-            if len(self._idle_readers) < MAX_IDLE_READERS and self.is_open:
-                self._idle_readers.append(connection)
-            else:
-                connection.close()
+            self._return_reader(connection)
+
+    def _borrow_reader(self) -> sqlite3.Connection:
+        try:
+            return self._idle_readers.pop()
+        except IndexError:
+            return self._connect()
+
+    def _return_reader(self, connection: sqlite3.Connection) -> None:
+        if len(self._idle_readers) < MAX_IDLE_READERS and self.is_open:
+            self._idle_readers.append(connection)
+        else:
+            connection.close()
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
@@ -495,15 +527,14 @@ class SqliteEngine(Engine):
         """Translate driver errors into errors of this package."""
         try:
             yield
-        except self._driver.Error as error:
+        except self._caught_errors as error:
             raise self._convert_error(error) from error
-        except UnicodeDecodeError as error:  # from SQLite's message about a damaged schema
-            message = f"{errors.DatabaseUnreadable()} ({safe_repr(self.path)}: {error})"
-            raise errors.DatabaseUnreadable(message) from error
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
 
     def _convert_error(self, error: Exception) -> errors.AgentMemoryError:
+        if isinstance(error, UnicodeEncodeError | OverflowError):
+            return errors.InvalidInput(f"A value cannot be stored in the database: {error}.")
+        if isinstance(error, UnicodeDecodeError):  # from SQLite's message about a damaged schema
+            return errors.DatabaseUnreadable(f"{errors.DatabaseUnreadable()} ({safe_repr(self.path)}: {error})")
         code = _result_code(error)
         if code == sqlite3.SQLITE_CANTOPEN:
             folder = file_of(self.path).absolute().parent

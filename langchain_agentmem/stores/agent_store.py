@@ -52,14 +52,14 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store import base as langgraph
-from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
+from langgraph.store.base import BaseStore, IndexConfig, Item, Op, PutOp, Result, TTLConfig
 from pydantic import PositiveInt
 
 from langchain_agentmem.base import concurrency
@@ -72,14 +72,15 @@ from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.search.memory_search import make_vector_query
 from langchain_agentmem.search.vectors import VectorQuery, embed_with, embedder_of
+from langchain_agentmem.storage import query
 from langchain_agentmem.storage.background import Lease, Task, TaskKey
 from langchain_agentmem.storage.database import Database, LazyDatabase, MemoryLike, database_of
 from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
 from langchain_agentmem.stores import item_rows, store_batch
-from langchain_agentmem.stores.item_rows import PAGE_SIZE, check_ttl
+from langchain_agentmem.stores.item_rows import PAGE_SIZE, StoredItem, check_ttl
 from langchain_agentmem.stores.item_search import ItemQuery, SharedItems, ThreadItems
 from langchain_agentmem.stores.store_batch import Batch, BatchResults, Fields, ItemAccess
-from langchain_agentmem.tracing import RunType
+from langchain_agentmem.tracing import NULL_STEP, RunType
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -201,9 +202,12 @@ class ItemStore(BaseStore):
             results, touched = self._run(batch, open_items, now)
             step.finish(lambda: batch.trace_outputs(results))
         if touched:
-            with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # a read-only role can still read
-                self.database.engine.write(lambda tx: open_items().touch(tx, touched, now=now))
+            self._touch(open_items, touched, now)
         return results
+
+    def _touch(self, open_items: Callable[[], ItemAccess], items: Sequence[StoredItem], now: int) -> None:
+        with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # a read-only role can still read
+            self.database.engine.write(lambda tx: open_items().touch(tx, items, now=now))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run `batch` asynchronously."""
@@ -422,6 +426,33 @@ class AgentMemoryStore(Closable, ItemStore):
             self.database.close()
 
     # -- expiry ------------------------------------------------------------------------------------------------
+
+    def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+        """Return an item, as LangGraph's `BaseStore.get` does; None if it is missing or expired.
+
+        Args:
+            namespace: The namespace.
+            key: The key.
+            refresh_ttl: True to postpone the expiry. Default: "refresh_on_read" of `ttl`, else True.
+
+        Raises:
+            InvalidInput: The namespace or the key is invalid.
+            StorageError: The database failed.
+        """
+        database, base = self.database, self._base_namespace()
+        if database.step("store.get") is not NULL_STEP:  # traced, as a batch
+            return super().get(namespace, key, refresh_ttl=refresh_ttl)
+        place = store_batch.make_place(namespace, str(key), base)
+        concurrency.check_cancelled()
+        now = database.now()
+        rows = database.engine.select(query.find_item, path=place.path, key=place.key, now=now)
+        if not rows:
+            return None
+        stored = item_rows.item_from_row(rows[0], place.path)
+        item = store_batch.make_item(stored, base)
+        if stored.ttl is not None and store_batch.should_refresh(self.ttl_config or {}, refresh_ttl):
+            self._touch(SharedItems, [stored], now)
+        return item
 
     def sweep_ttl(self) -> AwaitableNumber:
         """Delete expired items in several short transactions, so that writers never wait long.

@@ -152,27 +152,18 @@ class Batch:
         stored = items.get(tx, [place for place, _ in self._gets.values()], now=now) if self._gets else {}
         for number, (place, refresh) in self._gets.items():
             if (item := stored.get(place)) is not None:
-                value = item_rows.decode_value(item.value, *place)
-                results[number] = langgraph.Item(value=value, **self._item_fields(item))
+                results[number] = make_item(item, self._base)
                 touched += [item] if refresh and item.ttl is not None else []
         for number, (item_query, refresh) in self._searches.items():
             hits = items.find(tx, item_query, now=now)
             results[number] = [
-                langgraph.SearchItem(value=hit.value, score=hit.score, **self._item_fields(hit.item)) for hit in hits
+                langgraph.SearchItem(value=hit.value, score=hit.score, **_item_fields(hit.item, self._base))
+                for hit in hits
             ]
             touched += [hit.item for hit in hits if refresh and hit.item.ttl is not None]
         for number, (op, low, high) in self._lists.items():
             results[number] = self._select_page(op, items.namespaces(tx, low, high, now=now))
         return results, touched
-
-    def _item_fields(self, item: item_rows.StoredItem) -> dict[str, Any]:
-        created_at = from_micros(item.created_at)
-        return {
-            "key": item.place.key,
-            "namespace": _cached_namespace(item.place.path)[len(self._base) :],
-            "created_at": created_at,
-            "updated_at": created_at if item.updated_at == item.created_at else from_micros(item.updated_at),
-        }
 
     def _select_page(self, op: langgraph.ListNamespacesOp, namespaces: Iterable[Namespace]) -> list[Namespace]:
         """Return the namespaces that an operation lists, from its offset up to its limit."""
@@ -201,26 +192,22 @@ class Batch:
 
     def _add(self, number: int, op: Op) -> None:
         if isinstance(op, langgraph.GetOp):
-            self._gets[number] = (self._make_place(op), self._should_refresh(op.refresh_ttl))
+            place = make_place(op.namespace, op.key, self._base)
+            self._gets[number] = (place, should_refresh(self._ttl, op.refresh_ttl))
         elif isinstance(op, langgraph.SearchOp):
-            self._searches[number] = (_parse_search(op, self._base, self._limits), self._should_refresh(op.refresh_ttl))
+            self._searches[number] = (
+                _parse_search(op, self._base, self._limits),
+                should_refresh(self._ttl, op.refresh_ttl),
+            )
         elif isinstance(op, langgraph.ListNamespacesOp):
             self._lists[number] = (op, *_parse_path_range(op, self._base))
         elif isinstance(op, PutOp):
-            place = self._make_place(op)
+            place = make_place(op.namespace, op.key, self._base)
             self.changes[place] = None if op.value is None else self._make_draft(op)
         else:
             raise InvalidInput(
                 f"Unknown operation {safe_repr(op)}. Valid operations: GetOp, SearchOp, PutOp, ListNamespacesOp."
             )
-
-    def _make_place(self, op: langgraph.GetOp | PutOp) -> item_rows.ItemPlace:
-        path = check_item_namespace(op.namespace)
-        path = path_of((*self._base, *op.namespace)) if self._base else path
-        return item_rows.ItemPlace(path, item_rows.check_key(op.key))
-
-    def _should_refresh(self, requested: bool | None) -> bool:  # noqa: FBT001 - LangGraph's option
-        return self._ttl.get("refresh_on_read", True) if requested is None else bool(requested)
 
     def _make_draft(self, op: PutOp) -> item_rows.ItemDraft:
         if not op.namespace:
@@ -235,6 +222,45 @@ class Batch:
             return draft._replace(text=item_rows.stored_text(op.value, value))  # type: ignore[arg-type]
         texts = _select_texts(dict(op.value or {}), fields)
         return draft._replace(text="\n".join(texts), field_texts=texts)
+
+
+def make_place(namespace: Any, key: Any, base: Namespace) -> item_rows.ItemPlace:
+    """Return the place of an item.
+
+    Args:
+        namespace: The namespace of an operation.
+        key: The key.
+        base: The namespace that precedes the namespace.
+
+    Raises:
+        InvalidInput: The namespace or the key is invalid.
+    """
+    path = check_item_namespace(namespace)
+    return item_rows.ItemPlace(path_of((*base, *namespace)) if base else path, item_rows.check_key(key))
+
+
+def make_item(item: item_rows.StoredItem, base: Namespace) -> langgraph.Item:
+    """Convert a stored item to LangGraph's form. Its namespace is relative to `base`.
+
+    Raises:
+        DatabaseUnreadable: The stored value is damaged.
+    """
+    return langgraph.Item(value=item_rows.decode_value(item.value, *item.place), **_item_fields(item, base))
+
+
+def _item_fields(item: item_rows.StoredItem, base: Namespace) -> dict[str, Any]:
+    created_at = from_micros(item.created_at)
+    return {
+        "key": item.place.key,
+        "namespace": _cached_namespace(item.place.path)[len(base) :],
+        "created_at": created_at,
+        "updated_at": created_at if item.updated_at == item.created_at else from_micros(item.updated_at),
+    }
+
+
+def should_refresh(ttl: langgraph.TTLConfig, requested: bool | None) -> bool:  # noqa: FBT001 - LangGraph's option
+    """Return whether a read postpones the expiry of its items."""
+    return ttl.get("refresh_on_read", True) if requested is None else bool(requested)
 
 
 def check_fields(name: str, fields: Any) -> Fields | None:
