@@ -341,10 +341,13 @@ class Engine(ABC):
             self._end_call(calls)
 
     def _begin_call(self) -> ActiveCalls:
-        """Register a call of this thread, and return the calls. The engine stays open until `_end_call`."""
+        """Register a call of this thread, and return all calls.
+
+        The engine stays open until `_end_call`.
+        """
         self._check_open()
         calls, current = self._calls, threading.get_ident()
-        # Appending is atomic. Only a closing or paused engine needs the lock: both set a flag before they read `running`.
+        # Appending is atomic. Only a closing or paused engine needs the lock: both set a flag, then read `running`.
         calls.running.append(current)
         if self._closed or calls.paused:
             calls.running.remove(current)

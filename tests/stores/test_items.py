@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from itertools import chain
 
 import pytest
+from langchain_core.tracers.context import collect_runs
 from langgraph.graph import MessagesState
 from langgraph.store.base import (
     BaseStore,
@@ -21,7 +23,7 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 
 from langchain_agentmem import AgentMemory, AgentMemoryStore
-from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput, MemoryClosed
 from tests.support.graphs import line
 
 NS = ("users", "ana")
@@ -218,3 +220,39 @@ class TestConcurrency:
             graph.invoke({"messages": []}, {"configurable": {"thread_id": thread, "agentmem_namespace": ("tenant",)}})
         assert memory.store.get(NS, "seen").value == {"times": 2}
         assert memory.store.list_namespaces() == [NS]
+
+
+class TestGet:
+    """A get without listeners takes a short path, which must equal a batch of one `GetOp`."""
+
+    NAMESPACES = (NS, ["users", "ana"], ("users",), ("a.b",), ("",), (1,), "ana", (), ("langgraph",), None)
+    KEYS = ("k", "ttl", "expired", "none", 7, "", "\0", "k" * 3000, "damaged")
+
+    def test_short_path_equals_a_traced_batch(self, memory, raw, clock):
+        store = AgentMemoryStore(memory, ttl={"refresh_on_read": True})
+        for key, ttl in (("k", None), ("ttl", 60), ("expired", 0.001), ("damaged", None), ("7", None)):
+            store.put(NS, key, {"key": key}, ttl=ttl)
+        raw(memory, "update item set value = :value where key = 'damaged'", value=b"{")
+        clock.now += timedelta(seconds=30)
+
+        def expiry():
+            return [row["expires_at"] for row in raw(memory, "select expires_at from item where key = 'ttl'")]
+
+        def outcome(*call, **options):
+            before = expiry()
+            try:
+                item = store.get(*call, **options)
+            except AgentMemoryError as error:
+                return type(error), str(error)
+            return item and item.dict(), before != expiry()
+
+        for namespace, key, refresh in itertools.product(self.NAMESPACES, self.KEYS, (None, False, True)):
+            short = outcome(namespace, key, refresh_ttl=refresh)
+            with collect_runs() as collected:
+                assert outcome(namespace, key, refresh_ttl=refresh) == short, (namespace, key, refresh)
+            assert len(collected.traced_runs) <= 1
+        assert outcome(NS, "ttl")[1]
+        assert not outcome(NS, "ttl", refresh_ttl=False)[1]
+        memory.close()
+        with pytest.raises(MemoryClosed):
+            store.get(NS, "k")
