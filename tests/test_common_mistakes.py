@@ -174,7 +174,7 @@ REFUSED = {
     'memory.store.put(("a.b",), "ada", {"home": "Lisbon"})': "cannot contain periods",
     'memory.store.search(("users",), filter={"home": {"$like": "L"}})': "Valid here: $eq, $ne, $gt, $gte, $lt, $lte",
     'memory.store.search(query="tea")': "BaseStore.search() missing 1 required positional argument",
-    'memory.store.get(("users",))': "BaseStore.get() missing 1 required positional argument: 'key'",
+    'memory.store.get(("users",))': "AgentMemoryStore.get() missing 1 required positional argument: 'key'",
     'AgentMemoryStore(memory, ttl={"default": 5})': "Unknown option 'default'. Valid options: refresh_on_read",
     "memory.store.batch(1)": "operations",
     "memory.store.batch([7])": "Unknown operation 7. Valid operations: GetOp, SearchOp, PutOp, ListNamespacesOp",

@@ -9,8 +9,8 @@
 Core memory is in the prefix of a prompt, and the hits for a question are directly before that question. In a thread,
 prompts grow only at their end, so that the provider's prompt cache stays valid. Injected memory stays in place as long
 as its question is in the prompt, and is not injected again. Later changes of core memory are placed before the current
-question, until a compaction starts a new prompt. Deleted or rewound memory is removed. Injected memory is marked as
-data, and its content cannot close the delimiters around it.
+question. After a compaction, the prefix contains the current core memory again. Deleted or rewound memory is removed.
+Injected memory is marked as data, and its content cannot close the delimiters around it.
 `memory.conversation(thread_id).prompt_notes()` returns the items injected into each prompt, and why.
 """
 
@@ -71,8 +71,8 @@ from langchain_agentmem.tracing import shorten_text
 
 logger = logging.getLogger(__name__)
 
-_REPLACED_NOTE = "perhaps replaced later"  # the label of a hit with an outdated value
-_TIME_ORDER = {"order": "time"}  # marks the note of a question whose hits are in the order of time
+_REPLACED_LABEL = "perhaps replaced later"  # the label of a hit with an outdated value
+_TIME_ORDER = {"order": "time"}  # the `values` of a prompt note (`PromptNote`) whose hits are in the order of time
 
 
 class InjectionOptions(TypedDict, total=False):
@@ -94,7 +94,7 @@ class InjectionRequest(NamedTuple):
         layers: The layered memory; None if there is none.
         query: The question.
         messages: The messages of the prompt, without injected memory.
-        config: The config of the run.
+        config: The config that selects the memory: `branch_or_config` if that is a config, else that of the run.
     """
 
     layers: LayeredMemory | None
@@ -111,7 +111,7 @@ class MemoryInjection(MemoryRunnable):
 
     - Messages, or a prompt made of messages: core memory comes after the system messages. Hits come directly before the
       last user message, never between a tool call and its result.
-    - A text, or a prompt that consists of one: core memory and hits come before it.
+    - A text, or a prompt that consists of a text: core memory and hits come before the text.
     - The state of a graph, or a dictionary with the key "messages": its messages are treated as above. A node of a
       graph does not change the history. It returns the messages under "llm_input_messages", as `CompactionNode` does.
       If an earlier node, such as a compaction, stored messages under this key, memory is added to those messages.
@@ -124,10 +124,10 @@ class MemoryInjection(MemoryRunnable):
     message. Place the injection after a compaction, which would otherwise remove injected memory with the messages
     around it.
 
-    The memory is the first of these:
+    The first of these that exists is injected:
 
     - The memory of `branch_or_config`.
-    - The memory of the thread of the run, if its graph has this memory's checkpointer.
+    - The memory of the run's thread, if the graph was compiled with the checkpointer of `memory`.
     - The branch "main" of the namespace, if that is not the root.
 
     If none of these exists, there is no core memory, and the search covers all namespaces. In a namespace other than
@@ -206,16 +206,14 @@ class MemoryInjection(MemoryRunnable):
             InvalidInput: The `query` function returns no text, or the thread of `branch_or_config` has another
                 checkpointer.
         """
-        target, run_config = self.branch_or_config, config
         layers = self._open_layers(config)
-        if isinstance(target, Mapping) and layers is not None:
-            config = target
+        memory_config = self.branch_or_config if isinstance(self.branch_or_config, Mapping) else config
         if layers is not None and not layers.is_enabled():
             return PromptTexts()
         query = question_of(self.query, given, messages)[:4_000]
         originals = [message for message in messages if not is_injected(message)]
-        notes = prompt_notes.load_notes(self._database, run_config, originals, self._make_notes_key(layers))
-        request = InjectionRequest(layers, query, originals, config)
+        notes = prompt_notes.load_notes(self._database, config, originals, self._make_notes_key(layers))
+        request = InjectionRequest(layers, query, originals, memory_config)
         with self._database.step("injection.inject", lambda: self._describe_request(request)) as step:
             texts, section = self._compose(notes, request)
             step.finish(
@@ -254,13 +252,14 @@ class MemoryInjection(MemoryRunnable):
         recalled: dict[str | None, str] = {}
         # The current question is last: after the loop, the variables contain its texts.
         for question_id in [*(each for each in visible_notes if each != notes.question_id), notes.question_id]:
-            parts = visible_notes.get(question_id or "", {})
-            values = parts[CHANGES].values if CHANGES in parts else {}
+            part_notes = visible_notes.get(question_id or "", {})
+            values = part_notes[CHANGES].values if CHANGES in part_notes else {}
             # The first two fields of an item are its kind and id, which are the keys of `current_hits`.
-            events = [current_hits[each[:2]] for each in _get_note_items(parts, RECALL) if each[:2] in current_hits]
-            by_time = ARCHIVAL in parts and parts[ARCHIVAL].values == _TIME_ORDER
-            items = [each for each in _get_note_items(parts, ARCHIVAL) if each[:2] in current_hits]
-            records = [_restore_hit(current_hits[each[:2]], each, by_time=by_time) for each in items]
+            event_items = _get_note_items(part_notes, RECALL)
+            events = [current_hits[each[:2]] for each in event_items if each[:2] in current_hits]
+            by_time = ARCHIVAL in part_notes and part_notes[ARCHIVAL].values == _TIME_ORDER
+            archival_items = [each for each in _get_note_items(part_notes, ARCHIVAL) if each[:2] in current_hits]
+            records = [_restore_hit(current_hits[each[:2]], each, by_time=by_time) for each in archival_items]
             if question_id == notes.question_id:
                 values = {**values, **changed_now}
                 events, records = [*events, *new.events], [*records, *new.records]
@@ -290,8 +289,8 @@ class MemoryInjection(MemoryRunnable):
         values = {each.key: each.value for each in core}
         start_values = {} if notes.start is None else notes.start.values
         prompt_values = dict(start_values)
-        for parts in notes.active_notes().values():
-            prompt_values.update(parts[CHANGES].values if CHANGES in parts else {})
+        for part_notes in notes.active_notes().values():
+            prompt_values.update(part_notes[CHANGES].values if CHANGES in part_notes else {})
         changed = [each for each in core if start_values.get(each.key) != each.value]
         changes = compose(PromptMaterial(changed), self._budget, counter=self._counter)
         if notes.start is not None and prompt_values.keys() <= values.keys() and len(changes.core) == len(changed):
@@ -304,7 +303,8 @@ class MemoryInjection(MemoryRunnable):
         self, request: InjectionRequest, events: Sequence[Event], current_hits: Mapping[tuple[str, str], Any]
     ) -> PromptMaterial:
         """Return the events and hits to inject that are not in the context yet."""
-        known_texts = {text for (_, key), each in current_hits.items() for text in (key, each.content.strip())}
+        # `injected` contains both the ids and the texts of the hits in the context.
+        injected = {value for (_, key), each in current_hits.items() for value in (key, each.content.strip())}
         order = choose_order(analyze_query(request.query))
         new: list[Any] = []
         if self.limit and request.query.strip():
@@ -315,18 +315,19 @@ class MemoryInjection(MemoryRunnable):
             hits = self._search(request, order, context)
             groups = group_by_text(hits, lambda each: each.content)
             new = [each for each, *_ in groups if each.id not in known_ids and each.content.strip() not in texts]
-            new = [each for each in new[: self.limit] if known_texts.isdisjoint((each.id, each.content.strip()))]
-        return PromptMaterial((), [event for event in events if event.id not in known_texts], new, order == "time")
+            new = [each for each in new[: self.limit] if injected.isdisjoint((each.id, each.content.strip()))]
+        return PromptMaterial((), [event for event in events if event.id not in injected], new, order == "time")
 
     def _reload_hits(
         self, request: InjectionRequest, visible_notes: Mapping[str, Mapping[str, PromptNote]]
     ) -> dict[tuple[str, str], Any]:
         """Return the current versions of the hits in the context, by kind and id."""
-        groups = [_get_note_items(parts, part) for parts in visible_notes.values() for part in (RECALL, ARCHIVAL)]
+        groups = [_get_note_items(notes, part) for notes in visible_notes.values() for part in (RECALL, ARCHIVAL)]
         items = [each for group in groups for each in group]
         current_hits: dict[tuple[str, str], Any] = {}
         if request.layers is not None and (layer_items := [each for each in items if each.row is None]):
-            layer_context = request.layers._facts_context
+            # Only hits of the search index have a row; these items were read from the layers.
+            layer_context = request.layers._facts_context  # also reads events and records
 
             def read_entries(tx: Transaction, view: MemoryView) -> None:
                 for kind, convert in ((EVENT, convert_event), (RECORD, convert_record)):
@@ -372,6 +373,7 @@ class MemoryInjection(MemoryRunnable):
             return None, PromptMaterial()
         try:
             core = layers.core.entries()
+            # Untrusted events are omitted below, so request more events than needed.
             max_events = PROMPT_EVENTS if self._trusted is None else LIMIT_GROWTH * PROMPT_EVENTS
             events = [] if self._budget.recall == 0 else layers.recall.recent(max_events)
         except InvalidInput as error:
@@ -420,7 +422,7 @@ class MemoryInjection(MemoryRunnable):
         """
         layers, query, _, config = request
         lists: list[list[Any]] = []
-        # Some hits are in the context already and are omitted, so request 30 more than needed.
+        # Hits that are in the context already, and untrusted hits, are omitted. So request more hits than needed.
         max_hits = (self.limit + 30) * (1 if self._trusted is None else LIMIT_GROWTH)
         if layers is not None and (self._kinds is None or "record" in self._kinds):
             records = [each for each in layers.archival.search(query, max_hits) if is_trusted(each, self._trusted)]
@@ -449,13 +451,14 @@ class MemoryInjection(MemoryRunnable):
                 order=order,
             )
             hits = search.find(self._database)
+            # `sequence` keeps the order of the search for passages of the same time.
             passages = [_make_hit_passage(hit)._replace(sequence=n) for n, hit in enumerate(hits) if _has_content(hit)]
             lists.append(sorted(passages, key=lambda each: -(each.score or 0.0)))
         return [each for rank in range(max_hits) for hits in lists for each in hits[rank : rank + 1]]
 
 
-def _get_note_items(parts: Mapping[str, PromptNote], part: str) -> tuple[PromptNoteItem, ...]:
-    return parts[part].items if part in parts else ()
+def _get_note_items(part_notes: Mapping[str, PromptNote], part: str) -> tuple[PromptNoteItem, ...]:
+    return part_notes[part].items if part in part_notes else ()
 
 
 def _to_note_item(hit: Record | PromptPassage) -> PromptNoteItem:
@@ -463,7 +466,7 @@ def _to_note_item(hit: Record | PromptPassage) -> PromptNoteItem:
     why, score = hit.why, hit.score
     signals = {} if why is None else {name: round(value, 4) for name, value in why.parts().items()}
     row = getattr(hit, "row", None)
-    reason = _REPLACED_NOTE if isinstance(hit, PromptPassage) and hit.label.endswith(_REPLACED_NOTE) else ""
+    reason = _REPLACED_LABEL if isinstance(hit, PromptPassage) and hit.label.endswith(_REPLACED_LABEL) else ""
     return PromptNoteItem(getattr(hit, "kind", RECORD), hit.id, score and round(score, 4), signals, reason, row)
 
 
@@ -473,7 +476,7 @@ def _restore_hit(hit: Event | Record | PromptPassage, item: PromptNoteItem, *, b
         return _make_event_passage(hit, dated=by_time)
     if isinstance(hit, Record):
         return _make_record_passage(hit) if by_time else hit
-    return hit._replace(label=f"{hit.label}, {_REPLACED_NOTE}") if item.reason == _REPLACED_NOTE else hit
+    return hit._replace(label=f"{hit.label}, {_REPLACED_LABEL}") if item.reason == _REPLACED_LABEL else hit
 
 
 def _describe_hit(hit: Record | PromptPassage) -> dict[str, Any]:
@@ -495,7 +498,7 @@ def _make_event_passage(event: Event, *, dated: bool) -> PromptPassage:
 
 
 def _make_fact_passage(fact: Fact, kind: str = "fact") -> PromptPassage:
-    """Convert a fact to a passage labelled with its time."""
+    """Convert a fact or a raw message to a passage labelled with its period or its day."""
     label = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else _add_origin(f"fact, {fact.period}", fact)
     return PromptPassage(fact.id, fact.text, fact.recorded_at, label, (), kind, fact.score, fact.why)
 
@@ -508,13 +511,13 @@ def _make_record_passage(record: Record) -> PromptPassage:
 
 
 def _add_origin(label: str, entry: Any) -> str:
-    """Add the origin of a hit to a label, unless it is unknown or a user."""
+    """Add the origin of a hit to a label, unless the origin is unknown or a user."""
     origin = origin_of(entry)
     return label if origin.partition(" ")[0] in ("", "user") else f"{label}, {origin}"
 
 
 def _has_content(hit: Recollection) -> bool:
-    """Return whether a hit is more than a tool call or the result of a memory tool."""
+    """Return whether a hit has a text, and is not the result of a memory tool."""
     value = hit.value
     if not isinstance(value, Message):
         return True
@@ -530,5 +533,5 @@ def _make_hit_passage(hit: Recollection) -> PromptPassage:
         speaker = origin_of(hit) if hit.source == "tool" else str(hit.value.name or hit.value.role)
     label = f"{speaker}, {hit.created_at:%Y-%m-%d}"
     label = label if isinstance(hit.value, Message) else _add_origin(label, hit)
-    label += f", {_REPLACED_NOTE}" if hit.replaced_by else ""
+    label += f", {_REPLACED_LABEL}" if hit.replaced_by else ""
     return PromptPassage(hit.id, hit.text, hit.created_at, label, (), hit.kind, hit.score, hit.why, row=hit.row)

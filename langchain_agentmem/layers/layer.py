@@ -67,7 +67,7 @@ class LayersConfig(Options):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LayersConfig:
-        """Read the settings from a configuration of the system that this memory is based on.
+        """Read the settings from a configuration of AI-Scientist-v2-HPC.
 
         Args:
             config: Settings by name, as in `LayersConfig`. Other settings, such as `db_path`, are ignored.

@@ -71,6 +71,14 @@ class MemoryView(NamedTuple):
     author: int = 0
     max_stamp: int | None = None
 
+    @property
+    def single_branch(self) -> dict[str, int] | None:
+        """The parameters of `branch_memory`; None if the view shows more than one branch."""
+        if len(self.branches) != 1 or self.groups or self.scope is not None:
+            return None
+        [(branch, up_to)] = self.branches
+        return {"branch": branch, "up_to": up_to}
+
     def parameters(self) -> dict[str, Any]:
         """Return the view as parameters of queries."""
         return {
@@ -222,9 +230,13 @@ def load_current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVer
     """Return all entries of a kind that a view shows, in the order of writing."""
     if kind == FACT and view.scope is not None:
         return sorted(_merge_versions(tx, view).values(), key=lambda version: version.number)
-    has_few_keys = kind == CORE and view.scope is not None and view.max_stamp is None
-    select = query.current_memory_few_keys if has_few_keys else query.current_memory
-    rows = select(tx, **view.parameters(), kind=kind, at=view.time)
+    view = _drop_empty_scope(tx, view) if kind == CORE else view  # other kinds are sorted by the stamps of a scope
+    if (branch := view.single_branch) is not None:
+        rows = query.branch_memory(tx, **branch, kind=kind, at=view.time)
+    else:
+        has_few_keys = kind == CORE and view.scope is not None and view.max_stamp is None
+        select = query.current_memory_few_keys if has_few_keys else query.current_memory
+        rows = select(tx, **view.parameters(), kind=kind, at=view.time)
     return [read_version(row) for row in rows]
 
 
@@ -233,12 +245,26 @@ def load_named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]
     keys = list(keys)
     if kind == FACT and view.scope is not None:
         return _merge_versions(tx, view, keys)
-    rows = query.memory_of_keys(tx, **view.parameters(), kind=kind, keys=as_json(keys))
+    view = _drop_empty_scope(tx, view)
+    if (branch := view.single_branch) is not None:
+        rows = query.branch_memory_of_keys(tx, **branch, kind=kind, keys=as_json(keys))
+    else:
+        rows = query.memory_of_keys(tx, **view.parameters(), kind=kind, keys=as_json(keys))
     return {
         row["key"]: read_version(row)
         for row in rows
         if not row["deleted"] and (row["expires_at"] is None or row["expires_at"] > view.time)
     }
+
+
+def _drop_empty_scope(tx: Transaction, view: MemoryView) -> MemoryView:
+    """Return a view without its scope if no other author has written there.
+
+    Such a scope adds no rows.
+    """
+    if view.scope is None or query.has_authors_except(tx, scope=view.scope, author=view.author):
+        return view
+    return view._replace(scope=None)
 
 
 def _merge_versions(tx: Transaction, view: MemoryView, keys: list[str] | None = None) -> dict[str, MemoryVersion]:

@@ -259,9 +259,9 @@ class Engine(ABC):
         finally:
             self._end_call(calls)
 
-    def select(self, query: Query, /, **parameters: Any) -> Rows:
+    def select(self, named_query: Query, /, **parameters: Any) -> Rows:
         """Run one reading query, on a snapshot of its own. The errors are those of `read`."""
-        return self.read(lambda tx: query(tx, **parameters))
+        return self.read(lambda tx: named_query(tx, **parameters))
 
     def write(self, operation: Operation[T]) -> T:
         """Run an operation that may write: all of it is stored, or nothing.

@@ -1,13 +1,15 @@
 """The PostgreSQL engine, for a memory that many machines share (extra `[postgres]`).
 
-All tables are in a separate schema, `agentmem`, so a database can be shared with an application. A few sessions serve
-all threads (`postgres_session.py`), and pipeline their statements. An operation that conflicts with another transaction
-is run again from its first line: after a serialization failure, a deadlock, or `BranchMoved`. An operation whose
-connection is lost is also run again for `timeout` seconds, since the server may be restarting, or be replaced.
+All tables are in a separate schema, `agentmem`, so a database can be shared with an application. A few connections,
+here called sessions, serve all threads of the process and pipeline their statements (`postgres_session.py`).
+
+An operation that conflicts with another transaction is run again from its first line: after a serialization failure, a
+deadlock, or `BranchMoved`. An operation whose connection is lost is also run again for `timeout` seconds, since the
+server may be restarting, or be replaced.
 
 If the connection is lost during the commit, the engine finds out whether the transaction was committed. For this, each
-session has a row in the table `receipt`. A session counts its writing transactions, and each of them stores its number
-in that row.
+session has a row in the table `receipt`. A session numbers its writing transactions, and each transaction stores its
+number in that row.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_RETRIES = 100
+MAX_ATTEMPTS = 100
 """The maximum number of attempts of an operation that conflicts with other transactions."""
 _ADVISORY_LOCK = 0x41474D45
 """The id of the lock that a migration holds, so that one process at a time migrates."""
@@ -69,8 +71,8 @@ _OLDER_TRANSACTION_QUERY = """
         )
         or exists (select from pg_replication_slots where age(xmin) > age(%(id)s::xid8::xid)) as found
 """
-"""Tests whether VACUUM FULL must keep deleted rows for a transaction older than `id`: a writing one in any database of
-the server, a reading one in this database or in a server process without a database, or one of a replica."""
+"""Tests whether VACUUM FULL must keep deleted rows for a transaction older than `id`. The three conditions
+find writers in any database, readers in this database or in a process without a database, and readers on a replica."""
 _HEALTH_QUERY = """
     select current_setting('server_version') as version, current_setting('max_connections')::int as max_connections,
         pg_is_in_recovery() as replica, (select sum(numbackends)::int from pg_stat_database) as used,
@@ -94,11 +96,11 @@ class _ConnectionLostError(_ConnectError):
 
 
 _POOLER_ERRORS = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
-"""Errors behind an undetected pooler, which has changed the server connection: that connection lacks a statement that
-this session prepared, or has one of the same name."""
+"""Errors behind an undetected pooler, which has changed the server connection. The new connection lacks a statement
+that this session prepared, or another client has prepared a statement under its name."""
 _RETRYABLE = (errors.BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_POOLER_ERRORS)
 """Errors that another transaction may cause: the operation is run again and finds the new state. For example, a
-constraint fails if a transaction deletes unreferenced content that another has found and is about to reference."""
+constraint fails if another transaction has just deleted the content that this operation is about to reference."""
 _TEMPORARY_ERRORS = (pg.CannotConnectNow, pg.TooManyConnections, pg.AdminShutdown, pg.CrashShutdown)
 """Errors of a running server that temporarily accepts no connections, or closes new ones immediately."""
 
@@ -132,7 +134,7 @@ _WRITE_RECEIPT = prepare_query(
     "insert into receipt (session, transactions, at) values (:session, :transactions, :at) "
     "on conflict (session) do update set transactions = excluded.transactions, at = excluded.at"
 )
-_READ_RECEIPT = (  # waits until the session's transaction has ended
+_READ_RECEIPT = (  # an upsert instead of a select, to wait for the lock of a transaction that is still committing
     "insert into receipt (session, transactions, at) values (:session, 0, 0) "
     "on conflict (session) do update set at = receipt.at returning transactions"
 )
@@ -234,7 +236,7 @@ class PostgresEngine(Engine):
         with translate_errors(self.path):
             try:
                 if self._run(lambda tx: self._missing_migrations(lambda sql: tx.run_sql(sql, {})), write=False):
-                    with self._autocommit_connection() as connection, self._lock_transaction(connection):
+                    with self._autocommit_connection() as connection, self._begin_with_lock_timeout(connection):
                         self._migrate(connection)
             except BaseException:
                 self._close()
@@ -251,15 +253,16 @@ class PostgresEngine(Engine):
                     return self._run_transaction(self._pool.take(), operation, write=write)
                 except _RETRYABLE:
                     conflicts += 1
-                    if conflicts >= MAX_RETRIES:
+                    if conflicts >= MAX_ATTEMPTS:
                         raise
                     time.sleep(random.uniform(0, 0.001 * min(conflicts, 20)))  # noqa: S311 - spreads the retries
                 except _ConnectError as error:
                     now = time.monotonic()
                     deadline = deadline or now + self._timeout
                     answered = isinstance(error, _ConnectionLostError) or isinstance(error.__cause__, _TEMPORARY_ERRORS)
-                    is_unverified = not (self._is_ready or answered)  # no server answered yet: the address may be wrong
-                    if is_unverified or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= deadline:
+                    may_be_wrong_address = not (self._is_ready or answered)
+                    # An attempt that timed out is not repeated: it has already waited for `connect_timeout`.
+                    if may_be_wrong_address or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= deadline:
                         raise
                     time.sleep(min(random.uniform(0.05, 0.5), deadline - now))  # noqa: S311
 
@@ -271,7 +274,7 @@ class PostgresEngine(Engine):
             with _PostgresTransaction(self, session) as tx:
                 value = operation(tx)
             if not (write and session.has_answer):
-                session.wait_all()  # a connection that is lost here is reported before the commit
+                session.wait_all()  # without an answer, the connection may be lost: detect this before the commit
             if has_written := session.has_written:
                 session.execute(_WRITE_RECEIPT, session.receipt)
                 if session.receipt["transactions"] == 1:
@@ -279,6 +282,7 @@ class PostgresEngine(Engine):
             is_committing = write
             session.commit(wait=write)
         except BaseException as error:
+            # With several hosts, a read-only server may be a former primary: the operation is run again.
             is_read_only = isinstance(error, pg.ReadOnlySqlTransaction)
             is_reusable = self._roll_back(session, error) and not (is_read_only and self._host_count > 1)
             if is_reusable or not (is_read_only or isinstance(error, psycopg.OperationalError)):
@@ -351,8 +355,8 @@ class PostgresEngine(Engine):
             self._caller_pool.putconn(borrowed)
 
     @contextlib.contextmanager
-    def _lock_transaction(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """Open a transaction that waits at most `busy_timeout` seconds for locks."""
+    def _begin_with_lock_timeout(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """Begin a transaction that waits at most `busy_timeout` seconds for a lock."""
         with connection.transaction():
             wait = milliseconds(self.options.busy_timeout)
             connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
@@ -467,7 +471,8 @@ class PostgresEngine(Engine):
             self._wait_for_older_transactions(connection)
             for table in tables:
                 name = psycopg.sql.Identifier(self.options.schema, table["name"])
-                with self._lock_transaction(connection):  # VACUUM itself would wait for a lock without a timeout
+                # VACUUM waits for its lock without a timeout. So first wait with a timeout until the table is unlocked.
+                with self._begin_with_lock_timeout(connection):
                     connection.execute(psycopg.sql.SQL("lock table {} in access exclusive mode").format(name))
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
 
@@ -564,15 +569,15 @@ def mask_address(url: str) -> str:
 
 
 def _find_url_problem(url: str, *, has_password: bool) -> str | None:
-    """Return the reason why an address is unusable, or None if it is usable.
+    """Return the driver's message about an unusable address; None if it is usable.
 
-    For an address with a password, the driver's message is left out: it may reveal part of the password.
+    The message is empty if the address has a password, since the driver's message may reveal part of the password.
     """
     try:
         parts = psycopg.conninfo.conninfo_to_dict(url)
     except (psycopg.Error, ValueError) as error:
         return "" if has_password else f" ({str(error).strip()})"
-    # With an unescaped / or @ in a password, the parser reads the rest of it as a host, a port or a database name.
+    # With an unescaped / or @ in a password, the parser reads the remainder as a host, a port or a database name.
     port, host_and_name = str(parts.get("port", "")), f"{parts.get('host', '')}{parts.get('dbname', '')}"
     has_unescaped_at = "@" in host_and_name and "://" in url and "%40" not in url
     return "" if has_unescaped_at or not all(number.isdecimal() or not number for number in port.split(",")) else None

@@ -198,10 +198,10 @@ class SqliteEngine(Engine):
         except self._caught_errors as error:
             raise self._convert_error(error) from error
 
-    def select(self, query: Query, /, **parameters: Any) -> Rows:  # noqa: D102
+    def select(self, named_query: Query, /, **parameters: Any) -> Rows:  # noqa: D102
         if not self.persistent:  # the connection may be in a transaction
-            return super().select(query, **parameters)
-        text, values = sqlite_statement(self._sql[query.name])
+            return super().select(named_query, **parameters)
+        text, values = sqlite_statement(self._sql[named_query.name])
         calls = self._begin_call()
         try:
             connection = self._borrow_reader()

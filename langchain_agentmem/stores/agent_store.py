@@ -440,9 +440,9 @@ class AgentMemoryStore(Closable, ItemStore):
             StorageError: The database failed.
         """
         database, base = self.database, self._base_namespace()
-        if database.step("store.get") is not NULL_STEP:  # traced, as a batch
+        if not isinstance(key, str) or database.step("store.get") is not NULL_STEP:  # converted or traced by a batch
             return super().get(namespace, key, refresh_ttl=refresh_ttl)
-        place = store_batch.make_place(namespace, str(key), base)
+        place = store_batch.make_place(namespace, key, base)
         concurrency.check_cancelled()
         now = database.now()
         rows = database.engine.select(query.find_item, path=place.path, key=place.key, now=now)

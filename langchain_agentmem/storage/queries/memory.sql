@@ -143,8 +143,8 @@ coalesce(r.copy_of, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.impo
     r.created_at, r.written_at, r.source, r.actor, c.body, ({writer}) as thread
 
 -- fragment: rank_versions
--- The versions in `seen`, ranked for each key from the newest.
-select x.*, row_number() over (
+-- The ids of the versions in `seen`, ranked for each key from the newest.
+select x.id, row_number() over (
     partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(copy_of, id) desc, id
 ) as rank
 from seen x
@@ -152,9 +152,9 @@ from seen x
 -- fragment: select_current
 -- The newest versions that are neither deleted nor expired.
 select {memory_columns}
-from ranked r
+from ranked cross join {lookup memory r} r.id = ranked.id and ranked.rank = 1 {end_lookup r}
 left join content c on c.id = r.content_id
-where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
+where r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
 order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end, number
 
 -- fragment: writer
@@ -228,9 +228,26 @@ with {view}, wanted (key) as materialized (
 with {view}, wanted (key) as materialized ({texts keys}), seen as ({seen_of}), ranked as ({rank_versions})
 select r.deleted,
 {memory_columns}
-from ranked r
+from ranked cross join {lookup memory r} r.id = ranked.id and ranked.rank = 1 {end_lookup r}
 left join content c on c.id = r.content_id
-where r.rank = 1
+order by number;
+
+-- name: branch_memory
+-- The same as `current_memory` for a view of one branch, where only one version of each key has not ended.
+select {memory_columns}
+from memory r
+left join content c on c.id = r.content_id
+where r.branch_id = :branch and r.kind = :kind and r.until > :up_to and +r.position <= cast(:up_to as bigint)
+    and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
+order by number;
+
+-- name: branch_memory_of_keys
+-- The same as `memory_of_keys` for a view of one branch. `+` makes SQLite use the index on the keys.
+select r.deleted,
+{memory_columns}
+from memory r
+left join content c on c.id = r.content_id
+where r.branch_id = :branch and r.kind = :kind and r.key {in_texts keys} and +r.until > :up_to and +r.position <= cast(:up_to as bigint)
 order by number;
 
 -- name: keys_with_content
@@ -737,6 +754,9 @@ update memory set visible_until = 0 where author_id = :author and visible_until 
 
 -- name: has_other_authors
 select 1 as found from author where namespace_id = :scope and name is not null limit 1;
+
+-- name: has_authors_except
+select 1 as found from author where namespace_id = :scope and id <> :author limit 1;
 
 -- name: seal_group
 -- Assign the rows of a group to a position on a branch.
