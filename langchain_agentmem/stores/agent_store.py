@@ -425,8 +425,6 @@ class AgentMemoryStore(Closable, ItemStore):
         if self._owns_database:
             self.database.close()
 
-    # -- expiry ------------------------------------------------------------------------------------------------
-
     def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
         """Return an item, as LangGraph's `BaseStore.get` does; None if it is missing or expired.
 
@@ -453,6 +451,8 @@ class AgentMemoryStore(Closable, ItemStore):
         if stored.ttl is not None and store_batch.should_refresh(self.ttl_config or {}, refresh_ttl):
             self._touch(SharedItems, [stored], now)
         return item
+
+    # -- expiry ------------------------------------------------------------------------------------------------
 
     def sweep_ttl(self) -> AwaitableNumber:
         """Delete expired items in several short transactions, so that writers never wait long.
