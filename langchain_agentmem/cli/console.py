@@ -59,8 +59,8 @@ DEFAULT_LIMIT = 50
 _MAX_HINTS = 3
 """The maximum number of suggested namespaces and threads."""
 
-EPILOG = """A namespace is labels separated by /, such as users/ada; / alone is everything. Within a label, / is %2F and
-% is %25.
+EPILOG = """A namespace is written as labels separated by /, such as users/ada. The namespace / contains all others.
+Within a label, write / as %2F and % as %25.
 
 Exit codes:
 

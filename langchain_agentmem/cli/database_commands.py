@@ -427,7 +427,7 @@ BAR_WIDTH = 30
 
 
 def stats(*, database: ExistingDatabase) -> CommandReport:
-    """Print counts of stored objects, and bytes of each part."""
+    """Print counts of stored objects, and bytes by kind of data."""
     with console.open_existing(database) as memory, console.progress_bar("counting"):
         counts = memory.admin.stats()
     parts = sorted(counts["bytes_by_part"].items(), key=lambda part: -part[1])

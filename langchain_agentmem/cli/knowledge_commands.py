@@ -40,7 +40,7 @@ def facts(
     depth: int = option("With --neighbours: maximum number of connecting facts.", "N", default=1, min=1, max=10),
     limit: LimitOption = None,
 ) -> CommandReport:
-    """List current or past facts, or neighbours of an entity.
+    """List current or past facts, or entities linked by facts.
 
     Without options, the command lists the current facts.
 

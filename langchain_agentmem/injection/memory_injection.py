@@ -43,7 +43,7 @@ from langchain_agentmem.layers.prompt_context import (
     PROMPT_EVENTS,
     PromptMaterial,
     PromptPassage,
-    PromptSection,
+    PromptSections,
     compose,
 )
 from langchain_agentmem.messages.message import OWN_TOOLS, Message
@@ -240,7 +240,7 @@ class MemoryInjection(MemoryRunnable):
             and not scopes.is_shared(path_of(scopes.resolve(None, config)))
         )
 
-    def _compose(self, notes: PromptNotes, request: InjectionRequest) -> tuple[PromptTexts, PromptSection]:
+    def _compose(self, notes: PromptNotes, request: InjectionRequest) -> tuple[PromptTexts, PromptSections]:
         """Return all texts to inject, and the section with core memory and the current hits."""
         layers, material = self._load_material(request.layers)
         request = request._replace(layers=layers)

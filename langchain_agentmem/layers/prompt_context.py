@@ -1,4 +1,4 @@
-"""The sections of a prompt that show a memory, as text and as data, and the final memory: an export of all entries.
+"""The sections of a prompt that contain memory, and the final memory: an export of all entries as data or Markdown.
 
     ## Core Memory
     **name**: Ada
@@ -10,11 +10,12 @@
     - Guided scheduling beats dynamic by 12 %.
 
 A value cannot imitate a section or an entry: control sequences are removed from it, and all its lines after the first
-are indented further than headings and entries. The order of the lines changes only with their content, so that a
-provider can reuse as much of its prompt cache as possible. Only the `Shortener` may call a model. All other functions
-except `write_final` are pure.
+are indented further than headings and entries. The same material always produces the same lines, and a changed value of
+core memory keeps its place, so that a provider can reuse its prompt cache. Only the `Shortener` may call a model. All
+other functions except `write_final` are pure.
 
-The export of an unchanged memory is byte-identical. In its Markdown, a value cannot form a heading, list, link or tag.
+The export of an unchanged memory is byte-identical. In the Markdown of the export, a value cannot form a heading, list,
+link or tag.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ Shortener = Callable[[str, int, str], str]
 
 
 class PromptPassage(NamedTuple):
-    """A passage that was found for a query and is not a record.
+    """A search result, such as a message or a fact, that is shown like a record.
 
     Attributes:
         id: Its id.
@@ -63,7 +64,7 @@ class PromptPassage(NamedTuple):
         created_at: The time it was written.
         label: The label at the start of its line, such as the speaker and the day.
         tags: Its tags.
-        kind: Its kind, such as "event".
+        kind: Its kind, such as "record" or "event".
         score: Its relevance to the query; None if unknown.
         why: The explanation of the score.
         sequence: The number by which passages of the same time are sorted.
@@ -83,9 +84,10 @@ class PromptPassage(NamedTuple):
 
 
 AnyRecord: TypeAlias = "Record | PromptPassage"
+"""A record, or a passage that is shown like a record."""
 
 
-class PromptSection(NamedTuple):
+class PromptSections(NamedTuple):
     """The sections of a prompt, with the values, events and records in them.
 
     Attributes:
@@ -138,8 +140,7 @@ class PromptMaterial(NamedTuple):
 
 def describe_event(event: Event) -> dict[str, Any]:
     """Convert an event to a dictionary for contexts and exports."""
-    time = event.created_at.timestamp()
-    return {"id": event.id, "type": event.kind, "content": event.content, "timestamp": time}
+    return {"id": event.id, "type": event.kind, "content": event.content, "timestamp": event.created_at.timestamp()}
 
 
 def describe_record(record: AnyRecord) -> dict[str, Any]:
@@ -154,11 +155,11 @@ def compose(
     budget: Budget | None = None,
     shorten: Shortener | None = None,
     counter: TokenCounter | None = None,
-) -> PromptSection:
+) -> PromptSections:
     """Compose the sections of a prompt within a budget.
 
     Args:
-        material: The material. Only its newest five events are used.
+        material: The material. Only the newest `PROMPT_EVENTS` of its events are used.
         budget: The budget for the lines of the prompt. Default: unlimited.
         shorten: The function that shortens records that exceed their limit. Default: they are cut at the limit.
         counter: The counter of tokens, for a budget in tokens.
@@ -172,22 +173,22 @@ def compose(
     core = filler.fill(CORE, entries, list(map(_format_core_line, entries)), priorities)
     events = material.events[-PROMPT_EVENTS:]
     events = filler.fill(RECALL, events, list(map(_format_event_line, events)), range(len(events)))
-    record_lines: list[tuple[AnyRecord, str]] = []
+    record_lines: list[str] = []  # the line of each record that may fit, the best first
     room = filler.room(ARCHIVAL)
     for record in material.records:
-        if room is not None and measure.size("\n".join(line for _, line in record_lines)) >= room:
+        if room is not None and measure.size("\n".join(record_lines)) >= room:
             break  # do not shorten records that do not fit
         limit = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
         text = record.content
         if measure.size(text) > limit and shorten is not None:
             text = shorten(text, measure.characters(limit), "archival snippet")
-        record_lines.append((record, _format_record_line(record, measure.cut(text, limit))))
-    ranked = list(enumerate(record_lines))  # (rank, (record, line))
+        record_lines.append(_format_record_line(record, measure.cut(text, limit)))
+    candidates, ranks = material.records, list(range(len(record_lines)))
     if material.chronological:
-        ranked.sort(key=lambda each: (each[1][0].created_at, getattr(each[1][0], "sequence", 0)))
-    lines = [line for _, (_, line) in ranked]
-    records = filler.fill(ARCHIVAL, [record for _, (record, _) in ranked], lines, [-rank for rank, _ in ranked])
-    return PromptSection(filler.sections, core, events, records)
+        ranks.sort(key=lambda rank: (candidates[rank].created_at, getattr(candidates[rank], "sequence", 0)))
+    lines = [record_lines[rank] for rank in ranks]
+    records = filler.fill(ARCHIVAL, [candidates[rank] for rank in ranks], lines, [-rank for rank in ranks])
+    return PromptSections(filler.sections, core, events, records)
 
 
 class _BudgetFiller:
@@ -218,17 +219,17 @@ class _BudgetFiller:
         ranking = sorted(range(len(lines)), key=lambda index: (priorities[index], index), reverse=True)
         room, count = self.room(name), len(lines)
 
-        def format_best(count: int) -> str:
-            return _format_section(name, [lines[index] for index in sorted(ranking[:count])])
+        def format_best(number: int) -> str:
+            return _format_section(name, [lines[index] for index in sorted(ranking[:number])])
 
         if room is not None:
-            # Find the largest number of lines whose text fits.
-            counts = range(len(lines) + 1)
-            count = bisect_right(counts, room, lo=1, key=lambda count: self._measure.size(format_best(count))) - 1
+            # The binary search finds the smallest number of lines that do not fit. One line less fits.
+            numbers = range(len(lines) + 1)
+            count = bisect_right(numbers, room, lo=1, key=lambda number: self._measure.size(format_best(number))) - 1
         text = format_best(count)
         if lines and not count and room is not None:  # no line fits: cut the best one
             count, text = 1, self._measure.cut(format_best(1), room)
-            if len(text) <= len(_format_section(name, [CUT_MARKER])):
+            if len(text) <= len(_format_section(name, [CUT_MARKER])):  # nothing of the line is left
                 text = ""
         if text:
             self.sections[name] = text
@@ -246,7 +247,7 @@ def sort_core(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
 
 def _format_core_line(entry: CoreEntry) -> str:
     origin = origin_of(entry)
-    # The line names the origin of a value that a tool or an import set, but not that of a person or the agent.
+    # The line names the origin only if a tool or an import set the value, and not if a person or the agent set it.
     marker = f" ({_escape_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
     return f"**{_escape_label(entry.key)}**{marker}: {_indent(sanitize_text(entry.value), _LINE_INDENT)}"
 
@@ -277,7 +278,10 @@ def _escape_label(text: str) -> str:
 
 
 def _bracket(text: str) -> str:
-    """Put a label in brackets. The result is never a special token of a model."""
+    """Put a label in brackets.
+
+    If the result would be a special token of a model, such as [INST], the label is escaped.
+    """
     label = _escape_label(text)
     return f"[{label}]" if sanitize_text(f"[{label}]") == f"[{label}]" else f"[\\{label}]"
 
@@ -413,7 +417,7 @@ def _excerpt(text: str, max_chars: int) -> str:
 
 
 def _format_item(title: str, text: str | None) -> str:
-    """Format a list item: a title and a text. Several lines of text are in a fenced block."""
+    """Format a list item: a title and a text, in a fenced block if it has several lines."""
     text = sanitize_text(text or "").strip("\n")
     if "\n" not in text:
         return f"- {title}: {_escape(text.strip())}" if text.strip() else f"- {title}"
@@ -425,6 +429,7 @@ def _format_item(title: str, text: str | None) -> str:
 
 
 def _format_title(entry: Mapping[str, Any], kind: str) -> str:
+    """Return the title of an entry: its time, and its kind in brackets."""
     time = f"{datetime.fromtimestamp(entry['timestamp'], UTC):%Y-%m-%d %H:%M:%S} UTC"
     return f"{time} \\[{_escape(kind)}\\]" if kind else time
 

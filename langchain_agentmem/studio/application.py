@@ -1,4 +1,4 @@
-"""The ASGI application, and the helpers of its pages for templates, forms and errors."""
+"""The ASGI application, and functions for its pages: parameters, templates, forms, errors."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+
 User = str | Callable[[Mapping[str, Any]], str]
 T = TypeVar("T")
 
-ANSWER_TIMEOUT = 0.03
-"""The default number of seconds that a page waits for an answer."""
+RESULT_TIMEOUT = 0.03
+"""The default number of seconds that a page waits for a result of the cache."""
 CACHE_AGE = timedelta(minutes=1)
-"""The time after which an answer is computed again."""
+"""The time after which a cached result is computed again."""
 
 
-class CachedAnswer(NamedTuple, Generic[T]):
+class CachedResult(NamedTuple, Generic[T]):
     """A value with the time when it was computed.
 
     Attributes:
@@ -61,50 +61,50 @@ class CachedAnswer(NamedTuple, Generic[T]):
     at: datetime
 
 
-class AnswerCache:
+class ResultCache:
     """A cache of results that are computed in the background and valid for a minute.
 
-        answer = await studio.cache.fetch("figures", lambda: memory.admin.stats())
-        if answer is None: ...    # still being computed: the page says so, and reloads itself
+        result = await studio.cache.fetch("figures", lambda: memory.admin.stats())
+        if result is None: ...    # still being computed: the page says so, and reloads itself
 
-    By default, a page waits at most `ANSWER_TIMEOUT`. An expired answer is returned until its replacement is computed.
+    By default, a page waits at most `RESULT_TIMEOUT`. An expired result is returned until a new one is computed.
     """
 
     def __init__(self) -> None:
-        self._answers: dict[str, CachedAnswer[Any]] = {}
-        self._pending: dict[str, Future[CachedAnswer[Any]]] = {}
+        self._results: dict[str, CachedResult[Any]] = {}
+        self._pending: dict[str, Future[CachedResult[Any]]] = {}
         self._threads = ThreadPoolExecutor(2, "agentmem-studio")
 
     async def fetch(
-        self, name: str, compute: Callable[[], T], *, max_wait: float = ANSWER_TIMEOUT
-    ) -> CachedAnswer[T] | None:
-        """Return the cached answer, or None if no answer has been computed yet.
+        self, name: str, compute: Callable[[], T], *, max_wait: float = RESULT_TIMEOUT
+    ) -> CachedResult[T] | None:
+        """Return the cached result, or None if no result has been computed yet.
 
         Args:
-            name: The key of the answer.
-            compute: The function that computes the answer. It runs in a thread.
-            max_wait: Seconds to wait for the answer. Default: `ANSWER_TIMEOUT`.
+            name: The key of the result.
+            compute: The function that computes the result. It runs in a thread.
+            max_wait: Seconds to wait for the result. Default: `RESULT_TIMEOUT`.
 
         Raises:
             AgentMemoryError: The computation failed. The next call starts it again.
         """
         pending = self._pending.get(name)
         if pending is None or _is_expired(pending):
-            pending = self._pending[name] = self._threads.submit(lambda: CachedAnswer(compute(), datetime.now(UTC)))
+            pending = self._pending[name] = self._threads.submit(lambda: CachedResult(compute(), datetime.now(UTC)))
         await asyncio.to_thread(wait, [pending], max_wait)
-        if pending.done() and self._pending.get(name) is pending:
-            self._answers[name] = pending.result()
-        return self._answers.get(name)
+        if pending.done() and self._pending.get(name) is pending:  # the cache was not cleared while this call waited
+            self._results[name] = pending.result()
+        return self._results.get(name)
 
     def clear(self) -> None:
         """Clear the cache, for example after an erasure."""
-        self._answers.clear()
+        self._results.clear()
         self._pending.clear()
 
 
-def _is_expired(answer: Future[CachedAnswer[Any]]) -> bool:
-    """Return True if an answer must be computed again."""
-    return answer.done() and (answer.exception() is not None or datetime.now(UTC) - answer.result().at >= CACHE_AGE)
+def _is_expired(pending: Future[CachedResult[Any]]) -> bool:
+    """Return True if a result is too old, or its computation failed."""
+    return pending.done() and (pending.exception() is not None or datetime.now(UTC) - pending.result().at >= CACHE_AGE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +115,13 @@ class Studio:
         memory: The memory.
         user: The name of the user, or a function that returns the name from the ASGI scope of a request.
         experiences: The experience library to show, if any.
-        cache: The cache of slow answers.
+        cache: The cache of results that take long to compute.
     """
 
     memory: AgentMemory
     user: User
     experiences: ExperienceLibrary | None = None
-    cache: AnswerCache = field(default_factory=AnswerCache)
+    cache: ResultCache = field(default_factory=ResultCache)
 
     @property
     def read_only(self) -> bool:
@@ -251,7 +251,7 @@ def render_page(request: Request, template: str, status: int = 200, **values: An
         "user": studio.user_of(request),
         "csrf": request.scope[CSRF_SCOPE_KEY],
         "link": lambda path, **query: address(request, path, **query),
-        "here": lambda **changed: _current_url(request, changed),
+        "current_url": lambda **changed: _current_url(request, changed),
         **values,
     }
     return HTMLResponse(TEMPLATES.get_template(template).render(context), status)
@@ -271,7 +271,7 @@ def _page_path(request: Request) -> str:
 def form_route(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable[Response]]) -> Route:
     """Return a POST route that changes data.
 
-    The route accepts only forms that Studio made for the same session, and none if the database is read-only.
+    The route accepts only forms with the CSRF token of the session. If the database is read-only, it accepts no form.
 
     Args:
         path: The path of the route.
@@ -281,7 +281,7 @@ def form_route(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitab
     @wraps(handle)
     async def handle_form(request: Request) -> Response:
         length = request.headers.get("content-length", "")
-        # The length of the number is checked first, because `int` refuses very long ones.
+        # The number of digits is checked first, because `int` refuses numbers with thousands of digits.
         if not length.isdecimal() or len(length) > len(str(LARGEST_FORM)) or int(length) > LARGEST_FORM:
             raise HTTPException(413, f"A form may have at most {LARGEST_FORM:,} bytes.")
         async with request.form(max_files=0) as form:
@@ -298,7 +298,7 @@ def form_route(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitab
 
 
 def redirect(request: Request, path: str, **query: Any) -> Response:
-    """Redirect from a form to a page."""
+    """Redirect to a page, which the browser requests with GET."""
     return RedirectResponse(address(request, path, **query), 303)
 
 
@@ -323,7 +323,7 @@ _LOADER = PackageLoader("langchain_agentmem.studio")
 TEMPLATES = Environment(loader=_LOADER, autoescape=True, undefined=StrictUndefined, finalize=escape_invisible)
 TEMPLATES.trim_blocks = TEMPLATES.lstrip_blocks = True
 TEMPLATES.filters |= {"exact": escape, "when": format_time, "size": format_size, "named": format_namespace}
-"""The filters of templates. `exact` only escapes HTML, so that a form submits the value unchanged."""
+"""The filters of templates. `exact` keeps invisible characters, so that a form submits the value unchanged."""
 TEMPLATES.globals["counted"] = format_count
 STATIC: Mapping[str, tuple[bytes, str]] = {
     file.name: (file.read_bytes(), MEDIA_TYPES[f".{file.name.rpartition('.')[2]}"])
@@ -355,6 +355,6 @@ def not_found(detail: str) -> HTTPException:
 
 
 def page_links(total: int, start: int, size: int = PAGE) -> Sequence[tuple[str, int]]:
-    """Return the label and the index of the first object of each neighbouring page."""
+    """Return the links to other pages of a list: a label and the index of the first object."""
     neighbours = [("Newest", 0), ("Newer", max(start - size, 0))] if start else []
     return neighbours + ([("Older", start + size)] if start + size < total else [])

@@ -85,13 +85,13 @@ def _sum_usage(namespace: Namespace, summaries: Sequence[NamespaceSummary]) -> N
 
 
 async def namespace_sizes(
-    request: Request, max_wait: float = web.ANSWER_TIMEOUT
-) -> web.CachedAnswer[list[NamespaceSummary]] | None:
+    request: Request, max_wait: float = web.RESULT_TIMEOUT
+) -> web.CachedResult[list[NamespaceSummary]] | None:
     """Return the cached sizes of each namespace; None while they are being computed.
 
     Args:
         request: The request.
-        max_wait: Seconds to wait for the answer. Default: `web.ANSWER_TIMEOUT`.
+        max_wait: Seconds to wait for the result. Default: `web.RESULT_TIMEOUT`.
     """
     studio = web.studio_of(request)
     return await studio.cache.fetch("namespaces", studio.memory.admin.namespaces, max_wait=max_wait)
@@ -103,7 +103,7 @@ async def namespaces_with(request: Request, count_name: str, max_wait: float = 0
     Args:
         request: The request.
         count_name: The attribute of `NamespaceSummary` that counts the objects.
-        max_wait: Seconds to wait for the answer. Default: 0.
+        max_wait: Seconds to wait for the result. Default: 0.
     """
     sizes = await namespace_sizes(request, max_wait)
     nonempty = [] if sizes is None else [each for each in sizes.value if getattr(each, count_name)]
@@ -124,7 +124,7 @@ async def overview(request: Request) -> Response:
     fetch = studio.cache.fetch("figures", partial(load_figures, studio.memory))
     figures, sizes = await asyncio.gather(fetch, namespace_sizes(request))
     namespaces = [] if sizes is None else usage_by_label(sizes.value)[:MAX_NAMESPACES]
-    return web.render_page(request, "overview.html", answer=figures, sizes=sizes, namespaces=namespaces)
+    return web.render_page(request, "overview.html", result=figures, sizes=sizes, namespaces=namespaces)
 
 
 # -- search ------------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ async def facts(request: Request) -> Response:
     return web.render_page(
         request,
         "facts.html",
-        place=target,
+        target=target,
         entity=entity,
         valid=valid,
         recorded=_round_up_second(recorded),
@@ -300,7 +300,7 @@ async def fact(request: Request) -> Response:
     return web.render_page(
         request,
         "fact.html",
-        place=target,
+        target=target,
         fact=selected,
         evidence=evidence,
         history=sorted(history, key=lambda each: each.valid_from),
@@ -392,7 +392,7 @@ async def audit_chain(request: Request) -> Response:
     if is_requested := "verify" in request.query_params:
         report = await studio.cache.fetch("chain", trail.verify)
     values = await _shared_values(request, trail)
-    return web.render_page(request, "audit.html", view="chain", is_requested=is_requested, answer=report, **values)
+    return web.render_page(request, "audit.html", view="chain", is_requested=is_requested, result=report, **values)
 
 
 def _open_trail(request: Request) -> AuditTrail:

@@ -1,7 +1,7 @@
 """The pages of threads, conversations and named branches.
 
-A thread is shown at a checkpoint, with its messages, memory, changes, compactions and prompts. A conversation without a
-thread has the same page without the tree.
+A thread is shown at a checkpoint, with its messages, memory, changes, compactions and prompts. The page of a
+conversation without checkpoints shows only its messages, compactions and prompts.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ async def threads(request: Request) -> Response:
     return web.render_page(
         request,
         "threads.html",
-        found=page,
-        bare=not any(params.values()),  # without filters
+        page=page,
+        has_filters=any(params.values()),
         query=params,
         since=options["since"],
         until=options["until"],
@@ -119,10 +119,12 @@ async def thread(request: Request) -> Response:
     saver = target.memory.checkpointer
     state = await saver.aget_tuple(config)
     target = target._replace(history=history, checkpoint=checkpoint, config=config, state=state)
-    load_ends = saver.ahistory(config, ends=True, limit=web.PAGE)
-    panel, ends = await asyncio.gather(_load_panel(request, target, _PANELS), load_ends)
+    load_heads = saver.ahistory(config, ends=True, limit=web.PAGE)
+    panel, heads = await asyncio.gather(_load_panel(request, target, _PANELS), load_heads)
     owner = target.namespace if state is None else state.config["configurable"]["thread_id"].namespace
-    if owner != target.namespace:  # the root has no such thread, so the checkpointer found it in another namespace
+    if owner != target.namespace:
+        # The root has no checkpoints of this id, so the checkpointer found those of a thread in another namespace.
+        # If the root has a conversation with this id, show it. Else redirect to the thread.
         page = await target.memory.admin.athreads((), thread_id=target.name, sizes=False)
         if target.namespace in {each.namespace for each in page.threads}:
             return await _log_page(request, _requested_thread(request))
@@ -133,11 +135,12 @@ async def thread(request: Request) -> Response:
         request,
         "thread.html",
         **panel,
-        place=target,
+        target=target,
         tree=draw_tree(history.checkpoints),
+        # The number of the checkpoint, counted from the first. The history lists the newest first.
         number=history.total - history.newer - history.checkpoints.index(checkpoint),
         neighbours={"previous": neighbour_ids[i + 1], "next": neighbour_ids[i - 1], "parent": checkpoint.parent_id},
-        ends=ends,
+        heads=heads,  # the newest checkpoint of each fork
         title=thread_title(state) or target.name,
         subgraph=subgraph,
     )
@@ -147,7 +150,7 @@ async def conversation(request: Request) -> Response:
     """Show the log of a conversation."""
     target = _requested_thread(request)
     history = await target.memory.checkpointer.ahistory(_thread_config(target), limit=0)
-    return await _log_page(request, target, of_thread=bool(history.total))
+    return await _log_page(request, target, has_thread=bool(history.total))
 
 
 async def memory_branch(request: Request) -> Response:
@@ -194,10 +197,10 @@ async def _load_history(
         if checkpoint is None:
             raise web.not_found(f"The thread {safe_repr(target.name)} has no checkpoint {safe_repr(at)}.")
         return history, checkpoint
-    newer = 0
+    newer = 0  # the number of checkpoints that are newer than the requested one
     if number := web.number_param(request, "number"):
         total = (await saver.ahistory(config, limit=0)).total
-        newer = min(max(total - number, 0), max(total - 1, 0))
+        newer = max(total - number, 0)
     history = await saver.ahistory(config, limit=web.PAGE, offset=max(0, newer - web.PAGE // 2))
     return history, next(iter(history.checkpoints[newer - history.newer :]), None)
 
@@ -208,8 +211,8 @@ async def _load_panel(request: Request, target: ShownThread, tabs: Sequence[str]
     return {"tab": tab, "tabs": {each: _PANELS[each][0] for each in tabs}, **await _PANELS[tab][1](request, target)}
 
 
-async def _log_page(request: Request, target: ShownThread, *, of_thread: bool = False) -> Response:
-    """Show a conversation by its log.
+async def _log_page(request: Request, target: ShownThread, *, has_thread: bool = False) -> Response:
+    """Show the log of a conversation. If it has a thread, the page links to the thread.
 
     Raises:
         HTTPException: The conversation does not exist.
@@ -219,7 +222,7 @@ async def _log_page(request: Request, target: ShownThread, *, of_thread: bool = 
         page = await target.memory.admin.athreads(target.namespace, thread_id=target.name)
         if target.namespace not in {each.namespace for each in page.threads}:
             raise web.not_found(f"There is no thread and no conversation {safe_repr(target.name)} in this namespace.")
-    return web.render_page(request, "thread.html", **panel, place=target, title=target.name, of_thread=of_thread)
+    return web.render_page(request, "thread.html", **panel, target=target, title=target.name, has_thread=has_thread)
 
 
 # -- messages -----------------------------------------------------------------------------------------------------
@@ -228,7 +231,7 @@ async def _log_page(request: Request, target: ShownThread, *, of_thread: bool = 
 async def _messages_panel(request: Request, target: ShownThread) -> TemplateValues:
     """Return a page of messages.
 
-    For a checkpoint, also return the rest of its state and the values of its interrupts.
+    For a checkpoint, also return its other channel values and its interrupts.
     """
     marked = request.query_params.get("message")
     if target.config is None:
@@ -252,20 +255,25 @@ async def _messages_panel(request: Request, target: ShownThread) -> TemplateValu
         "channels": channels,
         "excerpt": {"first": first, "total": len(messages)} if channel else None,
         "state": {name: views.as_text(value) for name, value in views.state_of(state).items()},
-        "waits": list(map(views.as_text, views.interrupts_of(state))),
+        "interrupts": list(map(views.as_text, views.interrupts_of(state))),
     }
 
 
 async def _load_log(request: Request, target: ShownThread) -> TemplateValues:
-    """Return a page of the log: around a message, before a message, or the newest messages."""
+    """Return a page of the messages of a log.
+
+    The URL parameter `message` is the id of the message in the middle of the page. The URL parameter `until` is the id
+    of the message after the page. Default: the newest messages.
+    """
     around, until = request.query_params.get("message"), request.query_params.get("until")
     before, after = (web.PAGE // 2, web.PAGE // 2 - 1) if around else (web.PAGE, 0)
     try:
         messages = await target.chat.aaround(around or until or None, before=before, after=after)
     except MessageError as error:
         raise web.not_found(str(error)) from error
+    # Omit the message `until` itself, which is on the previous page.
     messages = messages[:-1] if until and not around else messages
-    empty: TemplateValues = {"channel": None, "channels": (), "excerpt": None, "state": {}, "waits": ()}
+    empty: TemplateValues = {"channel": None, "channels": (), "excerpt": None, "state": {}, "interrupts": ()}
     return {**empty, "messages": list(map(views.display_message, messages)), "until": until, "around": around}
 
 
@@ -329,11 +337,13 @@ async def _load_layers(
 
 
 def _make_page(objects: Sequence[Any], start: int) -> TemplateValues:
-    """Return a page of objects for a template, and whether more exist.
+    """Return a page of objects for a template, and whether a next page exists.
 
-    The caller passes one object more than fits on a page, if it exists.
+    Args:
+        objects: The objects of the page, and the first object of the next page if there is one.
+        start: The index of the first object among all objects.
     """
-    return {"here": objects[: web.PAGE], "start": start, "more": len(objects) > web.PAGE}
+    return {"objects": objects[: web.PAGE], "start": start, "more": len(objects) > web.PAGE}
 
 
 async def _step_panel(request: Request, target: ShownThread) -> TemplateValues:
@@ -377,7 +387,7 @@ async def _compactions_panel(request: Request, target: ShownThread) -> TemplateV
         "in_state": in_state,
         "made_by": made_by,
         "chosen": selected,
-        "behind": _make_page(list(map(views.display_message, originals)), start),
+        "originals": _make_page(list(map(views.display_message, originals)), start),
     }
 
 
@@ -386,9 +396,9 @@ def _select_summaries(messages: Iterable[BaseMessage]) -> dict[str, BaseMessage]
 
 
 async def _prompts_panel(request: Request, target: ShownThread) -> TemplateValues:
-    """Return a page of messages with the memory in their prompts.
+    """Return messages, and the number of memories injected before each.
 
-    For one message, the items and the reasons for their selection are returned too.
+    For the selected message, also return the injected memories and the reasons for their selection.
     """
     values = await _messages_panel(request, target)
     messages: Sequence[views.ShownMessage] = values["messages"]
@@ -399,15 +409,15 @@ async def _prompts_panel(request: Request, target: ShownThread) -> TemplateValue
     questions = [each for each in messages if each.key in by_message]
     requested = request.query_params.get("message")
     selected = requested if requested in by_message else (questions[-1].key if questions else None)
-    selected_notes = by_message.get(selected or "", [])
-    texts = await _item_texts(target, selected_notes)
+    shown_notes = by_message.get(selected or "", [])
+    texts = await _item_texts(target, shown_notes)
     return {
         **values,
         "questions": questions,
         "chosen": selected,
         "counts": {key: sum(len(note.items) for note in group) for key, group in by_message.items()},
-        "notes": [(note, [(item, texts.get((item.kind, item.id))) for item in note.items]) for note in selected_notes],
-        "most": max((abs(item.score) for note in selected_notes for item in note.items if item.score), default=1.0),
+        "notes": [(note, [(item, texts.get((item.kind, item.id))) for item in note.items]) for note in shown_notes],
+        "max_score": max((abs(item.score) for note in shown_notes for item in note.items if item.score), default=1.0),
     }
 
 
@@ -421,9 +431,10 @@ async def _message_text(target: ShownThread, key: str) -> str | None:
 
 
 async def _item_texts(target: ShownThread, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
-    """Return the texts of the items in a prompt that still exist.
+    """Return the texts of the injected memories that were not deleted.
 
-    At most one page of texts is loaded. The notes themselves contain the texts of core memory.
+    At most one page of texts is loaded. The notes themselves contain the texts of core memory. The texts of notes with
+    a `reader` are not loaded, because they are in another memory.
     """
     texts = {("core", key): value for note in notes for key, value in note.values.items()}
     readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_message_text, target)}

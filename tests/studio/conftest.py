@@ -39,6 +39,6 @@ def browser(memory: AgentMemory, browse: Callable[..., Browser]) -> Browser:
 @pytest.fixture
 def slow_values_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow values never become known."""
-    from langchain_agentmem.studio.application import AnswerCache
+    from langchain_agentmem.studio.application import ResultCache
 
-    monkeypatch.setattr(AnswerCache, "fetch", mock.AsyncMock(return_value=None))
+    monkeypatch.setattr(ResultCache, "fetch", mock.AsyncMock(return_value=None))

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from langchain_agentmem.studio import application
-from langchain_agentmem.studio.application import AnswerCache
+from langchain_agentmem.studio.application import ResultCache
 
 LONG = 60
 
@@ -34,7 +34,7 @@ def find():
 
 
 async def test_value_is_computed_once_without_blocking_requests(find):
-    known = AnswerCache()
+    known = ResultCache()
     assert await asyncio.gather(*(known.fetch("x", find, max_wait=0) for _ in range(9))) == [None] * 9
     find.may.set()
     found = await known.fetch("x", find, max_wait=LONG)
@@ -43,7 +43,7 @@ async def test_value_is_computed_once_without_blocking_requests(find):
 
 
 async def test_stale_value_is_served_until_refresh(find, monkeypatch):
-    known = AnswerCache()
+    known = ResultCache()
     find.may.set()
     old = await known.fetch("x", find, max_wait=LONG)
     monkeypatch.setattr(application, "CACHE_AGE", timedelta(0))
@@ -54,7 +54,7 @@ async def test_stale_value_is_served_until_refresh(find, monkeypatch):
 
 
 async def test_failure_is_raised_and_retried(find):
-    known, wrong = AnswerCache(), [OSError("no room")]
+    known, wrong = ResultCache(), [OSError("no room")]
 
     def fail():
         if wrong:
