@@ -289,8 +289,10 @@ def make_record(base: CompactedContext, outcome: PipelineOutcome, *, has_model: 
     items: list[KeySpan | BaseMessage] = []
     for is_original, group in groupby(outcome.messages, lambda message: id(message) in unchanged):
         messages = [*group]
-        indexes = [unchanged[id(each)] for each in messages] if is_original else []
-        items += make_key_spans(indexes, base.order_numbers) if is_original else messages
+        if is_original:
+            items += make_key_spans([unchanged[id(each)] for each in messages], base.order_numbers)
+        else:
+            items += messages
     remaining = {unchanged.get(id(message), message.id) for message in outcome.messages}
     parent = base.record
     digest, row_id = base.end_position()

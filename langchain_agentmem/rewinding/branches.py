@@ -73,7 +73,10 @@ class BranchPosition(NamedTuple):
         if self.name != MAIN or not self.scopes.is_shared(self.path):
             return view
         rows = query.author_of_main(tx, path=self.path)
-        return view._replace(scope=rows[0]["scope"], author=rows[0]["id"] or 0) if rows else view
+        if not rows:
+            return view
+        [row] = rows
+        return view._replace(scope=row["scope"], author=row["id"] or 0, is_sole_author=bool(row["is_sole_author"]))
 
     def open_for_write(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
         """Lock the branch, and return its view and next position; create the branch if missing."""

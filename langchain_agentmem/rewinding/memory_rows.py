@@ -61,6 +61,7 @@ class MemoryView(NamedTuple):
         author: The row id of the reading author. The scope adds only rows of other authors.
         max_stamp: Rows of other authors are visible as they were at this stamp. Default: their current rows. A stamp is
             a write time in microseconds, increased if needed to keep the versions of a key in order.
+        is_sole_author: True if no other author has written in the scope, so that it adds no rows. Default: False.
     """
 
     branches: tuple[tuple[int, int], ...]
@@ -70,11 +71,12 @@ class MemoryView(NamedTuple):
     scope: int | None = None
     author: int = 0
     max_stamp: int | None = None
+    is_sole_author: bool = False
 
     @property
     def single_branch(self) -> dict[str, int] | None:
-        """The parameters of `branch_memory`; None if the view shows more than one branch."""
-        if len(self.branches) != 1 or self.groups or self.scope is not None:
+        """The parameters of `branch_memory`; None if the view may show rows beyond one branch."""
+        if len(self.branches) != 1 or self.groups or not (self.scope is None or self.is_sole_author):
             return None
         [(branch, up_to)] = self.branches
         return {"branch": branch, "up_to": up_to}
@@ -230,14 +232,13 @@ def load_current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVer
     """Return all entries of a kind that a view shows, in the order of writing."""
     if kind == FACT and view.scope is not None:
         return sorted(_merge_versions(tx, view).values(), key=lambda version: version.number)
-    view = _drop_empty_scope(tx, view) if kind == CORE else view  # other kinds are sorted by the stamps of a scope
-    if (branch := view.single_branch) is not None:
-        rows = query.branch_memory(tx, **branch, kind=kind, at=view.time)
-    else:
-        has_few_keys = kind == CORE and view.scope is not None and view.max_stamp is None
-        select = query.current_memory_few_keys if has_few_keys else query.current_memory
-        rows = select(tx, **view.parameters(), kind=kind, at=view.time)
-    return [read_version(row) for row in rows]
+    # Core memory is sorted by its callers. The other kinds in a scope are sorted by stamp.
+    if (branch := view.single_branch) is not None and (view.scope is None or kind == CORE):
+        shown = _select_visible(query.branch_memory(tx, **branch, kind=kind), view.time)
+        return [read_version(row) for row in sorted(shown, key=itemgetter("number"))]
+    has_few_keys = kind == CORE and view.scope is not None and view.max_stamp is None
+    select = query.current_memory_few_keys if has_few_keys else query.current_memory
+    return [read_version(row) for row in select(tx, **view.parameters(), kind=kind, at=view.time)]
 
 
 def load_named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]) -> dict[str, MemoryVersion]:
@@ -245,26 +246,20 @@ def load_named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]
     keys = list(keys)
     if kind == FACT and view.scope is not None:
         return _merge_versions(tx, view, keys)
-    view = _drop_empty_scope(tx, view)
     if (branch := view.single_branch) is not None:
         rows = query.branch_memory_of_keys(tx, **branch, kind=kind, keys=as_json(keys))
     else:
         rows = query.memory_of_keys(tx, **view.parameters(), kind=kind, keys=as_json(keys))
-    return {
-        row["key"]: read_version(row)
-        for row in rows
-        if not row["deleted"] and (row["expires_at"] is None or row["expires_at"] > view.time)
-    }
+    return {row["key"]: read_version(row) for row in _select_visible(rows, view.time)}
 
 
-def _drop_empty_scope(tx: Transaction, view: MemoryView) -> MemoryView:
-    """Return a view without its scope if no other author has written there.
-
-    Such a scope adds no rows.
-    """
-    if view.scope is None or query.has_authors_except(tx, scope=view.scope, author=view.author):
-        return view
-    return view._replace(scope=None)
+def _select_visible(rows: Iterable[Row], time: int) -> list[Row]:
+    """Return the last row of each key, if it is neither deleted nor, at a given time, expired."""
+    return [
+        row
+        for row in {row["key"]: row for row in rows}.values()
+        if not row["deleted"] and (row["expires_at"] is None or row["expires_at"] > time)
+    ]
 
 
 def _merge_versions(tx: Transaction, view: MemoryView, keys: list[str] | None = None) -> dict[str, MemoryVersion]:

@@ -14,7 +14,7 @@ from langgraph.types import RetryPolicy, interrupt
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import StepIsOver
 from langchain_agentmem.rewinding import graph_runs
-from tests.support.graphs import at, line
+from tests.support.graphs import at, beside, line
 
 from .minds import AT, EMPTY, PATIENCE, RETRY, Mind, State, failing, resumed
 from .oracle import state_of
@@ -232,27 +232,41 @@ def test_active_runs_stay_registered_and_finished_are_dropped(url, monkeypatch):
     mind.close()
 
 
-class TestRunScopes:
-    """Runs whose config names only the thread, whose thread may be in a namespace."""
+@pytest.mark.parametrize("look", [AT, NAMED], ids=["not named", "named"])
+def test_memory_is_stored_in_the_threads_namespace(mind, look):
+    seen, piece, inner = [], task(mind.noting("piece")), mind.graph(mind.noting("inside"), inner=True)
 
-    @pytest.mark.parametrize("look", [AT, NAMED], ids=["not named", "named"])
-    def test_memory_is_stored_in_the_threads_namespace(self, mind, look):
-        seen, piece, inner = [], task(mind.noting("piece")), mind.graph(mind.noting("inside"), inner=True)
+    def work(state):
+        seen.append(mind.adapter.remembered(get_config()))
+        log = [*piece(EMPTY).result()["log"], mind.note("asked")]
+        interrupt("?")
+        return {"log": [*log, *inner.invoke(EMPTY)["log"], mind.note("answered")]}
 
-        def work(state):
-            seen.append(mind.adapter.remembered(get_config()))
-            log = [*piece(EMPTY).result()["log"], mind.note("asked")]
-            interrupt("?")
-            return {"log": [*log, *inner.invoke(EMPTY)["log"], mind.note("answered")]}
+    first = ["piece 1", "asked 2", "inside 1", "answered 1"]
+    names = [*first, "piece 2", "asked 4", "inside 2", "answered 2"]
+    mind.run(mind.graph(work), EMPTY, NAMED)
+    mind.reopen()
+    graph = mind.graph(work)
+    for given, config in ((resumed(), AT), (EMPTY, AT), (resumed(), NAMED)):
+        mind.run(graph, given, config)
+    assert (seen[0], seen[2]) == ([], first)
+    assert mind.held(look) == names
+    assert graph.get_state(look).values["log"] == names
+    assert mind.adapter.memory.admin.verify().ok
 
-        first = ["piece 1", "asked 2", "inside 1", "answered 1"]
-        names = [*first, "piece 2", "asked 4", "inside 2", "answered 2"]
-        mind.run(mind.graph(work), EMPTY, NAMED)
-        mind.reopen()
-        graph = mind.graph(work)
-        for given, config in ((resumed(), AT), (EMPTY, AT), (resumed(), NAMED)):
-            mind.run(graph, given, config)
-        assert (seen[0], seen[2]) == ([], first)
-        assert mind.held(look) == names
-        assert graph.get_state(look).values["log"] == names
-        assert mind.adapter.memory.admin.verify().ok
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_parallel_nodes_rewind_to_the_last_write_of_a_key(mind, order):
+    first_wrote, layers = threading.Event(), mind.adapter.memory.layers
+
+    def first(_):
+        layers().core.set("key", "first")
+        first_wrote.set()
+
+    def last(_):
+        assert first_wrote.wait(PATIENCE)
+        layers().core.set("key", "last")
+        layers().core.delete("key")
+
+    mind.run(beside(mind.adapter.saver, state=State, **dict(zip(order, (first, last), strict=True))), EMPTY)
+    assert layers(AT).core.get() == layers(AT).core.get("key") == {}

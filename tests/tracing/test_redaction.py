@@ -45,29 +45,26 @@ def highest_of_ours(roots):
             yield from highest_of_ours(root.child_runs)
 
 
-class TestAgent:
-    """The whole agent, of which everything that memory shows is looked through."""
+def test_hidden_content_appears_in_no_trace_or_stream(redacted_memory, tmp_path, collector, heard):
+    graph = agent(redacted_memory, tmp_path / "experience")
+    answers, streamed = [], []
+    for turn in TURNS:
+        config, said = {**CONFIG, "callbacks": [collector]}, {"messages": [HumanMessage(turn)]}
+        for mode, event in graph.stream(said, config, stream_mode=["custom", "values"]):
+            if mode == "custom":
+                streamed.append(event)
+            else:
+                answers.append(event["messages"][-1].text)
 
-    def test_hidden_content_appears_in_no_trace_or_stream(self, redacted_memory, tmp_path, collector, heard):
-        graph = agent(redacted_memory, tmp_path / "experience")
-        answers, streamed = [], []
-        for turn in TURNS:
-            config, said = {**CONFIG, "callbacks": [collector]}, {"messages": [HumanMessage(turn)]}
-            for mode, event in graph.stream(said, config, stream_mode=["custom", "values"]):
-                if mode == "custom":
-                    streamed.append(event)
-                else:
-                    answers.append(event["messages"][-1].text)
-
-        assert [answer for answer in answers if answer in ANSWERS] == [*ANSWERS]
-        shown = list(highest_of_ours(collector.roots))
-        assert len(shown) > 20
-        assert [quoted(all_of(run)) for run in shown] == [[]] * len(shown)
-        assert {run.name[:7] for each in shown for run in walk(each)} == {"memory."}  # no model's own runs
-        assert quoted(dumped(streamed)) == []
-        steps = [event for event in heard if type(event).__name__.startswith("Step")]
-        assert len(steps) > 20
-        assert quoted(dumped(list(map(str, steps)))) == []
+    assert [answer for answer in answers if answer in ANSWERS] == [*ANSWERS]
+    shown = list(highest_of_ours(collector.roots))
+    assert len(shown) > 20
+    assert [quoted(all_of(run)) for run in shown] == [[]] * len(shown)
+    assert {run.name[:7] for each in shown for run in walk(each)} == {"memory."}  # no model's own runs
+    assert quoted(dumped(streamed)) == []
+    steps = [event for event in heard if type(event).__name__.startswith("Step")]
+    assert len(steps) > 20
+    assert quoted(dumped(list(map(str, steps)))) == []
 
 
 def searched(tracing, config, text="Ana lives in Lisbon.", error=None):

@@ -233,22 +233,23 @@ left join content c on c.id = r.content_id
 order by number;
 
 -- name: branch_memory
--- The same as `current_memory` for a view of one branch, where only one version of each key has not ended.
-select {memory_columns}
+-- Every version of one kind that a view of one branch may show, oldest first. Of each key, the view shows the last. A key
+-- has several if an older version was sealed at a later position.
+select r.deleted,
+{memory_columns}
 from memory r
 left join content c on c.id = r.content_id
 where r.branch_id = :branch and r.kind = :kind and r.until > :up_to and +r.position <= cast(:up_to as bigint)
-    and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
-order by number;
+order by coalesce(r.stamp, 4611686018427387904), number;
 
 -- name: branch_memory_of_keys
--- The same as `memory_of_keys` for a view of one branch. `+` makes SQLite use the index on the keys.
+-- The same for some keys. `+` makes SQLite use the index on the keys.
 select r.deleted,
 {memory_columns}
 from memory r
 left join content c on c.id = r.content_id
 where r.branch_id = :branch and r.kind = :kind and r.key {in_texts keys} and +r.until > :up_to and +r.position <= cast(:up_to as bigint)
-order by number;
+order by coalesce(r.stamp, 4611686018427387904), number;
 
 -- name: keys_with_content
 -- The keys of a kind under which a view may show a content. The caller must check whether the view shows each key.
@@ -623,8 +624,9 @@ on conflict (thread_id) do nothing
 returning id;
 
 -- name: author_of_main
-select a.id, n.id as scope from namespace n
-left join author a on a.namespace_id = n.id and a.name is null
+select a.id, n.id as scope,
+    not exists (select 1 from author o where o.namespace_id = n.id and o.name is not null) as is_sole_author
+from namespace n left join author a on a.namespace_id = n.id and a.name is null
 where n.path = :path;
 
 -- name: create_main_author
@@ -754,9 +756,6 @@ update memory set visible_until = 0 where author_id = :author and visible_until 
 
 -- name: has_other_authors
 select 1 as found from author where namespace_id = :scope and name is not null limit 1;
-
--- name: has_authors_except
-select 1 as found from author where namespace_id = :scope and id <> :author limit 1;
 
 -- name: seal_group
 -- Assign the rows of a group to a position on a branch.

@@ -180,33 +180,28 @@ async def astream(agent, turn):
     assert f"Answer {turn}." in "".join(told)
 
 
-class TestProviderClients:
-    """With memory in its prompts and experiences, on a server that takes less than the budget."""
-
-    @pytest.mark.slow("in every form")
-    @pytest.mark.parametrize("turns", [40, pytest.param(150, marks=pytest.mark.deep)])
-    @pytest.mark.parametrize(
-        ("client", "way"), [(client, way) for client in CLIENTS for way in (invoke, ainvoke, astream)]
-    )
-    async def test_only_overflows_are_refused_and_nothing_is_lost(self, memory, tmp_path, client, way, turns):
-        harbour = Harbour()
-        library = memory.experiences(tmp_path)
-        library.add(Experience("storms", when="Use when the harbour master looks at the sea.", what="Mention storms."))
-        after = [MemoryMiddleware(memory), ExperienceMiddleware(library)]
-        with loopback(limit_tokens=LIMIT, script=harbour) as server:
-            agent = agent_on(server, memory, client=client, after=after)
-            for turn in range(turns):
-                done = way(agent, turn)
-                if done is not None:
-                    await done
-        assert harbour.summaries
-        assert server.refusals
-        assert {code for _, code in server.refusals} <= OVERFLOWS
-        assert len(server.refusals) < 10, "what was refused is remembered"
-        check_state(agent, turns)
-        told = "\n".join([*harbour.seen, *map(text_of, server.requests[-1]["messages"])])
-        assert {*map(int, re.findall(r"Turn (\d+)\.", told))} == {*range(turns)}
-        assert "Mention storms." in "\n".join(map(text_of, server.requests[-1]["messages"]))
+@pytest.mark.slow("in every form")
+@pytest.mark.parametrize("turns", [40, pytest.param(150, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(("client", "way"), [(client, way) for client in CLIENTS for way in (invoke, ainvoke, astream)])
+async def test_only_overflows_are_refused_and_nothing_is_lost(memory, tmp_path, client, way, turns):
+    harbour = Harbour()
+    library = memory.experiences(tmp_path)
+    library.add(Experience("storms", when="Use when the harbour master looks at the sea.", what="Mention storms."))
+    after = [MemoryMiddleware(memory), ExperienceMiddleware(library)]
+    with loopback(limit_tokens=LIMIT, script=harbour) as server:
+        agent = agent_on(server, memory, client=client, after=after)
+        for turn in range(turns):
+            done = way(agent, turn)
+            if done is not None:
+                await done
+    assert harbour.summaries
+    assert server.refusals
+    assert {code for _, code in server.refusals} <= OVERFLOWS
+    assert len(server.refusals) < 10, "what was refused is remembered"
+    check_state(agent, turns)
+    told = "\n".join([*harbour.seen, *map(text_of, server.requests[-1]["messages"])])
+    assert {*map(int, re.findall(r"Turn (\d+)\.", told))} == {*range(turns)}
+    assert "Mention storms." in "\n".join(map(text_of, server.requests[-1]["messages"]))
 
 
 @pytest.mark.slow

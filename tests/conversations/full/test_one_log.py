@@ -50,33 +50,30 @@ def test_reader_with_description_does_not_block_on_writer(url):
             writer.join()
 
 
-class TestConcurrentWrites:
-    """On PostgreSQL, while another transaction has locked the conversation."""
-
-    @pytest.mark.parametrize(
-        ("meanwhile", "left"),
-        [
-            ("update branch set namespace_id = (select id from namespace where path <> '')", ["one"]),
-            ("delete from branch", []),
-            ("update branch set head = head + 1", None),
-        ],
-    )
-    def test_blocked_write_follows_the_moved_conversation(self, new_database, meanwhile, left):
-        with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
-            chat, elsewhere = memory.conversation("c"), memory.conversation("c", ("elsewhere",))
-            memory.conversation("other", ("elsewhere",)).add_user_message("hello")
-            memory.erase(namespace=("elsewhere",), conversation_id="other")
-            memory.store.put(("elsewhere",), "k", {})
-            chat.add_user_message("one")
-            with psycopg.connect(direct(memory.database.engine._url), options="-c search_path=agentmem") as connection:
-                connection.execute("select * from branch for update")
-                adding = pool.submit(chat.add_user_message, "two")
-                await_waiter(connection, adding)
-                connection.execute(meanwhile)
-            adding.result()
-            assert [each.content for each in chat.messages] == (["two"] if left is not None else ["one", "two"])
-            assert [each.content for each in elsewhere.messages] == (left or [])
-            assert len(chat) == len(chat.messages)
+@pytest.mark.parametrize(
+    ("meanwhile", "left"),
+    [
+        ("update branch set namespace_id = (select id from namespace where path <> '')", ["one"]),
+        ("delete from branch", []),
+        ("update branch set head = head + 1", None),
+    ],
+)
+def test_blocked_write_follows_the_moved_conversation(new_database, meanwhile, left):
+    with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
+        chat, elsewhere = memory.conversation("c"), memory.conversation("c", ("elsewhere",))
+        memory.conversation("other", ("elsewhere",)).add_user_message("hello")
+        memory.erase(namespace=("elsewhere",), conversation_id="other")
+        memory.store.put(("elsewhere",), "k", {})
+        chat.add_user_message("one")
+        with psycopg.connect(direct(memory.database.engine._url), options="-c search_path=agentmem") as connection:
+            connection.execute("select * from branch for update")
+            adding = pool.submit(chat.add_user_message, "two")
+            await_waiter(connection, adding)
+            connection.execute(meanwhile)
+        adding.result()
+        assert [each.content for each in chat.messages] == (["two"] if left is not None else ["one", "two"])
+        assert [each.content for each in elsewhere.messages] == (left or [])
+        assert len(chat) == len(chat.messages)
 
 
 @pytest.mark.sqlite_suffices

@@ -123,12 +123,11 @@ def empty(store):
     store.batch([PutOp(item.namespace, item.key, None) for item in store.search((), limit=10_000)])
 
 
-class TestAnyBatches:
-    @pytest.mark.parametrize("url", FORMS, indirect=True)
-    @given(batches)
-    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_batches_match_the_in_memory_store(self, url, batches):
-        clock = SteppingClock()
-        with AgentMemory(url, clock=clock) as memory:
-            run(memory, batches, clock)
-            assert memory.admin.verify().problems == ()
+@pytest.mark.parametrize("url", FORMS, indirect=True)
+@given(batches)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_batches_match_the_in_memory_store(url, batches):
+    clock = SteppingClock()
+    with AgentMemory(url, clock=clock) as memory:
+        run(memory, batches, clock)
+        assert memory.admin.verify().problems == ()

@@ -61,11 +61,10 @@ def run(memory, history, clock):
     assert memory.admin.verify().problems == ()
 
 
-class TestAnyHistory:
-    @pytest.mark.parametrize("url", FORMS, indirect=True)
-    @given(histories)
-    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_every_checkpoint_matches_the_in_memory_store(self, url, history):
-        clock = SteppingClock()
-        with AgentMemory(url, clock=clock) as memory:
-            run(memory, history, clock)
+@pytest.mark.parametrize("url", FORMS, indirect=True)
+@given(histories)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_checkpoint_matches_the_in_memory_store(url, history):
+    clock = SteppingClock()
+    with AgentMemory(url, clock=clock) as memory:
+        run(memory, history, clock)

@@ -88,13 +88,6 @@ def test_chain_is_verified_on_request(memory, browse, raw):
     assert "has impossible values: junk" in text
 
 
-@pytest.mark.sqlite_suffices
-def test_request_does_not_wait_for_chain_verification(memory, browse, slow_values_pending):
-    text = browse(memory).text_of("/audit/chain?verify=1")
-    assert 'hx-select="#chain"' in text
-    assert '<a href="/audit/chain?verify=1">Reload</a>' in text
-
-
 def test_each_namespace_has_its_own_audit_trail(memory, browse):
     memory.audit.add("Who is the root?", "Nobody.")
     AuditTrail(memory, ADA).add("Who is Ada?", "She is.")

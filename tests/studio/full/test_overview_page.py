@@ -110,10 +110,11 @@ def test_empty_memory_has_an_overview(memory, browse):
 
 
 @pytest.mark.sqlite_suffices
-def test_request_does_not_wait_for_counts(memory, browse, slow_values_pending):
-    text = browse(memory).text_of("/")
-    assert 'hx-get="/" hx-trigger="load delay:500ms" hx-select="#figures"' in text
-    assert '<a href="/">Reload</a>' in text
+@pytest.mark.parametrize(("page", "part"), [("/", "figures"), ("/audit/chain?verify=1", "chain")])
+def test_request_does_not_wait_for_slow_values(memory, browse, slow_values_pending, page, part):
+    text = browse(memory).text_of(page)
+    assert f'hx-get="{page}" hx-trigger="load delay:500ms" hx-select="#{part}"' in text
+    assert f'<a href="{page}">Reload</a>' in text
 
 
 def test_only_ten_largest_namespaces_are_shown(memory, browse):

@@ -126,29 +126,26 @@ class TestTraceShape:
         assert server.shapes == [("mine", [first]), ("awaited", [second])]
 
 
-class TestAgentFrameworks:
-    """Everywhere else where an agent is made."""
+async def test_langchain_agents_are_traced(memory, folder, tmp_path, collector):
+    folder.mkdir()
+    (folder / "handcrafted_exp_gifts.yaml").write_text(GIFTS)
+    budget = ManagedMemoryConfig(threshold_tokens=160)
 
-    async def test_langchain_agents_are_traced(self, memory, folder, tmp_path, collector):
-        folder.mkdir()
-        (folder / "handcrafted_exp_gifts.yaml").write_text(GIFTS)
-        budget = ManagedMemoryConfig(threshold_tokens=160)
+    def made(memory):
+        return create_agent(
+            scripted("agent"),
+            memory.tools(),
+            middleware=[
+                CompactionMiddleware(memory, scripted("summarizer"), budget, tools=False),
+                MemoryMiddleware(memory),
+                ExperienceMiddleware(memory.experiences(folder), model=scripted("chooser")),
+            ],
+            checkpointer=memory.checkpointer,
+        )
 
-        def made(memory):
-            return create_agent(
-                scripted("agent"),
-                memory.tools(),
-                middleware=[
-                    CompactionMiddleware(memory, scripted("summarizer"), budget, tools=False),
-                    MemoryMiddleware(memory),
-                    ExperienceMiddleware(memory.experiences(folder), model=scripted("chooser")),
-                ],
-                checkpointer=memory.checkpointer,
-            )
-
-        assert converse(made(memory), TURNS[:2], callbacks=[collector]) == [*ANSWERS[:2]]
-        steps = {run.name for run in walk(collector.roots[1])}
-        assert steps >= {f"memory.{part}" for part in ("compaction.compact", "injection.inject", "experience.select")}
-        with AgentMemory(tmp_path / "b.db") as other:
-            assert await aconverse(made(other), TURNS[:2], callbacks=[collector]) == [*ANSWERS[:2]]
-        assert collector.shapes[2:] == collector.shapes[:2]
+    assert converse(made(memory), TURNS[:2], callbacks=[collector]) == [*ANSWERS[:2]]
+    steps = {run.name for run in walk(collector.roots[1])}
+    assert steps >= {f"memory.{part}" for part in ("compaction.compact", "injection.inject", "experience.select")}
+    with AgentMemory(tmp_path / "b.db") as other:
+        assert await aconverse(made(other), TURNS[:2], callbacks=[collector]) == [*ANSWERS[:2]]
+    assert collector.shapes[2:] == collector.shapes[:2]
