@@ -43,7 +43,7 @@ from langchain_agentmem.threads import checkpoint_log, value_store
 from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, pack_header, short_versions, unpack_header
 from langchain_agentmem.threads.thread_rows import ROOT_NS, DeletedThread, Thread
 from langchain_agentmem.threads.value_codec import VALUE_PREFIX, MessageCache, ValueDraft, ValueReader, sharing_level
-from langchain_agentmem.threads.value_store import DamagedValue, StoredPart, StorePosition, StoreWriter
+from langchain_agentmem.threads.value_store import DamagedValue, Recipe, StoredPart, StorePosition, StoreWriter
 
 logger = logging.getLogger(__name__)
 
@@ -313,18 +313,18 @@ class CheckpointCodec:
         """
         last_seen = self.threads.get(at)
 
-        def split_values(store: StorePosition | None) -> checkpoint_log.WritePlan:
+        def split_values(store: StorePosition | None) -> tuple[ValueDraft, list[Recipe]]:
             draft = ValueDraft(serde, self.message_cache, store, for_channels=for_channels)
             recipes = []
             for channel, value in values:
                 with report_unstorable(at, "channel", channel):
                     recipes.append(draft.make_recipe(value))
-            return checkpoint_log.WritePlan(draft, rows, recipes, split_values, last_seen)
+            return draft, recipes
 
         if sharing_level(serde):  # LangGraph's serializer, whose losses are known
             for _, value in values:
                 warn_of_lost_types(value)
-        return split_values(None if last_seen is None else last_seen.store)
+        return checkpoint_log.WritePlan(*split_values(last_seen and last_seen.store), rows, split_values, last_seen)
 
     def note_stored(
         self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: StoreWriter | None

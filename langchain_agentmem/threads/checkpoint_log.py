@@ -286,22 +286,21 @@ class Checkpoint:
     delta: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WritePlan:
+class WritePlan(NamedTuple):
     """The values to be stored, split into parts before the transaction begins.
 
     Attributes:
         draft: The draft of the parts.
-        rows: The row of each value.
         recipes: The recipe of each value.
-        rebuild: A function that makes the plan again, for a store that lacks parts on which the draft relies.
+        rows: The row of each value.
+        split_again: A function that splits the values for a store that lacks parts on which the draft relies.
         last_seen: The thread as the saver last read it, with its root checkpoint namespace.
     """
 
     draft: value_store.DraftValues
-    rows: list[dict[str, object]]
     recipes: list[value_store.Recipe]
-    rebuild: Callable[[StorePosition], WritePlan]
+    rows: list[dict[str, object]]
+    split_again: Callable[[StorePosition], tuple[value_store.DraftValues, list[value_store.Recipe]]]
     last_seen: Thread | None
 
 
@@ -676,12 +675,13 @@ def _store_values(
 ) -> tuple[Thread, int, WritePlan, list[dict[str, Any]], StoreWriter | None]:
     """Write the parts of a plan, and return the rows to insert.
 
-    Create the thread if it is missing. Rebuild the plan if the store lacks parts on which the plan relies.
+    Create the thread if it is missing. Split the values again if the store lacks parts on which the plan relies.
     """
     thread = make_thread(tx, at.path, at.name, now) if existing is None else existing
     ns_id = thread.ns_id if thread.ns_id is not None else make_ns(tx, thread, ns)
     if not value_store.has_relied_parts(tx, thread.store, plan.draft):
-        plan, writer = plan.rebuild(thread.store), None
+        draft, split = plan.split_again(thread.store)
+        plan, writer = plan._replace(draft=draft, recipes=split), None
     recipes, writer = value_store.write_parts(tx, thread.store, plan.draft, plan.recipes, writer)
     rows = [{"ns_id": ns_id, **row, "recipe": each} for row, each in zip(plan.rows, recipes, strict=True)]
     return thread._replace(ns_id=ns_id), ns_id, plan, rows, writer

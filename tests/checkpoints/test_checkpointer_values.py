@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
+import weakref
 from datetime import UTC, datetime
 from unittest.mock import patch
 
@@ -217,3 +219,16 @@ class TestMutation:
         found = saver.get_tuple(config)
         assert found.checkpoint["channel_values"] == {"messages": [HumanMessage("one", id="m")], "deep": {"n": [1]}}
         assert [value for _, _, value in found.pending_writes] == [[HumanMessage("one", id="m")], {"n": [1]}]
+
+
+def test_stored_messages_are_freed_without_a_collection_of_cycles(url):
+    message = HumanMessage("hello", id="1")
+    freed = weakref.ref(message)
+    with AgentMemorySaver.from_conn_string(url) as saver:
+        gc.disable()
+        try:
+            Line(saver).put({"messages": [message]})
+            del message
+            assert freed() is None
+        finally:
+            gc.enable()

@@ -112,32 +112,31 @@ class TestCopiedThreads:
             assert raw(memory, f"select * from {table}") == [], table
 
 
-class TestSearch:
-    def test_memory_committed_during_a_search_is_found(self, memory, note, monkeypatch):
-        looking, placed, found = threading.Event(), threading.Event(), []
+def test_memory_committed_during_a_search_is_found(memory, note, monkeypatch):
+    looking, placed, found = threading.Event(), threading.Event(), []
 
-        def search(tx, *arguments, **options):
-            hits = real_search(tx, *arguments, **options)
-            looking.set()
-            assert placed.wait(120)
-            return hits
+    def search(tx, *arguments, **options):
+        hits = real_search(tx, *arguments, **options)
+        looking.set()
+        assert placed.wait(120)
+        return hits
 
-        def put(config, checkpoint, metadata, versions):
-            if metadata["step"] == 1:
-                assert looking.wait(120)
-            stored = type(memory.checkpointer).put(memory.checkpointer, config, checkpoint, metadata, versions)
-            if metadata["step"] == 1:
-                placed.set()
-            return stored
+    def put(config, checkpoint, metadata, versions):
+        if metadata["step"] == 1:
+            assert looking.wait(120)
+        stored = type(memory.checkpointer).put(memory.checkpointer, config, checkpoint, metadata, versions)
+        if metadata["step"] == 1:
+            placed.set()
+        return stored
 
-        def node(state):
-            found.extend(memory.search("apple", kinds=["event"]))
+    def node(state):
+        found.extend(memory.search("apple", kinds=["event"]))
 
-        real_search = memory_search.search
-        monkeypatch.setattr(memory_search, "search", search)
-        monkeypatch.setattr(memory.checkpointer, "put", put)
-        graph(note("an apple"), node, memory=memory).invoke(EMPTY, at(), durability="async")
-        assert texts(found) == ["an apple"]
+    real_search = memory_search.search
+    monkeypatch.setattr(memory_search, "search", search)
+    monkeypatch.setattr(memory.checkpointer, "put", put)
+    graph(note("an apple"), node, memory=memory).invoke(EMPTY, at(), durability="async")
+    assert texts(found) == ["an apple"]
 
 
 def test_overwritten_versions_are_deleted_with_their_checkpoints(memory, raw):

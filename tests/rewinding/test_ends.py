@@ -141,18 +141,17 @@ class TestErasure:
         assert memory.admin.stats()["memories"] == 0
 
 
-class TestPrune:
-    def test_pruning_does_not_change_visible_memory(self, memory):
-        fill_threads(memory)
-        for number in range(3):
-            keep(memory, "home", f"home {number}")
-        before = seen(memory), seen(memory, "t", "other", "new")
-        memory.checkpointer.prune(["t", "other"])
-        assert len(list(memory.checkpointer.list(at()))) == 1
-        assert (seen(memory), seen(memory, "t", "other", "new")) == before
-        memory.admin.prune(namespace=ADA, keep_checkpoints=1)
-        assert (seen(memory), seen(memory, "t", "other", "new")) == before
-        run(memory, lambda layers, facts: layers.core.delete("home"))
-        assert "home" not in seen(memory, "other")[0][0]
-        memory.checkpointer.prune(["t"])
-        assert "home" not in seen(memory, "other")[0][0]
+def test_pruning_does_not_change_visible_memory(memory):
+    fill_threads(memory)
+    for number in range(3):
+        keep(memory, "home", f"home {number}")
+    before = seen(memory), seen(memory, "t", "other", "new")
+    memory.checkpointer.prune(["t", "other"])
+    assert len(list(memory.checkpointer.list(at()))) == 1
+    assert (seen(memory), seen(memory, "t", "other", "new")) == before
+    memory.admin.prune(namespace=ADA, keep_checkpoints=1)
+    assert (seen(memory), seen(memory, "t", "other", "new")) == before
+    run(memory, lambda layers, facts: layers.core.delete("home"))
+    assert "home" not in seen(memory, "other")[0][0]
+    memory.checkpointer.prune(["t"])
+    assert "home" not in seen(memory, "other")[0][0]

@@ -77,28 +77,27 @@ class TestRetries:
         assert mind.held() == []
 
 
-class TestResume:
-    @pytest.mark.parametrize("durability", ["sync", "async"])
-    def test_a_missing_checkpoint_keeps_the_steps_memory(self, mind, monkeypatch):
-        def fails(saver, config, checkpoint, metadata, versions):
-            if metadata["step"] == 1:
-                raise ConnectionError
-            return put(saver, config, checkpoint, metadata, versions)
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_a_missing_checkpoint_keeps_the_steps_memory(mind, monkeypatch):
+    def fails(saver, config, checkpoint, metadata, versions):
+        if metadata["step"] == 1:
+            raise ConnectionError
+        return put(saver, config, checkpoint, metadata, versions)
 
-        async def afails(saver, *given):
-            return await asyncio.to_thread(fails, saver, *given)
+    async def afails(saver, *given):
+        return await asyncio.to_thread(fails, saver, *given)
 
-        saver = type(mind.adapter.saver)
-        put = saver.put
-        with monkeypatch.context() as patch:
-            patch.setattr(saver, "put", fails)
-            patch.setattr(saver, "aput", afails)
-            with pytest.raises(ConnectionError):
-                mind.run(mind.graph(mind.noting("work")), EMPTY)
-        mind.reopen()
-        mind.run(mind.graph(mind.noting("work")), None)
-        assert mind.times == {"work": 1}
-        assert mind.held() == ["work 1"]
+    saver = type(mind.adapter.saver)
+    put = saver.put
+    with monkeypatch.context() as patch:
+        patch.setattr(saver, "put", fails)
+        patch.setattr(saver, "aput", afails)
+        with pytest.raises(ConnectionError):
+            mind.run(mind.graph(mind.noting("work")), EMPTY)
+    mind.reopen()
+    mind.run(mind.graph(mind.noting("work")), None)
+    assert mind.times == {"work": 1}
+    assert mind.held() == ["work 1"]
 
 
 async def test_a_cancelled_run_leaves_no_memory(mind):

@@ -105,15 +105,13 @@ CALLS = st.fixed_dictionaries(
 )
 
 
-class TestIndexedText:
-    @given(
-        st.text()
-        | st.lists(st.dictionaries(st.sampled_from(["type", "text"]), st.text(), max_size=2) | CALLS, max_size=3),
-        st.none() | st.text(),
-        st.lists(st.builds(ToolCallMsg, id=st.just("c"), name=st.text(min_size=1), arguments=st.text()), max_size=2),
-    )
-    def test_stored_body_yields_the_same_indexed_text(self, content, name, calls):
-        """Entries are removed from the index by their terms, so both texts must be equal."""
-        message = Message(role="user", content=content, name=name, tool_calls=calls)
-        assert body_text(encode_body(message)) == message.text
-        assert body_text(encode_body(message), with_calls=True) == search_text(message)
+@given(
+    st.text() | st.lists(st.dictionaries(st.sampled_from(["type", "text"]), st.text(), max_size=2) | CALLS, max_size=3),
+    st.none() | st.text(),
+    st.lists(st.builds(ToolCallMsg, id=st.just("c"), name=st.text(min_size=1), arguments=st.text()), max_size=2),
+)
+def test_stored_body_yields_the_same_indexed_text(content, name, calls):
+    """Entries are removed from the index by their terms, so both texts must be equal."""
+    message = Message(role="user", content=content, name=name, tool_calls=calls)
+    assert body_text(encode_body(message)) == message.text
+    assert body_text(encode_body(message), with_calls=True) == search_text(message)

@@ -61,11 +61,10 @@ class TestFilters:
         assert not list(tmp_path.iterdir())
 
 
-class TestResults:
-    def test_result_has_its_source_and_score_explanation(self, conversation_memory):
-        [found] = conversation_memory.search("Who sat on a mat?", limit=1)
-        assert (found.kind, found.text, found.conversation_id) == ("message", "The cat sat on the mat.", "c")
-        assert found.value.name == "Ann"
-        assert set(found.why.terms) == {"sat", "mat"}
-        assert found.score == pytest.approx(sum(found.why.parts().values()))
-        assert str(found.why).startswith("sat +")
+def test_result_has_its_source_and_score_explanation(conversation_memory):
+    [found] = conversation_memory.search("Who sat on a mat?", limit=1)
+    assert (found.kind, found.text, found.conversation_id) == ("message", "The cat sat on the mat.", "c")
+    assert found.value.name == "Ann"
+    assert set(found.why.terms) == {"sat", "mat"}
+    assert found.score == pytest.approx(sum(found.why.parts().values()))
+    assert str(found.why).startswith("sat +")

@@ -147,14 +147,13 @@ class TestChanges:
         assert (old.replaced_by, new.replaced_by) == (("fact", new.id), None)
 
 
-class TestOrderSelection:
-    def test_order_is_chosen_from_the_query(self):
-        for text, order in {
-            "List the order in which I brought up the garden": "time",
-            "Summarize how my garden developed": "time",
-            "Have I ever planted a quince?": "time",
-            "Where did I plant the quince?": "score",
-            "Can you order two pizzas in order to feed us?": "score",
-            "Wann habe ich die Quitte gepflanzt?": "score",
-        }.items():
-            assert choose_order(analyze_query(text)) == order, text
+def test_order_is_chosen_from_the_query():
+    for text, order in {
+        "List the order in which I brought up the garden": "time",
+        "Summarize how my garden developed": "time",
+        "Have I ever planted a quince?": "time",
+        "Where did I plant the quince?": "score",
+        "Can you order two pizzas in order to feed us?": "score",
+        "Wann habe ich die Quitte gepflanzt?": "score",
+    }.items():
+        assert choose_order(analyze_query(text)) == order, text

@@ -101,18 +101,17 @@ class TestWriteCancellation:
         assert keys(engine) == ["held"]
 
 
-class TestReadCancellation:
-    async def test_a_cancelled_read_leaves_the_engine_usable(self, engine):
-        held = HeldOperation(lambda tx: message_log.count_messages(tx, THREAD))
-        task = asyncio.create_task(run_in_worker(partial(engine.read, held)))
-        await begun(held)
-        task.cancel()
-        held.go_on.set()
-        await asyncio.gather(task, return_exceptions=True)
-        await awrite(engine, appending(entry("kept")))
-        assert [
-            row.key for row in await run_in_worker(partial(engine.read, lambda tx: message_log.messages(tx, THREAD)))
-        ] == ["kept"]
+async def test_a_cancelled_read_leaves_the_engine_usable(engine):
+    held = HeldOperation(lambda tx: message_log.count_messages(tx, THREAD))
+    task = asyncio.create_task(run_in_worker(partial(engine.read, held)))
+    await begun(held)
+    task.cancel()
+    held.go_on.set()
+    await asyncio.gather(task, return_exceptions=True)
+    await awrite(engine, appending(entry("kept")))
+    assert [
+        row.key for row in await run_in_worker(partial(engine.read, lambda tx: message_log.messages(tx, THREAD)))
+    ] == ["kept"]
 
 
 @pytest.mark.sqlite_suffices

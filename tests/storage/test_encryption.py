@@ -54,45 +54,44 @@ def memory_with_vectors(path, key) -> AgentMemory:
     return AgentMemory(path, key=key, index={"embed": WordEmbeddings(DIMS), "dims": DIMS})
 
 
-class TestNoPlaintext:
-    def test_no_file_ever_contains_plaintext(self, tmp_path):
-        folder = tmp_path / "encrypted"
-        folder.mkdir()
-        opened: set[str] = set()
-        before = {link_target(each) for each in Path("/proc/self/fd").iterdir()}
+def test_no_file_ever_contains_plaintext(tmp_path):
+    folder = tmp_path / "encrypted"
+    folder.mkdir()
+    opened: set[str] = set()
+    before = {link_target(each) for each in Path("/proc/self/fd").iterdir()}
 
-        def look() -> int:
-            opened.update(link for each in Path("/proc/self/fd").iterdir() if (link := link_target(each)))
-            return 0
+    def look() -> int:
+        opened.update(link for each in Path("/proc/self/fd").iterdir() if (link := link_target(each)))
+        return 0
 
-        with memory_with_vectors(folder / "memory.db", KEY) as memory:
-            fill(memory)
-            memory.settle()
-            assert (folder / "memory.db-wal").stat().st_size > 100_000
-            assert readable(folder) == []
-            assert memory.search("herons", everything=True)
-            engine = memory.database.engine
-            writer = engine._writer
-            writer.set_progress_handler(look, 1000)
-            writer.execute("begin immediate")
-            writer.execute("create table t as select hex(randomblob(500)) as a from search_document limit 5000")
-            writer.execute("savepoint one")
-            writer.execute("update t set a = a || 'heron of the savepoint'")
-            writer.execute("create index i on t (a desc)")
-            assert readable(folder) == []
-            writer.execute("rollback to one")
-            writer.execute("rollback")
-            engine.scrub()
-            writer.set_progress_handler(None, 0)
-            memory.admin.backup(folder / "backup.db")
-            memory.admin.copy(folder / "copy.db")
-            memory.export(folder / "export", key=KEY)
-            memory.erase(conversation_id="managed")
-            assert readable(folder) == []
-            assert memory.admin.verify().ok
+    with memory_with_vectors(folder / "memory.db", KEY) as memory:
+        fill(memory)
+        memory.settle()
+        assert (folder / "memory.db-wal").stat().st_size > 100_000
         assert readable(folder) == []
-        assert opened
-        assert {path for path in opened - before if "etilqs" in path or "deleted" in path} == set()
+        assert memory.search("herons", everything=True)
+        engine = memory.database.engine
+        writer = engine._writer
+        writer.set_progress_handler(look, 1000)
+        writer.execute("begin immediate")
+        writer.execute("create table t as select hex(randomblob(500)) as a from search_document limit 5000")
+        writer.execute("savepoint one")
+        writer.execute("update t set a = a || 'heron of the savepoint'")
+        writer.execute("create index i on t (a desc)")
+        assert readable(folder) == []
+        writer.execute("rollback to one")
+        writer.execute("rollback")
+        engine.scrub()
+        writer.set_progress_handler(None, 0)
+        memory.admin.backup(folder / "backup.db")
+        memory.admin.copy(folder / "copy.db")
+        memory.export(folder / "export", key=KEY)
+        memory.erase(conversation_id="managed")
+        assert readable(folder) == []
+        assert memory.admin.verify().ok
+    assert readable(folder) == []
+    assert opened
+    assert {path for path in opened - before if "etilqs" in path or "deleted" in path} == set()
 
 
 def link_target(handle: Path) -> str:
@@ -233,74 +232,71 @@ class TestWrongKeys:
             assert memory.search("heron")
 
 
-class TestCopies:
-    def test_backup_and_export_need_their_key(self, tmp_path):
-        other = bytes(32)
-        with AgentMemory(tmp_path / "memory.db", key=KEY) as memory:
-            memory.conversation("c").add_user_message("a heron")
-            memory.admin.backup(tmp_path / "backup.db")
-            memory.admin.backup(tmp_path / "other.db", key=other)
-            memory.export(tmp_path / "export", key=KEY)
-            for each in tmp_path.glob("memory.db*"):  # as it is while it is in use
-                shutil.copy(each, tmp_path / each.name.replace("memory", "taken"))
-            with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
-                memory.admin.copy(tmp_path / "other.db", force=True)
+def test_backup_and_export_need_their_key(tmp_path):
+    other = bytes(32)
+    with AgentMemory(tmp_path / "memory.db", key=KEY) as memory:
+        memory.conversation("c").add_user_message("a heron")
+        memory.admin.backup(tmp_path / "backup.db")
+        memory.admin.backup(tmp_path / "other.db", key=other)
+        memory.export(tmp_path / "export", key=KEY)
+        for each in tmp_path.glob("memory.db*"):  # as it is while it is in use
+            shutil.copy(each, tmp_path / each.name.replace("memory", "taken"))
+        with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
+            memory.admin.copy(tmp_path / "other.db", force=True)
+        memory.admin.copy(tmp_path / "target.db")
+        with pytest.raises(InvalidInput, match="already holds memories"):
             memory.admin.copy(tmp_path / "target.db")
-            with pytest.raises(InvalidInput, match="already holds memories"):
-                memory.admin.copy(tmp_path / "target.db")
-        for name, key in (("backup.db", KEY), ("taken.db", KEY), ("other.db", other), ("export", KEY)):
-            with pytest.raises((DatabaseUnreadable, InvalidInput), match="The key does not fit"):
-                Admin.restore(tmp_path / name, tmp_path / "not.db", key=b"x" * 32)
-            Admin.restore(tmp_path / name, tmp_path / f"restored {name}", key=key)
-            with AgentMemory(tmp_path / f"restored {name}", key=key) as memory:
-                assert memory.search("heron")
-        assert not (tmp_path / "not.db").exists()
-        with AgentMemory(tmp_path / "new.db") as memory:
-            for key in (other, None):
-                with pytest.raises(InvalidInput, match="key"):
-                    memory.import_(tmp_path / "export", key=key)
-            assert memory.admin.stats()["messages"] == 0
-            assert memory.import_(tmp_path / "export", key=KEY).entries == 1
+    for name, key in (("backup.db", KEY), ("taken.db", KEY), ("other.db", other), ("export", KEY)):
+        with pytest.raises((DatabaseUnreadable, InvalidInput), match="The key does not fit"):
+            Admin.restore(tmp_path / name, tmp_path / "not.db", key=b"x" * 32)
+        Admin.restore(tmp_path / name, tmp_path / f"restored {name}", key=key)
+        with AgentMemory(tmp_path / f"restored {name}", key=key) as memory:
+            assert memory.search("heron")
+    assert not (tmp_path / "not.db").exists()
+    with AgentMemory(tmp_path / "new.db") as memory:
+        for key in (other, None):
+            with pytest.raises(InvalidInput, match="key"):
+                memory.import_(tmp_path / "export", key=key)
+        assert memory.admin.stats()["messages"] == 0
+        assert memory.import_(tmp_path / "export", key=KEY).entries == 1
 
 
-class TestVersions:
-    def test_older_encrypted_file_upgrades_newer_is_rejected(self, tmp_path, monkeypatch):
-        path, every = tmp_path / "memory.db", engine.migrations
-        AgentMemory(path, key=KEY).close()
-        later = engine.Migration("0999_later", "create table later (id integer);")
-        with monkeypatch.context() as patched:
-            patched.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))
-            with pytest.raises(DatabaseReadOnly, match="older version"):
-                AgentMemory(path, key=KEY, migrate=False)
-            with AgentMemory(path, key=KEY) as memory:
-                memory.conversation("c").add_user_message("a heron")
-                assert memory.admin.verify().ok
-        held = path.read_bytes()
-        with pytest.raises(NewerDatabase, match="0999_later"):
-            AgentMemory(path, key=KEY)
-        assert path.read_bytes() == held
-        assert readable(tmp_path) == []
-
-
-class TestDoctor:
-    def test_doctor_reports_key_problems(self, tmp_path, monkeypatch):
-        def found(**given):
-            return {each.name: each for each in diagnose(str(path), deep=True, **given)}
-
-        path = tmp_path / "memory.db"
+def test_older_encrypted_file_upgrades_newer_is_rejected(tmp_path, monkeypatch):
+    path, every = tmp_path / "memory.db", engine.migrations
+    AgentMemory(path, key=KEY).close()
+    later = engine.Migration("0999_later", "create table later (id integer);")
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))
+        with pytest.raises(DatabaseReadOnly, match="older version"):
+            AgentMemory(path, key=KEY, migrate=False)
         with AgentMemory(path, key=KEY) as memory:
             memory.conversation("c").add_user_message("a heron")
-            assert {each.name: each.level for each in memory.admin.diagnose()}["encryption"] == "ok"
-        assert found(key=KEY)["encryption"].text.startswith("every page is encrypted, by SQLCipher")
-        assert found(key=KEY)["verify"].level == "ok"
-        assert "pass its key" in found()["database"].text
-        assert "does not fit" in found(key=bytes(32))["database"].text
-        AgentMemory(tmp_path / "plain.db").close()
-        path = tmp_path / "plain.db"
-        assert "is not encrypted" in found(key=KEY)["database"].text
-        load_sqlcipher.cache_clear()
-        monkeypatch.setitem(sys.modules, "sqlcipher3", None)
-        assert "langchain-agentmem[encryption]" in found(key=KEY)["database"].remedy
-        with pytest.raises(MissingExtra, match=r"pip install 'langchain-agentmem\[encryption\]'"):
-            AgentMemory(path, key=KEY)
-        load_sqlcipher.cache_clear()
+            assert memory.admin.verify().ok
+    held = path.read_bytes()
+    with pytest.raises(NewerDatabase, match="0999_later"):
+        AgentMemory(path, key=KEY)
+    assert path.read_bytes() == held
+    assert readable(tmp_path) == []
+
+
+def test_doctor_reports_key_problems(tmp_path, monkeypatch):
+    def found(**given):
+        return {each.name: each for each in diagnose(str(path), deep=True, **given)}
+
+    path = tmp_path / "memory.db"
+    with AgentMemory(path, key=KEY) as memory:
+        memory.conversation("c").add_user_message("a heron")
+        assert {each.name: each.level for each in memory.admin.diagnose()}["encryption"] == "ok"
+    assert found(key=KEY)["encryption"].text.startswith("every page is encrypted, by SQLCipher")
+    assert found(key=KEY)["verify"].level == "ok"
+    assert "pass its key" in found()["database"].text
+    assert "does not fit" in found(key=bytes(32))["database"].text
+    AgentMemory(tmp_path / "plain.db").close()
+    path = tmp_path / "plain.db"
+    assert "is not encrypted" in found(key=KEY)["database"].text
+    load_sqlcipher.cache_clear()
+    monkeypatch.setitem(sys.modules, "sqlcipher3", None)
+    assert "langchain-agentmem[encryption]" in found(key=KEY)["database"].remedy
+    with pytest.raises(MissingExtra, match=r"pip install 'langchain-agentmem\[encryption\]'"):
+        AgentMemory(path, key=KEY)
+    load_sqlcipher.cache_clear()

@@ -105,15 +105,14 @@ class TestSchema:
             assert upgraded.admin.verify().ok
 
 
-class TestNewerDatabases:
-    def test_newer_database_is_rejected_and_unmodified(self, url, raw, tmp_path):
-        with AgentMemory(url) as memory:
-            memory.conversation("c").add(role="user", content="kept")
-            raw(memory, "insert into agentmem_migration (name, applied_at) values ('0999_time_machine', 0)")
-        before = [path.read_bytes() for path in tmp_path.iterdir()]
-        with pytest.raises(NewerDatabase, match="0999_time_machine"):
-            AgentMemory(url)
-        assert [path.read_bytes() for path in tmp_path.iterdir()] == before
+def test_newer_database_is_rejected_and_unmodified(url, raw, tmp_path):
+    with AgentMemory(url) as memory:
+        memory.conversation("c").add(role="user", content="kept")
+        raw(memory, "insert into agentmem_migration (name, applied_at) values ('0999_time_machine', 0)")
+    before = [path.read_bytes() for path in tmp_path.iterdir()]
+    with pytest.raises(NewerDatabase, match="0999_time_machine"):
+        AgentMemory(url)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == before
 
 
 @pytest.mark.sqlite_suffices

@@ -93,17 +93,16 @@ def test_foreign_files_are_rejected_and_unmodified(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-class TestDamagedFiles:
-    def test_damaged_file_raises_an_agentmem_error(self, tmp_path):
-        path = filled(tmp_path / "a.db")
-        content = path.read_bytes()
-        overwritten = bytearray(content)
-        for start in range(8 * 4096, len(content), 3 * 4096):
-            overwritten[start : start + 2048] = b"\xa5" * 2048
-        cut = {keep: content[: int(len(content) * keep)] for keep in (0.9, 0.5, 0.1, 0.02)}
-        for what, damaged in {**cut, "no header": b"\0" * 100 + content[100:], "pages": overwritten}.items():
-            path.write_bytes(damaged)
-            assert not is_whole(path), what
+def test_damaged_file_raises_an_agentmem_error(tmp_path):
+    path = filled(tmp_path / "a.db")
+    content = path.read_bytes()
+    overwritten = bytearray(content)
+    for start in range(8 * 4096, len(content), 3 * 4096):
+        overwritten[start : start + 2048] = b"\xa5" * 2048
+    cut = {keep: content[: int(len(content) * keep)] for keep in (0.9, 0.5, 0.1, 0.02)}
+    for what, damaged in {**cut, "no header": b"\0" * 100 + content[100:], "pages": overwritten}.items():
+        path.write_bytes(damaged)
+        assert not is_whole(path), what
 
 
 def test_incomplete_sqlite_is_rejected_before_writing(tmp_path, monkeypatch):
@@ -148,22 +147,21 @@ def fill(chat, batch, stored):
         stored.append(batch)
 
 
-class TestFullDisk:
-    def test_full_disk_is_reported_without_partial_writes(self, tmp_path, raw):
-        for batch in (1, 50):
-            with AgentMemory(tmp_path / f"{batch}.db") as memory:
-                chat = memory.conversation("c")
-                pages = raw(memory, "pragma page_count")[0]["page_count"]
-                raw(memory, f"pragma max_page_count = {pages + 40}")
-                stored = []
-                with pytest.raises(DatabaseFull):
-                    fill(chat, batch, stored)
-                assert len(chat) == sum(stored)
-                assert memory.admin.verify().ok
-                raw(memory, "pragma max_page_count = 1000000")
-                chat.add(role="user", content="again")
-                assert len(chat) == 1 + sum(stored)
-                assert memory.admin.verify().ok
+def test_full_disk_is_reported_without_partial_writes(tmp_path, raw):
+    for batch in (1, 50):
+        with AgentMemory(tmp_path / f"{batch}.db") as memory:
+            chat = memory.conversation("c")
+            pages = raw(memory, "pragma page_count")[0]["page_count"]
+            raw(memory, f"pragma max_page_count = {pages + 40}")
+            stored = []
+            with pytest.raises(DatabaseFull):
+                fill(chat, batch, stored)
+            assert len(chat) == sum(stored)
+            assert memory.admin.verify().ok
+            raw(memory, "pragma max_page_count = 1000000")
+            chat.add(role="user", content="again")
+            assert len(chat) == 1 + sum(stored)
+            assert memory.admin.verify().ok
 
 
 class TestBusy:

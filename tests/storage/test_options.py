@@ -16,22 +16,21 @@ from tests.storage.sessions import add_texts, texts_of
 pytestmark = pytest.mark.bare
 
 
-class TestInvalidOptions:
-    def test_invalid_options_are_rejected_before_opening(self, url, tmp_path):
-        for option in (
-            {"schema": "Agent"}, {"schema": "a; drop table x"}, {"schema": "pg_x"}, {"schema": ""}, {"schema": 1},
-            {"pool_size": 0}, {"pool_size": True}, {"pool_size": "10"}, {"timeout": -1}, {"timeout": "60"},
-            {"timeout": float("nan")}, {"timeout": 604_801}, {"timeout": 1e12}, {"busy_timeout": None},
-            {"read_only": 1}, {"migrate": None},
-        ):  # fmt: skip
-            with pytest.raises(InvalidInput, match=next(iter(option))):
-                AgentMemory(url, **option)
-        assert not list(tmp_path.glob("*.db"))
+def test_invalid_options_are_rejected_before_opening(url, tmp_path):
+    for option in (
+        {"schema": "Agent"}, {"schema": "a; drop table x"}, {"schema": "pg_x"}, {"schema": ""}, {"schema": 1},
+        {"pool_size": 0}, {"pool_size": True}, {"pool_size": "10"}, {"timeout": -1}, {"timeout": "60"},
+        {"timeout": float("nan")}, {"timeout": 604_801}, {"timeout": 1e12}, {"busy_timeout": None},
+        {"read_only": 1}, {"migrate": None},
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=next(iter(option))):
+            AgentMemory(url, **option)
+    assert not list(tmp_path.glob("*.db"))
 
-        AgentMemory(url, busy_timeout=Decimal("0.5"), timeout=Fraction(60)).close()
-        for option in ({"schema": "other"}, {"pool_size": 3}):
-            with pytest.raises(InvalidInput, match="PostgreSQL"):
-                AgentMemory(tmp_path / "memory.db", **option)
+    AgentMemory(url, busy_timeout=Decimal("0.5"), timeout=Fraction(60)).close()
+    for option in ({"schema": "other"}, {"pool_size": 3}):
+        with pytest.raises(InvalidInput, match="PostgreSQL"):
+            AgentMemory(tmp_path / "memory.db", **option)
 
 
 class TestReadOnly:
@@ -64,13 +63,12 @@ class TestReadOnly:
         assert not list(tmp_path.glob("*.db"))
 
 
-class TestMigrations:
-    def test_older_database_is_rejected_without_migration(self, url, monkeypatch):
-        AgentMemory(url).close()
-        every, later = engine.migrations, engine.Migration("0999_later", "create table later (id integer);")
-        monkeypatch.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))
-        for option in ({"migrate": False}, {"read_only": True}):
-            with pytest.raises(DatabaseReadOnly, match="older version"):
-                AgentMemory(url, **option)
-        AgentMemory(url).close()
-        AgentMemory(url, migrate=False, read_only=True).close()
+def test_older_database_is_rejected_without_migration(url, monkeypatch):
+    AgentMemory(url).close()
+    every, later = engine.migrations, engine.Migration("0999_later", "create table later (id integer);")
+    monkeypatch.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))
+    for option in ({"migrate": False}, {"read_only": True}):
+        with pytest.raises(DatabaseReadOnly, match="older version"):
+            AgentMemory(url, **option)
+    AgentMemory(url).close()
+    AgentMemory(url, migrate=False, read_only=True).close()

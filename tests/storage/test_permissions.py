@@ -101,29 +101,27 @@ class TestNewFiles:
         assert modes(folder)["empty.db"] == "0o660"
 
 
-class TestReadOnlyFolders:
-    def test_database_in_read_only_folder_opens_by_uri(self, tmp_path):
-        place = tmp_path / "only to be read"
-        place.mkdir()
-        with AgentMemory(place / "a.db") as memory:
-            memory.conversation("c").add_user_message("a quince")
-        place.chmod(0o555)
+def test_database_in_read_only_folder_opens_by_uri(tmp_path):
+    place = tmp_path / "only to be read"
+    place.mkdir()
+    with AgentMemory(place / "a.db") as memory:
+        memory.conversation("c").add_user_message("a quince")
+    place.chmod(0o555)
 
-        def read() -> None:
-            with pytest.raises(DatabaseReadOnly, match="permissions of the file and its folder"):
-                AgentMemory(place / "a.db")
-            with AgentMemory(f"file:{str(place).replace(' ', '%20')}/a.db?immutable=1", read_only=True) as memory:
-                assert (len(memory.search("quince", everything=True)), memory.admin.verify().ok) == (1, True)
+    def read() -> None:
+        with pytest.raises(DatabaseReadOnly, match="permissions of the file and its folder"):
+            AgentMemory(place / "a.db")
+        with AgentMemory(f"file:{str(place).replace(' ', '%20')}/a.db?immutable=1", read_only=True) as memory:
+            assert (len(memory.search("quince", everything=True)), memory.admin.verify().ok) == (1, True)
 
-        without_privileges(read)
-        place.chmod(0o755)
+    without_privileges(read)
+    place.chmod(0o755)
 
 
-class TestUnreadableFiles:
-    def test_unreadable_file_is_an_error(self, tmp_path):
-        path = tmp_path / "old" / "a.db"
-        path.parent.mkdir()
-        AgentMemory(path).close()
-        path.chmod(0)
-        with pytest.raises(DatabaseUnreadable, match="cannot be opened"):
-            without_privileges(lambda: AgentMemory(path))
+def test_unreadable_file_is_an_error(tmp_path):
+    path = tmp_path / "old" / "a.db"
+    path.parent.mkdir()
+    AgentMemory(path).close()
+    path.chmod(0)
+    with pytest.raises(DatabaseUnreadable, match="cannot be opened"):
+        without_privileges(lambda: AgentMemory(path))

@@ -212,20 +212,19 @@ class TestTimeouts:
         assert numbers(engine) == []
 
 
-class TestValues:
-    def test_values_round_trip_or_are_rejected(self, engine):
-        for values in (
-            (1, "text", b"bytes", 0.1, True),
-            (-(2**63), "", b"", math.inf, False),
-            (2**63 - 1, "ü\n'\\ 😀 $1", bytes(range(256)), 1e-300, None),
-            (None, None, None, None, None),
-        ):
-            given = dict(zip("abcde", values, strict=True))
-            assert engine.read(partial(echo, given=given)) == [given]
-        for wrong in ({"a": 2**63}, {"b": "a\0b"}, {"b": "\ud800"}, {"c": {"no": "value"}}):
-            with pytest.raises(InvalidInput):
-                engine.read(partial(echo, given=dict.fromkeys("abcde") | wrong))
-        assert engine.read(lambda tx: echo(tx, given)) == [given]
+def test_values_round_trip_or_are_rejected(engine):
+    for values in (
+        (1, "text", b"bytes", 0.1, True),
+        (-(2**63), "", b"", math.inf, False),
+        (2**63 - 1, "ü\n'\\ 😀 $1", bytes(range(256)), 1e-300, None),
+        (None, None, None, None, None),
+    ):
+        given = dict(zip("abcde", values, strict=True))
+        assert engine.read(partial(echo, given=given)) == [given]
+    for wrong in ({"a": 2**63}, {"b": "a\0b"}, {"b": "\ud800"}, {"c": {"no": "value"}}):
+        with pytest.raises(InvalidInput):
+            engine.read(partial(echo, given=dict.fromkeys("abcde") | wrong))
+    assert engine.read(lambda tx: echo(tx, given)) == [given]
 
 
 @pytest.mark.bare
@@ -409,10 +408,9 @@ def memory(new_database):
         assert memory.admin.verify().problems == ()
 
 
-class TestReaders:
-    def test_read_operation_cannot_write(self, memory):
-        with pytest.raises(DatabaseReadOnly):
-            memory.database.engine.read(appending(entry("m")))
+def test_read_operation_cannot_write(memory):
+    with pytest.raises(DatabaseReadOnly):
+        memory.database.engine.read(appending(entry("m")))
 
 
 class TestCompareAndSet:

@@ -92,17 +92,16 @@ class TestItems:
             assert each.get(NS, "5").value == each.get(NS, 5).value == {"a": 1}
 
 
-class TestBatches:
-    def test_invalid_operation_rejects_the_whole_batch(self, store):
-        store.put(NS, "k", {"v": 1})
-        for wrong in (
-            PutOp(NS, "x", {"bad": object()}), PutOp(("a.b",), "x", {}), PutOp(NS, "", {}), PutOp(NS, "x", {}, ttl=-1),
-            SearchOp(NS, filter={"x": {"$no": 1}}), GetOp(NS, None), GetOp(NS, 5), PutOp(NS, 5, {}), "no operation",
-        ):  # fmt: skip
-            with pytest.raises(InvalidInput):
-                store.batch([PutOp(NS, "k", {"v": 2}), PutOp(NS, "y", {}), wrong])
-            assert store.get(NS, "k").value == {"v": 1}
-            assert keys(store.search(NS)) == ["k"]
+def test_invalid_operation_rejects_the_whole_batch(store):
+    store.put(NS, "k", {"v": 1})
+    for wrong in (
+        PutOp(NS, "x", {"bad": object()}), PutOp(("a.b",), "x", {}), PutOp(NS, "", {}), PutOp(NS, "x", {}, ttl=-1),
+        SearchOp(NS, filter={"x": {"$no": 1}}), GetOp(NS, None), GetOp(NS, 5), PutOp(NS, 5, {}), "no operation",
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput):
+            store.batch([PutOp(NS, "k", {"v": 2}), PutOp(NS, "y", {}), wrong])
+        assert store.get(NS, "k").value == {"v": 1}
+        assert keys(store.search(NS)) == ["k"]
 
 
 class TestSearch:

@@ -38,19 +38,18 @@ def another(new_database, clock, url):
         yield memory
 
 
-class TestVerification:
-    def test_verify_finds_damage(self, filled, raw, tmp_path):
-        for change, says in (
-            ("document_id = 7", "is not in the index"),
-            ("document_id = null", "of the search index has no owner"),
-        ):
-            raw(filled, f"update item set {change} where key = 'named'")
-            assert says in str(filled.admin.verify().problems)
-        raw(filled, "update item set value = :value where key = 'named'", value=b'{"city": "Porto"}')
-        assert re.search(r"'named'.*is damaged", str(filled.admin.verify().problems))
-        with pytest.raises(Exception, match=r"'named'.*is damaged"):
-            filled.export(tmp_path / "all.jsonl")
-        assert not (tmp_path / "all.jsonl").exists()
+def test_verify_finds_damage(filled, raw, tmp_path):
+    for change, says in (
+        ("document_id = 7", "is not in the index"),
+        ("document_id = null", "of the search index has no owner"),
+    ):
+        raw(filled, f"update item set {change} where key = 'named'")
+        assert says in str(filled.admin.verify().problems)
+    raw(filled, "update item set value = :value where key = 'named'", value=b'{"city": "Porto"}')
+    assert re.search(r"'named'.*is damaged", str(filled.admin.verify().problems))
+    with pytest.raises(Exception, match=r"'named'.*is damaged"):
+        filled.export(tmp_path / "all.jsonl")
+    assert not (tmp_path / "all.jsonl").exists()
 
 
 class TestErasure:

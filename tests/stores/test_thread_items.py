@@ -50,15 +50,14 @@ def before_last_input(graph: Any, config: Any) -> Any:
     return last.parent_config
 
 
-class TestRewinding:
-    def test_rewound_thread_loses_items_of_replaced_input(self, memory):
-        graph = note_graph(memory)
-        for said in ("the dog", "Lisbon"):
-            graph.invoke({"said": said}, thread())
-        graph.invoke({"said": "Porto"}, before_last_input(graph, thread()))
-        assert keys(memory.thread_store.at(thread())) == ["Porto", "the dog"]
-        assert {found.id for found in memory.search("Lisbon heard", kinds=["item"])} == {"Porto", "the dog"}
-        assert memory.admin.verify().ok
+def test_rewound_thread_loses_items_of_replaced_input(memory):
+    graph = note_graph(memory)
+    for said in ("the dog", "Lisbon"):
+        graph.invoke({"said": said}, thread())
+    graph.invoke({"said": "Porto"}, before_last_input(graph, thread()))
+    assert keys(memory.thread_store.at(thread())) == ["Porto", "the dog"]
+    assert {found.id for found in memory.search("Lisbon heard", kinds=["item"])} == {"Porto", "the dog"}
+    assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices

@@ -52,31 +52,29 @@ class TestNamespaces:
             filled.admin.namespaces("users")
 
 
-class TestGrowth:
-    async def test_growth_counts_rows_per_day(self, filled, clock):
-        clock.pass_time(days=2)
-        filled.conversation("later", BEN).add_messages([HumanMessage("a"), AIMessage("b")])
-        days = filled.admin.growth(days=4)
-        assert [each.day for each in days] == [date(2025, 12, 31), *(date(2026, 1, day) for day in (1, 2, 3))]
-        assert [each.messages for each in days] == [0, 6, 0, 2]
-        assert [each.memories for each in days] == [0, 2, 0, 0]
-        assert sum(each.checkpoints for each in days) == 3
-        assert [each.messages for each in await filled.admin.agrowth(BEN, days=3)] == [0, 0, 2]
-        assert [each.messages for each in filled.within(ADA).admin.growth(days=3)] == [5, 0, 0]
+async def test_growth_counts_rows_per_day(filled, clock):
+    clock.pass_time(days=2)
+    filled.conversation("later", BEN).add_messages([HumanMessage("a"), AIMessage("b")])
+    days = filled.admin.growth(days=4)
+    assert [each.day for each in days] == [date(2025, 12, 31), *(date(2026, 1, day) for day in (1, 2, 3))]
+    assert [each.messages for each in days] == [0, 6, 0, 2]
+    assert [each.memories for each in days] == [0, 2, 0, 0]
+    assert sum(each.checkpoints for each in days) == 3
+    assert [each.messages for each in await filled.admin.agrowth(BEN, days=3)] == [0, 0, 2]
+    assert [each.messages for each in filled.within(ADA).admin.growth(days=3)] == [5, 0, 0]
 
-        assert len(filled.admin.growth()) == 30
-        for wrong in (0, -1, True, 1.5, "3", 3_661, 10**30):
-            with pytest.raises(InvalidInput, match="days"):
-                filled.admin.growth(days=wrong)
+    assert len(filled.admin.growth()) == 30
+    for wrong in (0, -1, True, 1.5, "3", 3_661, 10**30):
+        with pytest.raises(InvalidInput, match="days"):
+            filled.admin.growth(days=wrong)
 
 
-class TestDiagnosis:
-    async def test_diagnose_checks_the_database_and_the_environment(self, memory):
-        found = {each.name: each.level for each in await memory.admin.adiagnose()}
-        assert found["schema"] == "ok"
-        assert "verify" not in found
-        with pytest.raises(InvalidInput, match="whole database"):
-            memory.within(ADA).admin.diagnose()
-        with AgentMemory() as other:
-            names = {each.name for each in other.admin.diagnose()}
-        assert ("python" in names, "schema" in names) == (True, False)
+async def test_diagnose_checks_the_database_and_the_environment(memory):
+    found = {each.name: each.level for each in await memory.admin.adiagnose()}
+    assert found["schema"] == "ok"
+    assert "verify" not in found
+    with pytest.raises(InvalidInput, match="whole database"):
+        memory.within(ADA).admin.diagnose()
+    with AgentMemory() as other:
+        names = {each.name for each in other.admin.diagnose()}
+    assert ("python" in names, "schema" in names) == (True, False)

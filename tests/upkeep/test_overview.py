@@ -129,24 +129,23 @@ class TestThreads:
         assert memory.admin.threads().total == 0
 
 
-class TestBranches:
-    async def test_parents_precede_forks_and_count_own_entries(self, memory):
-        main = memory.layers("main", ("ada",))
-        main.core.set("name", "Ada")
-        main.core.set("name", "Ada L.")
-        draft = main.fork("draft")
-        draft.archival.write("a record")
-        draft.fork("deep")
-        memory.layers("main").core.set("name", "Ben")
-        found = memory.admin.branches()
-        assert [(each.namespace, each.name, each.parent, each.own_entries) for each in found] == [
-            ((), "main", None, 1),
-            (("ada",), "main", None, 1),
-            (("ada",), "draft", "main", 1),
-            (("ada",), "deep", "draft", 0),
-        ]
-        assert await memory.admin.abranches(("ada",)) == found[1:]
-        assert memory.admin.branches(("nobody",)) == []
+async def test_parents_precede_forks_and_count_own_entries(memory):
+    main = memory.layers("main", ("ada",))
+    main.core.set("name", "Ada")
+    main.core.set("name", "Ada L.")
+    draft = main.fork("draft")
+    draft.archival.write("a record")
+    draft.fork("deep")
+    memory.layers("main").core.set("name", "Ben")
+    found = memory.admin.branches()
+    assert [(each.namespace, each.name, each.parent, each.own_entries) for each in found] == [
+        ((), "main", None, 1),
+        (("ada",), "main", None, 1),
+        (("ada",), "draft", "main", 1),
+        (("ada",), "deep", "draft", 0),
+    ]
+    assert await memory.admin.abranches(("ada",)) == found[1:]
+    assert memory.admin.branches(("nobody",)) == []
 
 
 class TestHistory:

@@ -33,32 +33,31 @@ def digest(path, key=None) -> str:
     return seen.hexdigest()
 
 
-class TestRekey:
-    def test_rekey_keeps_every_row_and_leaves_no_plaintext(self, path):
-        path.chmod(0o640)
-        with AgentMemory(path), pytest.raises(DatabaseBusy, match=r"is open in this process\. Close it first"):
-            Admin.rekey(path, new_key=KEY)
-        held, names, seen = digest(path), {"memory.db"}, []
-        with path.open("rb") as old:
-            Admin.rekey(path, new_key=KEY, progress=seen.append)
-            assert old.read(16) == bytes(16)  # who waited for the old file finds no database
-        assert seen == [("copying", 0, 2), ("checking", 1, 2), ("checking", 2, 2)]
-        assert {each.name for each in path.parent.iterdir()} == names
-        assert readable(path.parent) == []
-        assert stat.S_IMODE(path.stat().st_mode) == 0o640
-        assert digest(path, KEY) == held
-        Admin.rekey(path, key=KEY, new_key=OTHER)
-        with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
-            AgentMemory(path, key=KEY)
-        assert readable(path.parent) == []
-        Admin.rekey(path, key=OTHER)
-        assert digest(path) == held
-        with AgentMemory(path) as memory:
-            assert memory.admin.verify().ok
-            [[mode]] = memory.database.engine._writer.execute("pragma journal_mode").fetchall()
-            [[vacuum]] = memory.database.engine._writer.execute("pragma auto_vacuum").fetchall()
-            assert (mode, vacuum) == ("wal", 2)
-            assert memory.search("herons", everything=True)
+def test_rekey_keeps_every_row_and_leaves_no_plaintext(path):
+    path.chmod(0o640)
+    with AgentMemory(path), pytest.raises(DatabaseBusy, match=r"is open in this process\. Close it first"):
+        Admin.rekey(path, new_key=KEY)
+    held, names, seen = digest(path), {"memory.db"}, []
+    with path.open("rb") as old:
+        Admin.rekey(path, new_key=KEY, progress=seen.append)
+        assert old.read(16) == bytes(16)  # who waited for the old file finds no database
+    assert seen == [("copying", 0, 2), ("checking", 1, 2), ("checking", 2, 2)]
+    assert {each.name for each in path.parent.iterdir()} == names
+    assert readable(path.parent) == []
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert digest(path, KEY) == held
+    Admin.rekey(path, key=KEY, new_key=OTHER)
+    with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
+        AgentMemory(path, key=KEY)
+    assert readable(path.parent) == []
+    Admin.rekey(path, key=OTHER)
+    assert digest(path) == held
+    with AgentMemory(path) as memory:
+        assert memory.admin.verify().ok
+        [[mode]] = memory.database.engine._writer.execute("pragma journal_mode").fetchall()
+        [[vacuum]] = memory.database.engine._writer.execute("pragma auto_vacuum").fetchall()
+        assert (mode, vacuum) == ("wal", 2)
+        assert memory.search("herons", everything=True)
 
 
 class TestRefusals:

@@ -120,15 +120,14 @@ def _settle_in_child(memory):
     assert [each.text for each in asyncio.run(memory.asearch("feline", limit=1, everything=True))] == ["My cat sleeps."]
 
 
-class TestDamagedMessages:
-    def test_damaged_message_does_not_block_other_vectors(self, opened, raw):
-        memory = opened()
-        embedder_of(memory.database).close()
-        add_texts(memory, "This is damaged.", "My cat sleeps.")
-        raw(memory, "update content set body = :body where id = (select min(id) from content)", body=b"x")
-        with pytest.raises(DatabaseUnreadable):
-            memory.settle()
-        assert count_pending(memory) == 1
+def test_damaged_message_does_not_block_other_vectors(opened, raw):
+    memory = opened()
+    embedder_of(memory.database).close()
+    add_texts(memory, "This is damaged.", "My cat sleeps.")
+    raw(memory, "update content set body = :body where id = (select min(id) from content)", body=b"x")
+    with pytest.raises(DatabaseUnreadable):
+        memory.settle()
+    assert count_pending(memory) == 1
 
 
 @pytest.mark.sqlite_suffices
@@ -194,15 +193,14 @@ class TestSlowEmbeddings:
         assert search_texts(memory, "feline", limit=1) == ["My cat sleeps."]
 
 
-class TestAsyncEmbeddings:
-    async def test_async_only_embeddings_run_on_one_loop(self, opened):
-        embeddings = AsyncOnlyEmbeddings()
-        memory = opened(embeddings)
-        add_texts(memory, "My cat sleeps.", "Rain falls.")
-        assert search_texts(memory, "feline")[0] == "My cat sleeps."  # within a running loop
-        assert (await memory.asearch("feline", everything=True))[0].text == "My cat sleeps."
-        assert len(embeddings.loops) >= 3
-        assert len(set(map(id, embeddings.loops))) == 1
+async def test_async_only_embeddings_run_on_one_loop(opened):
+    embeddings = AsyncOnlyEmbeddings()
+    memory = opened(embeddings)
+    add_texts(memory, "My cat sleeps.", "Rain falls.")
+    assert search_texts(memory, "feline")[0] == "My cat sleeps."  # within a running loop
+    assert (await memory.asearch("feline", everything=True))[0].text == "My cat sleeps."
+    assert len(embeddings.loops) >= 3
+    assert len(set(map(id, embeddings.loops))) == 1
 
 
 class TestConcurrency:

@@ -30,29 +30,28 @@ def rebuild(memory, raw):
     memory.database.engine.write(search_index.rebuild_if_old)
 
 
-class TestIncrementalIndexing:
-    @pytest.mark.slow
-    def test_incremental_index_equals_a_rebuilt_index(self, memory, raw):
-        luck = random.Random(11)
-        chats = [memory.conversation(f"c{n}", ("a",) * n) for n in range(3)]
-        for step in range(400):
-            chat, chance = luck.choice(chats), luck.random()
-            known = [m.id for m in chat.messages] if chance > 0.5 else []
-            text = " ".join(f"w{luck.randrange(40)}" for _ in range(luck.randrange(6)))
-            if chance < 0.45 or not known:
-                chat.add(role="user", content=text)
-            elif chance < 0.55:
-                chat.add_messages([HumanMessage(f"{text} b{n}") for n in range(luck.randrange(1, 90))])
-            elif chance < 0.8:
-                chat.update(luck.choice(known), content=text)
-            elif chance < 0.98:
-                chat.remove_by_id(luck.choice(known))
-            else:
-                chat.clear()
-            if step % 100 == 99:
-                assert memory.admin.verify().problems == ()
-        memory.database.engine.write(search_index.index_waiting)
-        followed = indexed(memory, raw)
-        rebuild(memory, raw)
-        assert indexed(memory, raw) == followed
-        assert memory.admin.verify().problems == ()
+@pytest.mark.slow
+def test_incremental_index_equals_a_rebuilt_index(memory, raw):
+    luck = random.Random(11)
+    chats = [memory.conversation(f"c{n}", ("a",) * n) for n in range(3)]
+    for step in range(400):
+        chat, chance = luck.choice(chats), luck.random()
+        known = [m.id for m in chat.messages] if chance > 0.5 else []
+        text = " ".join(f"w{luck.randrange(40)}" for _ in range(luck.randrange(6)))
+        if chance < 0.45 or not known:
+            chat.add(role="user", content=text)
+        elif chance < 0.55:
+            chat.add_messages([HumanMessage(f"{text} b{n}") for n in range(luck.randrange(1, 90))])
+        elif chance < 0.8:
+            chat.update(luck.choice(known), content=text)
+        elif chance < 0.98:
+            chat.remove_by_id(luck.choice(known))
+        else:
+            chat.clear()
+        if step % 100 == 99:
+            assert memory.admin.verify().problems == ()
+    memory.database.engine.write(search_index.index_waiting)
+    followed = indexed(memory, raw)
+    rebuild(memory, raw)
+    assert indexed(memory, raw) == followed
+    assert memory.admin.verify().problems == ()

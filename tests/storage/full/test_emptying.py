@@ -36,21 +36,20 @@ CHANGES = (
 )
 
 
-class TestPostgres:
-    @pytest.mark.slow("in every form")
-    def test_database_is_reset_completely_between_tests(self, postgres_databases):
-        fresh = rows_and_identities(postgres_databases.migrated(0))
-        assert not any(rows for name, rows in fresh.items() if name in ("entry", "item", "namespace"))
-        for deed in CHANGES:
-            url = postgres_databases.migrated(0)
-            with AgentMemory(url) as memory:
-                memory.conversation("c", ("a",)).add_messages([HumanMessage(f"said {n}") for n in range(100)])
-                memory.store.put(("a",), "key", {"text": "kept"})
-            with psycopg.connect(direct(url), autocommit=True, options="-c search_path=agentmem") as connection:
-                connection.execute(deed)
-            assert rows_and_identities(postgres_databases.migrated(0)) == fresh, deed
-            with psycopg.connect(url) as connection:
-                sampled = "select * from pg_stats where schemaname = 'agentmem'"
-                assert connection.execute(sampled).fetchall() == [], deed
-                [[size]] = connection.execute("select pg_total_relation_size('agentmem.content')").fetchall()
-            assert size < GROWN
+@pytest.mark.slow("in every form")
+def test_database_is_reset_completely_between_tests(postgres_databases):
+    fresh = rows_and_identities(postgres_databases.migrated(0))
+    assert not any(rows for name, rows in fresh.items() if name in ("entry", "item", "namespace"))
+    for deed in CHANGES:
+        url = postgres_databases.migrated(0)
+        with AgentMemory(url) as memory:
+            memory.conversation("c", ("a",)).add_messages([HumanMessage(f"said {n}") for n in range(100)])
+            memory.store.put(("a",), "key", {"text": "kept"})
+        with psycopg.connect(direct(url), autocommit=True, options="-c search_path=agentmem") as connection:
+            connection.execute(deed)
+        assert rows_and_identities(postgres_databases.migrated(0)) == fresh, deed
+        with psycopg.connect(url) as connection:
+            sampled = "select * from pg_stats where schemaname = 'agentmem'"
+            assert connection.execute(sampled).fetchall() == [], deed
+            [[size]] = connection.execute("select pg_total_relation_size('agentmem.content')").fetchall()
+        assert size < GROWN

@@ -38,13 +38,12 @@ os.kill(os.getpid(), signal.SIGKILL)
             assert memory.admin.verify().ok
 
 
-class TestKey:
-    def test_environment_key_applies_to_files_only(self, monkeypatch, tmp_path, new_database):
-        plain = new_database("postgres")
-        monkeypatch.setenv("AGENTMEM_KEY", f"x'{KEY.hex()}'")
-        for url in (":memory:", plain):
-            with AgentMemory(url) as memory:
-                memory.conversation("c").add_user_message("a heron")
+def test_environment_key_applies_to_files_only(monkeypatch, tmp_path, new_database):
+    plain = new_database("postgres")
+    monkeypatch.setenv("AGENTMEM_KEY", f"x'{KEY.hex()}'")
+    for url in (":memory:", plain):
+        with AgentMemory(url) as memory:
+            memory.conversation("c").add_user_message("a heron")
 
 
 @pytest.mark.slow

@@ -16,33 +16,32 @@ from langchain_agentmem.storage import encrypted_database
 pytestmark = pytest.mark.bare
 
 
-class TestClosing:
-    @pytest.mark.slow
-    def test_close_during_calls_completes_or_raises_memory_closed(self, url):
-        for _ in range(5):
-            memory = AgentMemory(url)
-            chat = memory.conversation("c")
-            chat.add(role="user", content="x")
-            begun = threading.Barrier(9)
+@pytest.mark.slow
+def test_close_during_calls_completes_or_raises_memory_closed(url):
+    for _ in range(5):
+        memory = AgentMemory(url)
+        chat = memory.conversation("c")
+        chat.add(role="user", content="x")
+        begun = threading.Barrier(9)
 
-            def work(n, chat=chat, memory=memory, begun=begun):
-                begun.wait()
-                with contextlib.suppress(MemoryClosed):
-                    while True:
-                        if n % 2:
-                            chat.add(role="user", content="more")
-                        else:
-                            chat.retrieve_recent(5)
-                            memory.search("more")
+        def work(n, chat=chat, memory=memory, begun=begun):
+            begun.wait()
+            with contextlib.suppress(MemoryClosed):
+                while True:
+                    if n % 2:
+                        chat.add(role="user", content="more")
+                    else:
+                        chat.retrieve_recent(5)
+                        memory.search("more")
 
-            with ThreadPoolExecutor(8) as threads:
-                working = [threads.submit(work, n) for n in range(8)]
-                begun.wait()
-                chat.add(role="user", content="last")
-                memory.close()
-            assert [future.exception() for future in working] == [None] * 8
-        with AgentMemory(url) as memory:
-            assert memory.admin.verify().ok
+        with ThreadPoolExecutor(8) as threads:
+            working = [threads.submit(work, n) for n in range(8)]
+            begun.wait()
+            chat.add(role="user", content="last")
+            memory.close()
+        assert [future.exception() for future in working] == [None] * 8
+    with AgentMemory(url) as memory:
+        assert memory.admin.verify().ok
 
 
 class TestProcesses:

@@ -154,31 +154,29 @@ def permissions_of(url):
     return findings["permissions"].text
 
 
-class TestEncodings:
-    def test_encodings_other_than_utf_8_are_rejected(self, postgres_server):
-        name, encoding = "in_latin1", "LATIN1"
-        with psycopg.connect(postgres_server, autocommit=True) as connection:
-            connection.execute(f"drop database if exists {name}")
-            connection.execute(f"create database {name} encoding '{encoding}' locale 'C' template template0")
-            try:
-                parts = psycopg.conninfo.conninfo_to_dict(postgres_server) | {"dbname": name}
-                with pytest.raises(StorageError, match="UTF8"):
-                    AgentMemory(psycopg.conninfo.make_conninfo(**parts))
-            finally:
-                with contextlib.suppress(psycopg.Error):
-                    connection.execute(f"drop database {name}")
+def test_encodings_other_than_utf_8_are_rejected(postgres_server):
+    name, encoding = "in_latin1", "LATIN1"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"drop database if exists {name}")
+        connection.execute(f"create database {name} encoding '{encoding}' locale 'C' template template0")
+        try:
+            parts = psycopg.conninfo.conninfo_to_dict(postgres_server) | {"dbname": name}
+            with pytest.raises(StorageError, match="UTF8"):
+                AgentMemory(psycopg.conninfo.make_conninfo(**parts))
+        finally:
+            with contextlib.suppress(psycopg.Error):
+                connection.execute(f"drop database {name}")
 
 
-class TestMigrations:
-    @pytest.mark.slow
-    def test_migration_can_be_left_to_the_command(self, url, tmp_path, forks):
-        with pytest.raises(
-            DatabaseReadOnly, match="agentmem migrate" if url.startswith("postgres") else "may not be created"
-        ):
-            AgentMemory(url, migrate=False)
-        assert not list(tmp_path.glob("*.db"))
-        done = forks.run(COMMAND, "migrate", url)
-        assert engine.migrations("sqlite")[-1].name in done.stdout
-        with AgentMemory(url, migrate=False) as memory:
-            add_texts(memory, "a heron")
-            assert texts_of(memory) == ["a heron"]
+@pytest.mark.slow
+def test_migration_can_be_left_to_the_command(url, tmp_path, forks):
+    with pytest.raises(
+        DatabaseReadOnly, match="agentmem migrate" if url.startswith("postgres") else "may not be created"
+    ):
+        AgentMemory(url, migrate=False)
+    assert not list(tmp_path.glob("*.db"))
+    done = forks.run(COMMAND, "migrate", url)
+    assert engine.migrations("sqlite")[-1].name in done.stdout
+    with AgentMemory(url, migrate=False) as memory:
+        add_texts(memory, "a heron")
+        assert texts_of(memory) == ["a heron"]

@@ -67,18 +67,17 @@ class TestNames:
         ] == []
 
 
-class TestSqlLocation:
-    def test_no_sql_or_driver_outside_storage(self):
-        found = []
-        for path, tree in modules():
-            if STORAGE in path.parents:
-                continue
-            prose = {id(constant) for constant in docstrings(tree)}
-            for node in ast.walk(tree):
-                text = node.value if isinstance(node, ast.Constant) and id(node) not in prose else ""
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                drivers = {"sqlite3", "psycopg"} & {name.partition(".")[0] for name in names}
-                if drivers or (isinstance(text, str) and SQL.search(text)):
-                    found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
-        assert found == []
+def test_no_sql_or_driver_outside_storage():
+    found = []
+    for path, tree in modules():
+        if STORAGE in path.parents:
+            continue
+        prose = {id(constant) for constant in docstrings(tree)}
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) and id(node) not in prose else ""
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            drivers = {"sqlite3", "psycopg"} & {name.partition(".")[0] for name in names}
+            if drivers or (isinstance(text, str) and SQL.search(text)):
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert found == []

@@ -23,31 +23,29 @@ from tests.storage.sessions import adding, echo, kill_all, numbers
 from tests.support.locks import ANYBODY, await_waiter
 
 
-class TestPipelining:
-    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-    def test_damaged_checkpoint_versions_raise_unreadable(self, new_database, raw, kind):
-        with AgentMemory(new_database(kind)) as memory:
-            saver, config = memory.checkpointer, {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-            checkpoint = empty_checkpoint() | {"channel_values": {"a": "said"}, "channel_versions": {"a": "1"}}
-            named = saver.put(config, checkpoint, {}, {"a": "1"})
-            assert saver.get(named)["channel_values"] == {"a": "said"}
-            for versions in ("", "{", "[]", '{"a":1}', '{"a":"\\q"}', '{"a":"\\u0000"}', '{"a":"1"}x'):
-                raw(memory, f"update checkpoint set versions = '{versions}'")
-                for each in (named, config):
-                    with pytest.raises(CheckpointUnreadable):
-                        pytest.fail(f"{versions} gave {saver.get_tuple(each)}")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_damaged_checkpoint_versions_raise_unreadable(new_database, raw, kind):
+    with AgentMemory(new_database(kind)) as memory:
+        saver, config = memory.checkpointer, {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        checkpoint = empty_checkpoint() | {"channel_values": {"a": "said"}, "channel_versions": {"a": "1"}}
+        named = saver.put(config, checkpoint, {}, {"a": "1"})
+        assert saver.get(named)["channel_values"] == {"a": "said"}
+        for versions in ("", "{", "[]", '{"a":1}', '{"a":"\\q"}', '{"a":"\\u0000"}', '{"a":"1"}x'):
+            raw(memory, f"update checkpoint set versions = '{versions}'")
+            for each in (named, config):
+                with pytest.raises(CheckpointUnreadable):
+                    pytest.fail(f"{versions} gave {saver.get_tuple(each)}")
 
 
-class TestDurability:
-    def test_transactions_keep_the_server_synchronous_commit(self, new_database):
-        url = direct(new_database("postgres"))
-        for said in ("on", "local"):
-            with closing(PostgresEngine(f"{url}&options=-csynchronous_commit%3D{said}")) as engine:
-                engine._sql = dict(engine._sql) | {
-                    "show": prepare_query("select current_setting('synchronous_commit') as a")
-                }
-                for run in (engine.read, engine.write):
-                    assert run(shown) == [{"a": said}]
+def test_transactions_keep_the_server_synchronous_commit(new_database):
+    url = direct(new_database("postgres"))
+    for said in ("on", "local"):
+        with closing(PostgresEngine(f"{url}&options=-csynchronous_commit%3D{said}")) as engine:
+            engine._sql = dict(engine._sql) | {
+                "show": prepare_query("select current_setting('synchronous_commit') as a")
+            }
+            for run in (engine.read, engine.write):
+                assert run(shown) == [{"a": said}]
 
 
 def shown(tx):
@@ -70,17 +68,16 @@ class TestPlans:
         assert (anew, kept >= 10) == (0, True)
 
 
-class TestLargeOperations:
-    def test_operation_larger_than_the_pipe_completes(self, engine):
-        bodies = {bytes([n % 256, n // 256]) * 10: bytes([n % 256]) * 3_000 for n in range(3_000)}
+def test_operation_larger_than_the_pipe_completes(engine):
+    bodies = {bytes([n % 256, n // 256]) * 10: bytes([n % 256]) * 3_000 for n in range(3_000)}
 
-        def steps(tx):
-            query.store_content.run_many(tx, [{"hash": key, "body": body} for key, body in bodies.items()])
-            adding(1)(tx)
+    def steps(tx):
+        query.store_content.run_many(tx, [{"hash": key, "body": body} for key, body in bodies.items()])
+        adding(1)(tx)
 
-        engine.write(steps)
-        with psycopg.connect(engine._url) as connection:
-            assert connection.execute("select count(*) from agentmem.content").fetchone() == (3_000,)
+    engine.write(steps)
+    with psycopg.connect(engine._url) as connection:
+        assert connection.execute("select count(*) from agentmem.content").fetchone() == (3_000,)
 
 
 class TestFailures:
@@ -251,15 +248,14 @@ def forget(engine, session):
     engine._pool.give_back(session)
 
 
-class TestQueries:
-    def test_returns_rows_agrees_with_the_server(self, new_database):
-        PostgresEngine(url := direct(new_database("postgres"))).close()
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("set search_path = agentmem")
-            for name, sql in load_queries("postgres").items():
-                if "pgvector" in sql:  # asks tables that need an extension
-                    continue
-                prepared = connection.pgconn.prepare(name.encode(), number_parameters(sql, "$")[0].encode())
-                assert not prepared.error_message, name
-                described = connection.pgconn.describe_prepared(name.encode())
-                assert bool(described.nfields) == returns_rows(sql), name
+def test_returns_rows_agrees_with_the_server(new_database):
+    PostgresEngine(url := direct(new_database("postgres"))).close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("set search_path = agentmem")
+        for name, sql in load_queries("postgres").items():
+            if "pgvector" in sql:  # asks tables that need an extension
+                continue
+            prepared = connection.pgconn.prepare(name.encode(), number_parameters(sql, "$")[0].encode())
+            assert not prepared.error_message, name
+            described = connection.pgconn.describe_prepared(name.encode())
+            assert bool(described.nfields) == returns_rows(sql), name

@@ -147,17 +147,16 @@ class TestConcurrentEditors:
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Rome"}
 
 
-class TestErrors:
-    def test_invalid_fields_show_an_alert_and_write_nothing(self, memory, browser):
-        key = memory.facts(namespace=ADA).add_fact("user", "Ada", "lives in", "Lisbon")
-        where = address("fact", key)
-        wrong = {"valid_from": ("yesterday", ""), "valid_to": ("1999-01-01",), "confidence": ("much", "nan", "inf")}
-        for fields in ({name: value} for name, values in {**wrong, "object": (" ",)}.items() for value in values):
-            answer = correct(browser, where, **fields)
-            assert answer.status_code == 400, fields
-            assert 'role="alert"' in answer.text
-        assert memory.corrections.history(namespace=ADA) == []
-        assert memory.facts(namespace=ADA).get(key).object == "Lisbon"
+def test_invalid_fields_show_an_alert_and_write_nothing(memory, browser):
+    key = memory.facts(namespace=ADA).add_fact("user", "Ada", "lives in", "Lisbon")
+    where = address("fact", key)
+    wrong = {"valid_from": ("yesterday", ""), "valid_to": ("1999-01-01",), "confidence": ("much", "nan", "inf")}
+    for fields in ({name: value} for name, values in {**wrong, "object": (" ",)}.items() for value in values):
+        answer = correct(browser, where, **fields)
+        assert answer.status_code == 400, fields
+        assert 'role="alert"' in answer.text
+    assert memory.corrections.history(namespace=ADA) == []
+    assert memory.facts(namespace=ADA).get(key).object == "Lisbon"
 
 
 class TestCorrectionList:

@@ -56,14 +56,13 @@ def test_copying_a_server_to_itself_is_refused(new_database):
                 memory.admin.copy(url, force=force)
 
 
-class TestSnapshot:
-    @pytest.mark.slow
-    def test_concurrent_writes_are_not_copied(self, source, tmp_path):
-        before, copy = rows(source), str(tmp_path / "copy.db")
-        with AgentMemory(source) as memory:
-            memory.admin.copy(copy, progress=lambda at: memory.conversation("c").add(role="user", content="meanwhile"))
-            assert len(memory.conversation("c")) > 10
-        assert rows(copy)["entry"] == before["entry"]
+@pytest.mark.slow
+def test_concurrent_writes_are_not_copied(source, tmp_path):
+    before, copy = rows(source), str(tmp_path / "copy.db")
+    with AgentMemory(source) as memory:
+        memory.admin.copy(copy, progress=lambda at: memory.conversation("c").add(role="user", content="meanwhile"))
+        assert len(memory.conversation("c")) > 10
+    assert rows(copy)["entry"] == before["entry"]
 
 
 class TestTargets:

@@ -9,14 +9,13 @@ from tests.support.plans import sampled_columns
 from tests.upkeep.test_integrity import store_secret_items, store_secrets, stored_bytes, traces
 
 
-class TestErasure:
-    def test_server_statistics_contain_no_stored_content(self, new_database, raw):
-        with AgentMemory(new_database("postgres")) as memory:
-            store_secrets(memory)
-            store_secret_items(memory)
-            sampled = sampled_columns(memory, raw)
-        harmless = {"agentmem_migration.name", "branch.kind", "entry.kind", "entry.follows"}
-        assert sampled <= harmless
+def test_server_statistics_contain_no_stored_content(new_database, raw):
+    with AgentMemory(new_database("postgres")) as memory:
+        store_secrets(memory)
+        store_secret_items(memory)
+        sampled = sampled_columns(memory, raw)
+    harmless = {"agentmem_migration.name", "branch.kind", "entry.kind", "entry.follows"}
+    assert sampled <= harmless
 
 
 class TestConcurrentTransactions:

@@ -82,16 +82,15 @@ class TestRekey:
         assert readable(path.parent) == []
 
 
-class TestRefusals:
-    def test_rekey_of_an_open_database_is_refused(self, path):
-        command = [sys.executable, "-c", OPEN, str(path)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
-            assert running.stdout.readline() == "open\n"
-            with pytest.raises(DatabaseBusy, match="is open in another program"):
-                Admin.rekey(path, new_key=KEY)
-            running.communicate()
-        assert {each.name for each in path.parent.iterdir()} <= {"memory.db", "memory.db-wal", "memory.db-shm"}
-        Admin.rekey(path, new_key=KEY)
+def test_rekey_of_an_open_database_is_refused(path):
+    command = [sys.executable, "-c", OPEN, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout.readline() == "open\n"
+        with pytest.raises(DatabaseBusy, match="is open in another program"):
+            Admin.rekey(path, new_key=KEY)
+        running.communicate()
+    assert {each.name for each in path.parent.iterdir()} <= {"memory.db", "memory.db-wal", "memory.db-shm"}
+    Admin.rekey(path, new_key=KEY)
 
 
 class TestCrashes:
