@@ -178,20 +178,7 @@ class CheckpointHistory:
 def history(
     saver: AgentMemorySaver, config: RunnableConfig, limit: int | None, offset: int, around: str | None, *, ends: bool
 ) -> CheckpointHistory:
-    """Return the checkpoints of a graph without values; see `AgentMemorySaver.history`.
-
-    Args:
-        saver: The saver.
-        config: The config of the thread, and optionally of a subgraph.
-        limit: The maximum number of checkpoints; None for all.
-        offset: The number of newest checkpoints to skip. Ignored with `around`.
-        around: The id of the checkpoint that is in the middle of the results. None to use `offset`.
-        ends: True to return only checkpoints without children.
-
-    Raises:
-        InvalidInput: The config names no thread, its thread is in several namespaces, or a number is not valid.
-        CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
-    """
+    """List checkpoints without values; see `AgentMemorySaver.history` for the arguments."""
     for name, number in (("limit", NO_LIMIT if limit is None else limit), ("offset", offset)):
         check_integer(name, number, 0)
     check_flag("ends", ends)
@@ -250,16 +237,7 @@ class CheckpointChanges(NamedTuple):
 
 
 def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) -> CheckpointChanges | None:
-    """Compare two checkpoints; see `AgentMemorySaver.changes`.
-
-    Args:
-        saver: The saver.
-        config: The config of the later checkpoint.
-        since: The id of the earlier checkpoint. Default: the parent.
-
-    Returns:
-        The differences; None if the later checkpoint or the one named by `since` does not exist.
-    """
+    """Compare two checkpoints; see `AgentMemorySaver.changes` for the arguments."""
     at, ns, name = parse_config(config, saver.database.scopes)
     earlier_id = None if since is None else check_id(since, "checkpoint")
     recall = saver._codec.message_cache.recall
@@ -280,26 +258,37 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
             return None
         changed = after if after.parent is None else after._replace(values={})  # the changes are not known
         return CheckpointChanges(None, saver._make_tuple(config, changed, at, ns))
-    after_ranges, before_ranges = _list_message_ranges(after), _list_message_ranges(before)
+    split_channels = _remove_shared_parts(before, after)
+    tuples = [saver._make_tuple(config, saved, at, ns) for saved in (before, after)]
+    old, new = (each.checkpoint["channel_values"] for each in tuples)
+    for channel in split_channels:
+        old_list, new_list = old.pop(channel), new.pop(channel)
+        if old_list != new_list:  # an encrypted message may have several parts
+            old[channel] = [message for message in old_list if message not in new_list]
+            new[channel] = [message for message in new_list if message not in old_list]
+    return CheckpointChanges(*tuples)
+
+
+def _remove_shared_parts(before: StoredCheckpoint, after: StoredCheckpoint) -> list[str]:
+    """Remove equal values, and the parts that lists of messages share; return these channels."""
+    split_channels = []
     for channel in after.values.keys() & before.values.keys():
         if after.values[channel] == before.values[channel]:
             del after.values[channel], before.values[channel]
-        elif channel in after_ranges and channel in before_ranges:
-            for saved, own, other in ((after, after_ranges, before_ranges), (before, before_ranges, after_ranges)):
-                own_only = value_store.subtract_ranges(own[channel], other[channel])
-                saved.values[channel] = [LIST, *value_store.encode_ranges(own_only)]
-    return CheckpointChanges(saver._make_tuple(config, before, at, ns), saver._make_tuple(config, after, at, ns))
+        elif (new := _message_ranges(after, channel)) and (old := _message_ranges(before, channel)):
+            split_channels.append(channel)
+            after.values[channel] = [LIST, *value_store.encode_ranges(value_store.subtract_ranges(new, old))]
+            before.values[channel] = [LIST, *value_store.encode_ranges(value_store.subtract_ranges(old, new))]
+    return split_channels
 
 
-def _list_message_ranges(saved: StoredCheckpoint) -> dict[str, list[Range]]:
-    """Return the ranges of part numbers of each list of messages, by channel.
+def _message_ranges(saved: StoredCheckpoint, channel: str) -> list[Range]:
+    """Return the ranges of part numbers of a list of messages; none for any other value.
 
     The first part shows whether a list contains messages: parts of other lists have the form `ELEMENTS`. A message that
     is already in memory is not among the loaded parts.
     """
-    lists = {}
-    for name, recipe in saved.values.items():
-        ranges = list(value_store.decode_ranges(recipe[1:])) if recipe[0] == LIST else []
-        if ranges and getattr(saved.parts.get(ranges[0][0]), "form", MESSAGE_FORM) != ELEMENTS:
-            lists[name] = ranges
-    return lists
+    kind, *numbers = saved.values[channel]
+    ranges = list(value_store.decode_ranges(numbers)) if kind == LIST else []
+    is_other_list = bool(ranges) and getattr(saved.parts.get(ranges[0][0]), "form", MESSAGE_FORM) == ELEMENTS
+    return [] if is_other_list else ranges

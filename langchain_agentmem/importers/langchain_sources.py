@@ -174,10 +174,6 @@ def _add_items(drafts: Mapping[ItemPlace, ItemDraft]) -> batches.WriteOperation:
     return lambda tx, now: range(item_search.add_new_items(tx, drafts, now=now))
 
 
-def _has_langmem_keys(value: Any) -> bool:
-    return isinstance(value, Mapping) and "content" in value and ("kind" in value or isinstance(value["content"], str))
-
-
 def _make_draft(row: _Row, namespace: Sequence[str], target: ImportTarget) -> tuple[ItemPlace, ItemDraft]:
     place = ItemPlace(target.path(*namespace), item_rows.check_key(row["key"]))
     value = json.loads(row["value"]) if isinstance(row["value"], str | bytes) else row["value"]
@@ -189,7 +185,8 @@ def _make_draft(row: _Row, namespace: Sequence[str], target: ImportTarget) -> tu
     draft = ItemDraft(data, ttl, item_rows.stored_text(value, data), None, times)
     if expires_at is not None and expires_at <= target.now:
         raise InvalidInput("it has expired.")
-    if target.kind == "langmem" and not _has_langmem_keys(value):
+    has_content = isinstance(value, Mapping) and "content" in value
+    if target.kind == "langmem" and not (has_content and ("kind" in value or isinstance(value["content"], str))):
         raise InvalidInput("it lacks langmem's keys kind and content. The kind langgraph-store imports all items.")
     return place, draft._replace(source="import", actor=target.kind)
 

@@ -243,23 +243,18 @@ def render_page(request: Request, template: str, status: int = 200, **values: An
         status: The HTTP status.
         **values: The values for the template.
     """
-    studio = studio_of(request)
+    studio, page_path = studio_of(request), _page_path(request)
     context = {
-        "path": _page_path(request),
+        "path": page_path,
         "version": __version__,
         "read_only": studio.read_only,
         "user": studio.user_of(request),
         "csrf": request.scope[CSRF_SCOPE_KEY],
         "link": lambda path, **query: address(request, path, **query),
-        "current_url": lambda **changed: _current_url(request, changed),
+        "current_url": lambda **changed: address(request, quote(page_path), **{**request.query_params, **changed}),
         **values,
     }
     return HTMLResponse(TEMPLATES.get_template(template).render(context), status)
-
-
-def _current_url(request: Request, changed: Mapping[str, Any]) -> str:
-    """Return the address of the current page, with some query values changed."""
-    return address(request, quote(_page_path(request)), **{**request.query_params, **changed})
 
 
 def _page_path(request: Request) -> str:

@@ -103,10 +103,6 @@ def _parse_value(name: str, text: str) -> Any:
         raise InvalidInput(f"{name} must be {expected}, got {safe_repr(text)}.") from error
 
 
-def _parse_lines(text: str) -> list[str]:
-    return [line.strip() for line in text.split("\n") if line.strip()]
-
-
 def _parse_number(text: str) -> float | None:
     number = float(text) if text else None
     return int(number) if number is not None and number.is_integer() else number
@@ -117,7 +113,7 @@ def _parse_time(text: str) -> datetime | None:
 
 
 _PARSERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "tags": (_parse_lines, "lines"),
+    "tags": (lambda text: [line.strip() for line in text.split("\n") if line.strip()], "lines"),
     **dict.fromkeys(("importance", "confidence"), (_parse_number, "a number")),
     **dict.fromkeys(("valid_from", "valid_to"), (_parse_time, "a UTC time such as 2024-05-31 18:00")),
 }

@@ -52,7 +52,7 @@ def serve(
         port = listener.getsockname()[1]
         token = secrets.token_urlsafe(32)
         base_url = f"http://{_url_host(host)}:{port}/"
-        names = map(_url_host, (host, *(_LOOPBACK if _is_loopback(host) else ())))
+        names = map(_url_host, (host, *(_LOOPBACK if host in _LOOPBACK or host.startswith("127.") else ())))
         hosts = {name if port == _HTTP_PORT else f"{name}:{port}" for name in names}
         app = application(memory, user=user, experiences=experiences, token=token, hosts=hosts)
         config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
@@ -89,10 +89,6 @@ def _open_listener(host: str, port: int) -> socket.socket:
             f"Port {port} of {safe_repr(host)} is not free. Choose another port, or 0 for any free port."
         ) from error
     return listener
-
-
-def _is_loopback(host: str) -> bool:
-    return host in _LOOPBACK or host.startswith("127.")
 
 
 def _url_host(host: str) -> str:

@@ -162,7 +162,8 @@ def renumber(recipe: Recipe, get_number: Callable[[int], int]) -> Recipe:
     """
 
     def renumber_list(part: Recipe) -> Recipe:
-        return [part[0], *encode_ranges(to_ranges(list(map(get_number, _part_numbers(part)))))]
+        numbers = [get_number(number) for start, stop in decode_ranges(part[1:]) for number in range(start, stop)]
+        return [part[0], *encode_ranges(to_ranges(numbers))]
 
     return map_recipe(recipe, get_number, renumber_list)
 
@@ -185,11 +186,6 @@ def map_recipe(recipe: Recipe, replace_part: Callable[[Any], Any], replace_list:
     if kind in (LIST, DICT):
         return replace_list(recipe)
     return recipe if kind == INLINE else [kind, recipe[1], list(map(map_inner, recipe[2]))]
-
-
-def _part_numbers(recipe: Recipe) -> Iterator[int]:
-    """Yield the part numbers in a `LIST` or `DICT` recipe."""
-    return (number for start, stop in decode_ranges(recipe[1:]) for number in range(start, stop))
 
 
 def to_ranges(numbers: list[int]) -> list[Range]:

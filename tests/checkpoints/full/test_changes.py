@@ -11,6 +11,7 @@ from langgraph.graph import MessagesState
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
+from tests.checkpoints.graphs import Line
 from tests.support.graphs import line
 from tests.threads.own_store import aes
 
@@ -47,6 +48,15 @@ class TestChanges:
             turns(counting(saver), *"abc")
             changes = saver.changes(at())
             assert [each.id for each in changes.after.checkpoint["channel_values"]["messages"]] == ["a5"]
+
+    def test_messages_with_several_encrypted_parts_are_no_changes(self, url):
+        with AgentMemory(url) as memory:
+            thread = Line(AgentMemorySaver(memory, serde=aes()))
+            for more in ([], [HumanMessage("b", id="b")], []):
+                thread.put({"messages": [HumanMessage("a", id="a"), *more]})
+                changes = thread.saver.changes(thread.config)
+                values = changes.after.checkpoint["channel_values"]
+                assert not changes.before or values["messages"] == more
 
     def test_changes_of_a_damaged_checkpoint_raise_an_error(self, memory, raw):
         turns(counting(memory.checkpointer), "one")
