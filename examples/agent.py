@@ -43,7 +43,7 @@ SCRIPT: list[BaseMessage] = [
 
 
 class Script(FakeMessagesListChatModel):
-    """Stands for the model: return the next reply of the script for any input."""
+    """A stand-in for the model: for any input, it returns the next reply of the script."""
 
     def bind_tools(self, *_: object, **__: object) -> "Script":  # noqa: D102
         return self
@@ -58,8 +58,8 @@ def main(folder: Path) -> None:
             Script(responses=SCRIPT),
             [read_diary],
             system_prompt="You are a gardener.",
-            middleware=[  # compaction comes before middleware that adds to a single call
-                CompactionMiddleware(memory, lambda _: "The diary of March was read.", budget),
+            middleware=[  # compaction comes before middleware that adds text to the prompt
+                CompactionMiddleware(memory, lambda _: "The diary of March was read.", budget),  # the lambda summarizes
                 ExperienceMiddleware(library),
                 MemoryMiddleware(memory, budget=400, tools=True),  # tools for the agent to change its memory
             ],

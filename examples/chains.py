@@ -31,24 +31,24 @@ def main(folder: Path) -> None:
         ada.archival.write("Ada eats no nuts.")
         memory.conversation("monday").add_user_message("The harbour kitchen closes at ten.")
 
-        print("--- memory.inject() | model: what is known of Ada, and what of it answers the question")
+        print("--- memory.inject() | model: the core memory of Ada, and the records that match the question")
         prompt = ChatPromptTemplate.from_messages([("system", "You book tables."), ("user", "{question}")])
         chain = prompt | memory.inject("ada") | model
         chain.invoke({"question": "Which dishes with nuts are there?"})
 
-        print("--- a retriever: what anybody said")
+        print("--- a retriever: messages of all conversations")
         prompt = ChatPromptTemplate.from_template("You know: {known}\n{question}")
         known = memory.retriever(limit=1) | (lambda documents: documents[0].page_content)
         answering = {"known": known, "question": RunnablePassthrough()} | prompt | model
         answering.invoke("When does the kitchen close?")
 
-        print("--- experiences: what is to be done")
+        print("--- experiences: instructions whose condition applies")
         library = memory.experiences(folder)
         library.add(Experience("ask", when="Use when a table is booked.", what="Ask for how many people."))
         prompt = ChatPromptTemplate.from_messages([("system", "You book.\n{experiences}"), ("user", "{question}")])
         (library.selector() | prompt | model).invoke({"question": "Please book a table for Friday."})
 
-        print("--- RunnableWithMessageHistory: what was said before in this conversation")
+        print("--- RunnableWithMessageHistory: the earlier messages of this conversation")
         warnings.filterwarnings("ignore", "RunnableWithMessageHistory")  # LangChain recommends graphs instead
         prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("user", "{question}")])
         chat = RunnableWithMessageHistory(

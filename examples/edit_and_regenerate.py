@@ -1,7 +1,7 @@
-"""Edit a message: the memory of the old message disappears with the message.
+"""Edit a message: what the agent stored because of the old message disappears.
 
-The agent stores each fact twice: in the thread's memory, which rewinds with the thread, and in a LangGraph store, which
-does not rewind.
+For comparison, the agent stores each statement twice: in the thread's memory, which rewinds with the thread, and in a
+LangGraph store, which does not rewind.
 
 Run it with `python examples/edit_and_regenerate.py`. It needs no extra and no key.
 """
@@ -19,7 +19,7 @@ from langchain_agentmem import AgentMemory
 
 
 def main(database: Path) -> None:
-    """Send a message, edit it, and ask the agent for the stored fact."""
+    """Send a message, edit it, and ask the agent for the stored statement."""
     with AgentMemory(database) as memory:
 
         def learn(state: MessagesState, config: RunnableConfig, *, store: BaseStore) -> None:

@@ -1,7 +1,7 @@
-"""Add the experiences that apply to a prompt. A team writes them as files.
+"""Add experiences to a prompt: instructions that a team writes as files, each with a condition.
 
 Run it with `python examples/experiences.py`. It needs no extra and no key, because a function replaces the model. The
-selector compares the words of the conditions. With `library.selector(model="openai:…")`, a model selects experiences.
+selector compares words of the conversation with the conditions. With `selector(model="openai:…")`, a model selects.
 """
 
 import tempfile
@@ -35,7 +35,7 @@ HANDCRAFTED = [
 
 
 def support(state: CompactionState) -> dict[str, Any]:
-    """Stands for the model: print the prompt, and answer."""
+    """Stand in for the model: print the prompt, and answer."""
     for message in state["llm_input_messages"]:
         print("\n".join(f"    {message.type:<7} {line}" for line in message.text.splitlines()))
     knows = any("order number" in message.text for message in state["llm_input_messages"])

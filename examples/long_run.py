@@ -28,12 +28,12 @@ def read_report(day: int) -> str:
 
 
 def summarize(messages: list[Any]) -> str:
-    """Stands for the summarizing model: it receives the last summary and the newer messages."""
+    """Stand in for the summarizing model, which receives the last summary and the newer messages."""
     return f"Reports of the garden were read, one a day. The last {len(messages)} texts told nothing new."
 
 
 def decide(shown: list[AnyMessage]) -> AIMessage:
-    """Stands for the model: read a report, or search dropped messages, and report the result."""
+    """Stand in for the model: call a tool for the last message, or answer with the result of the tool."""
     last = shown[-1]
     if last.type == "tool":
         return AIMessage(next(line for line in last.text.splitlines() if line.startswith("Report")))

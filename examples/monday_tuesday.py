@@ -1,7 +1,7 @@
 """Share memory between the threads of a user, and rewind one of the threads.
 
 Run it with `python examples/monday_tuesday.py`. It needs the extra `[agents]` and no key, because a script replaces the
-model. The script stores statements, and repeats the memory in its prompt.
+model. The script stores statements in core memory, and answers questions with the core memory in its prompt.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ from langchain_agentmem import AgentMemory, MemoryMiddleware
 
 
 class Script(BaseChatModel):
-    """Stands for the model: store "X is Y" with a tool, and answer other messages with the core memory shown."""
+    """A stand-in for the model: it stores "X is Y" with a tool, and answers other messages with the core memory."""
 
     @property
     def _llm_type(self) -> str:

@@ -1,8 +1,8 @@
 """Import a SQLite file with tables of core, recall and archival memory.
 
 Run it with `python examples/move_from_memory_tables.py`. It needs no extra and no key. The tables are those of
-MemGPT-style systems. Every branch is imported. The branch without a parent becomes "main". A fork contains its parent's
-memory at the time of the fork.
+MemGPT-style systems. Every branch is imported. The branch without a parent becomes "main". A fork begins with
+the memory that its parent had at the time of the fork.
 """
 
 import sqlite3

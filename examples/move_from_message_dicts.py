@@ -1,4 +1,4 @@
-"""Import in-process memories: message dictionaries and facts as triplets.
+"""Import lists of a program without a database: message dictionaries, and facts as triplets.
 
 Run it with `python examples/move_from_message_dicts.py`. It needs no extra and no key, because a function replaces the
 model that extracts facts.
@@ -22,7 +22,7 @@ FACTS = [{"role": "user", "subject": "Paris", "predicate": "is capital of", "obj
 
 
 def extract(_: object) -> str:
-    """Stands for the model."""
+    """Stand in for the model that extracts facts."""
     return '{"facts": [{"message": 1, "subject": "Lisbon", "predicate": "is capital of", "object": "Portugal"}]}'
 
 
@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
         asked = chat.add(role="user", content="And in Porto?")
         chat.update(asked, content="And in Porto, in May?")
         print(chat.retrieve_recent(1), "was", chat.history_of(asked)[0].message.content)
-        chat.save_to_file(folder / "memory.json", {"step": 3})  # all previous methods exist
+        chat.save_to_file(folder / "memory.json", {"step": 3})  # the old methods still exist
         print("additional state:", memory.managed_conversation("copy").load_from_file(folder / "memory.json"))
 
         print("--- facts")

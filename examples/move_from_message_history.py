@@ -20,7 +20,7 @@ warnings.filterwarnings("ignore", ".*MessageHistory.* deprecated")  # LangChain 
 
 
 def answer(messages: list[BaseMessage]) -> AIMessage:
-    """Stands for the model."""
+    """Stand in for the model."""
     return AIMessage(f"That is your question {sum(message.type == 'human' for message in messages)}.")
 
 

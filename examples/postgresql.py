@@ -22,7 +22,7 @@ THREAD: RunnableConfig = {"configurable": {"thread_id": "trip", "agentmem_namesp
 
 
 def ask(memory: AgentMemory, text: str) -> str:
-    """Run one turn of the agent on one of the machines."""
+    """Run one turn of the agent with the memory of one machine."""
 
     def answer(state: MessagesState, config: RunnableConfig) -> dict[str, list[AIMessage]]:
         layers = memory.layers(config)
@@ -34,7 +34,7 @@ def ask(memory: AgentMemory, text: str) -> str:
 
 
 def main(url: str) -> None:
-    with AgentMemory(url) as one, AgentMemory(url) as other:  # on two machines these would be two processes
+    with AgentMemory(url) as one, AgentMemory(url) as other:  # as on two machines
         try:
             print("one>  ", ask(one, "My sister Ana lives in Lisbon."))
             print("other>", ask(other, "She likes green tea."), "The thread goes on there.")

@@ -1,7 +1,7 @@
 """Find messages of earlier conversations in a LangGraph agent.
 
-Run it with `python examples/quickstart.py`. It needs no extra and no key, because the agent answers with the hits
-instead of a model.
+Run it with `python examples/quickstart.py`. It needs no extra and no key, because no model is used: the agent answers
+with the hits.
 """
 
 import tempfile
@@ -21,7 +21,7 @@ class State(MessagesState):
 
 
 def talk(database: Path, conversation_id: str, text: str) -> None:
-    """Run one turn with a newly opened memory, as another process does."""
+    """Run one turn. The memory is opened for each turn, as if each turn ran in another process."""
     with AgentMemory(database) as memory:
 
         def recall(state: State) -> dict[str, list[Recollection]]:

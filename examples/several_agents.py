@@ -1,8 +1,8 @@
 """Share one memory between several agents, each on its own branch.
 
 Run it with `python examples/several_agents.py`. It needs no extra and no key, because the agents are functions. At the
-end, the results are written to the team's branch. An agent can also be a graph, a process or a machine that opens the
-database and names a branch.
+end, the results are written to the team's branch. An agent can also be a graph, a process or a machine: it opens the
+database and passes the name of its branch.
 """
 
 import tempfile
@@ -18,12 +18,12 @@ FOUND = {
 
 
 def research(mine: LayeredMemory, topic: str) -> None:
-    """Research one topic on a fork, which contains the team's memory and whose changes stay private."""
+    """Research one topic on a fork. The fork shows the team's memory, and its own changes stay private."""
     text, price = FOUND[topic]
     mine.recall.append("searched", f"{topic} for {mine.core.get()['traveller']}")
     mine.archival.write(text, tags=[topic])
     mine.core.set(topic, f"{price} euros")
-    mine.core.set("cheapest", f"{topic}, {price} euros")  # the other agent also writes this key
+    mine.core.set("cheapest", f"{topic}, {price} euros")  # both agents write this key
 
 
 def main(database: Path) -> None:

@@ -18,20 +18,20 @@ from langchain_agentmem import AgentMemory, CompactionState, Experience, Managed
 
 SAID = ["Ana likes green tea.", "On our walk we saw " + "one heron, " * 60, "What gift would Ana like?"]
 SEARCH = {"name": "mem_archival_search", "args": {"query": "Ana"}, "id": "call"}
-SAYS = [AIMessage("Oh.", id="1"), AIMessage("Oh!", id="2"), AIMessage("", tool_calls=[SEARCH]), AIMessage("Some tea.")]
+TURNS = [AIMessage("Oh.", id="1"), AIMessage("Oh!", id="2"), AIMessage("", tool_calls=[SEARCH]), AIMessage("Some tea.")]
 FACTS = '{"facts": [{"message": 1, "subject": "Ana", "predicate": "likes", "object": "green tea"}]}'
-TOLD = ["query", "tokens_before", "tokens_after", "summary", "chosen", "records", "documents", "fact_texts"]
+PRINTED_VALUES = ["query", "tokens_before", "tokens_after", "summary", "chosen", "records", "documents", "fact_texts"]
 
 
-class Trees(BaseTracer):
-    """A LangChain tracer that keeps the last tree. Every LangChain tracer receives the memory operations."""
+class LastRunTracer(BaseTracer):
+    """A LangChain tracer that keeps the last run with its child runs. Memory operations are child runs, too."""
 
     def _persist_run(self, run: Run) -> None:
         self.last = run
 
 
 def agent(memory: AgentMemory, folder: Path) -> Any:
-    model, experiences = GenericFakeChatModel(messages=iter(SAYS)), memory.experiences(folder)
+    model, experiences = GenericFakeChatModel(messages=iter(TURNS)), memory.experiences(folder)
     budget = ManagedMemoryConfig(threshold_tokens=215, token_counter="estimate")  # noqa: S106
     experiences.add(Experience("one-gift", when="Use when someone looks for a gift.", what="Name one thing only."))
     builder = StateGraph(CompactionState, input_schema=MessagesState).add_node("tools", ToolNode(memory.tools()))
@@ -45,8 +45,8 @@ def agent(memory: AgentMemory, folder: Path) -> Any:
 
 
 def lines(run: Run, before: str = "", below: str = "") -> Iterator[str]:
-    told = {**run.inputs, **(run.outputs or {})} if run.name.startswith("memory.") else {}
-    texts = "".join(f"  {name}={text(told[name])}" for name in TOLD if told.get(name))
+    values = {**run.inputs, **(run.outputs or {})} if run.name.startswith("memory.") else {}
+    texts = "".join(f"  {name}={text(values[name])}" for name in PRINTED_VALUES if values.get(name))
     yield f"{(run.latency or 0) * 1000:7.1f} ms  {before}{run.name}{texts}"
     for number, child in enumerate(run.child_runs, 1):
         branch, beside = ("└─ ", "   ") if number == len(run.child_runs) else ("├─ ", "│  ")
@@ -62,13 +62,13 @@ def text(value: Any) -> str:
 
 
 def main(folder: Path) -> None:
-    trees = Trees()
+    tracer = LastRunTracer()
     with AgentMemory(folder / "agent.db") as memory:
         graph = agent(memory, folder)
         for number, said in enumerate(SAID):
             state = {"messages": [HumanMessage(said, id=f"said-{number}")]}
-            graph.invoke(state, {"configurable": {"thread_id": "chat"}, "callbacks": [trees]})
-    print("\n".join(lines(trees.last)))
+            graph.invoke(state, {"configurable": {"thread_id": "chat"}, "callbacks": [tracer]})
+    print("\n".join(lines(tracer.last)))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ MARCH = datetime(2024, 3, 15, tzinfo=UTC)
 
 
 def extract(messages: Sequence[BaseMessage]) -> str:
-    """Stands for the model: return the facts of numbered messages as JSON."""
+    """Stand in for the model: return the facts in the numbered messages of the prompt as JSON."""
     facts = [
         {"message": int(number), "subject": who, "predicate": "lives in", "object": town, "valid_from": day}
         for number, text in SHOWN.findall(messages[-1].text)
@@ -33,7 +33,7 @@ def extract(messages: Sequence[BaseMessage]) -> str:
 
 
 def main(database: Path) -> None:
-    """Record that Ana moves twice. The second move is recorded a month late."""
+    """Tell the agent of two moves of Ana, the second one a month late. Then ask where she lived at two times."""
     today = [datetime(2024, 1, 20, tzinfo=UTC)]
     with AgentMemory(database, clock=lambda: today[0]) as memory:
 

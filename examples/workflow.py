@@ -26,7 +26,7 @@ BUDGET = ManagedMemoryConfig(threshold_tokens=150)
 
 
 def build(memory: AgentMemory, folder: Path) -> Any:
-    """Build the graph. Each turn compacts the context, and adds memory and experiences, before the model call."""
+    """Build the graph. Before each model call, it compacts the context, and adds memory and experiences."""
     model, facts = GenericFakeChatModel(messages=iter(SCRIPT)), iter(FACTS)
     tools = memory.tools()  # tools for core memory, archival memory, and messages that left the context
     library = memory.experiences(folder)
@@ -38,7 +38,7 @@ def build(memory: AgentMemory, folder: Path) -> Any:
         return {"messages": [model.invoke([system, *state["llm_input_messages"]])]}
 
     builder = StateGraph(CompactionState, input_schema=MessagesState)
-    # Each node continues with the context of the previous node.
+    # Each of these nodes changes the context ("llm_input_messages") that the previous one returned.
     builder.add_node("compact", memory.compaction(lambda _: "They saw many trams.", BUDGET))
     builder.add_node("inject", memory.inject())
     builder.add_node("experience", library.selector())

@@ -88,7 +88,7 @@ class AgentMemory(Maintenance, Closable):
 
     Args:
         url: A path, ":memory:", "postgresql://…" (extra `[postgres]`), or a `psycopg_pool.ConnectionPool`, which is
-            used and never closed. Default: a database in memory.
+            used and never closed. Default: ":memory:", a temporary database in RAM.
         namespace: The namespace that a run reads and writes: labels, which may contain keys of the run's config in
             braces, such as `("users", "{user_id}")`. Threads of one namespace share memory. With `()`, all threads
             share memory. Default: the config's "agentmem_namespace". A run without this key sees only its own thread.
@@ -98,9 +98,9 @@ class AgentMemory(Maintenance, Closable):
             "keep". Erasing the thread always forgets them.
         hooks: Functions that are called with every event, such as a `StepFinished`. Exceptions raised by hooks are
             logged and suppressed.
-        trace_content: The form of messages and memory in traces and hooks' events: True for full text, False for none,
-            or a function that masks a text. Ids, names, counts, scores and times are always shown. LangChain traces
-            the agent's own runs, such as model calls. Only LangChain's settings hide the content of those runs.
+        trace_content: The form of texts in traces and hooks' events: True for the full text, False for its length, or a
+            function that masks a text. Names, counts, scores, times and ids are always shown, except keys in stores.
+            LangChain traces the agent's own runs, such as model calls. Only its settings hide their content.
         strict: True to let the checkpointer import only safe or allowed classes, see `AgentMemorySaver`. Default: the
             environment variable LANGGRAPH_STRICT_MSGPACK, as for LangGraph's own savers.
         retention: The messages that conversations keep after each addition. Default: all, forever.
@@ -123,8 +123,8 @@ class AgentMemory(Maintenance, Closable):
         migrate: Create or upgrade tables when opening the database. Default: True. If False, run `agentmem migrate`
             first with a role that may alter tables.
         limits: The upper limits for callers' data, such as the bytes of a message. Default: `MemoryLimits()`.
-        key: The key of the SQLite file, its log and its backups (extra `[encryption]`): a passphrase, 32 bytes, or a
-            function that returns one of these when the file is opened. A database in memory has no key.
+        key: The key of the SQLite file, its write-ahead log and its backups (extra `[encryption]`): a passphrase, 32
+            bytes, or a function that returns one of these when the file is opened. ":memory:" has no key.
             Default: the key from AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND in the environment, else no
             encryption.
         clock: Returns the time, for tests. Default: the system's clock.
@@ -191,11 +191,11 @@ class AgentMemory(Maintenance, Closable):
     # -- opening and closing -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the database after running operations. Closing twice is harmless."""
+        """Wait for running operations, then close the database. Closing twice is harmless."""
         self.database.close()
 
     async def aclose(self) -> None:
-        """Wait for running asynchronous hooks, then close like `close`."""
+        """Wait for running asynchronous hooks, at most 1 second, then close like `close`."""
         await self.database.hooks.settle()
         await asyncio.to_thread(self.database.close)
 
@@ -205,17 +205,17 @@ class AgentMemory(Maintenance, Closable):
     # -- parts -------------------------------------------------------------------------------------------------
 
     def within(self, namespace: Sequence[str] | None = None, /, **keys: str) -> AgentMemory:
-        """Return this memory limited to one namespace, such as one user's on a server.
+        """Return a view of this memory that is limited to one namespace, such as one user's.
 
-        `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` if the `namespace` of this memory contains
-        "{user_id}". Calls of the limited memory without a namespace use its namespace: searches, layers, facts,
+        Call `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` if the `namespace` of this memory
+        contains "{user_id}". In the limited memory, its namespace is the default of searches, layers, facts,
         conversations, sessions, the audit trail, tools, statistics, exports and erasures. Calls with a namespace
-        outside of its namespace raise an error.
+        outside of it raise an error.
 
-        In its `store`, namespaces are relative: `("notes",)` in `within(("users", "ada")).store` is the namespace
-        `("users", "ada", "notes")` in `memory.store`. Graphs with its `checkpointer` need no user in their configs. In
-        their runs, calls of the original memory use the limited memory's namespace, too. Closing the limited memory
-        does not close the database.
+        In the limited memory's `store`, namespaces are relative: `("notes",)` in `within(("users", "ada")).store` is
+        `("users", "ada", "notes")` in `memory.store`. Graphs with the limited memory's `checkpointer` need no user in
+        their configs, and in their runs, calls of the original memory use the limited memory's namespace, too. Closing
+        the limited memory does not close the database.
 
         Args:
             namespace: The namespace.
@@ -331,15 +331,15 @@ class AgentMemory(Maintenance, Closable):
         """Return the core, recall and archival memory of a branch or of a thread.
 
         `memory.layers("user-42")` is the memory of a named branch, which the first write creates.
-        `memory.layers(config)` in a node of a graph is the thread's memory. It is rewound with the thread, and a node
-        that LangGraph repeats writes once. Retries in the node's own code count as one attempt. The graph needs this
-        memory's checkpointer. With the config of a past checkpoint, the memory is read-only, in the state of that
-        checkpoint. A node whose result LangGraph takes from its cache does not run, so it writes nothing. In OS threads
-        that you start without the node's context (`contextvars`), pass the config.
+        `memory.layers(config)` in a node of a graph is the thread's memory. It is rewound with the thread. If LangGraph
+        retries a node, only the writes of the last attempt remain; if the node's own code retries, all writes remain.
+        The graph needs this memory's checkpointer. With the config of a past checkpoint, the memory is read-only and
+        shows that checkpoint. A node with a cached result does not run, so it writes nothing. In OS threads that you
+        start without the node's context (`contextvars`), pass the config.
 
         Args:
             branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the
-                surrounding run.
+                surrounding run; outside of runs, or with a namespace, the branch "main".
             namespace: The namespace of the branch. Default: the running config's, else the root.
             scope: "shared" for the memory that all threads of the namespace and its branch "main" share, "thread" for
                 only the thread's own memory. Default: "shared".
@@ -348,7 +348,7 @@ class AgentMemory(Maintenance, Closable):
                 Default: none; texts are cut, and events are listed.
 
         Raises:
-            InvalidInput: An argument is wrong, or no run surrounds the call.
+            InvalidInput: An argument is wrong, or the config has neither a thread nor a namespace.
         """
         position = self._resolve_position(branch_or_config, namespace, scope)
         return public.LayeredMemory(self.database, position, namespace=namespace, settings=settings, model=model)
@@ -380,7 +380,7 @@ class AgentMemory(Maintenance, Closable):
             settings: The settings for storing and extracting facts. Default: `FactsConfig()`.
 
         Raises:
-            InvalidInput: An argument is wrong, or no run surrounds the call.
+            InvalidInput: An argument is wrong, or the config has neither a thread nor a namespace.
         """
         position = self._resolve_position(branch_or_config, namespace, scope)
         return public.KGMemory(
@@ -522,8 +522,8 @@ class AgentMemory(Maintenance, Closable):
     ) -> list[BaseTool]:
         """Return tools for an agent to read and write this memory.
 
-        `recall_dropped` searches the conversation for messages dropped from the context. `expand` returns, by its id, a
-        message, an archived tool output, or the messages that a summary replaces. Tools for the layers are
+        `recall_dropped` searches the conversation for messages dropped from the context. `expand` takes an id, and
+        returns a message, an archived tool output, or the messages that a summary replaces. Tools for the layers are
         `mem_core_get`, `mem_core_set`, `mem_core_del`, `mem_recall_append`, `mem_recall_search`, `mem_recall_evict`,
         `mem_recall_summarize`, `mem_archival_write`, `mem_archival_update`, `mem_archival_search`, `mem_archival_get`,
         `mem_node_fork`, `mem_node_read`, `mem_node_write` and `consolidate`. Tools for facts are `fact_add`,
@@ -562,8 +562,8 @@ class AgentMemory(Maintenance, Closable):
         machine, and requires a token.
 
         Args:
-            user: The author of corrections: a name, or a function that returns it from the ASGI scope of a request.
-                Default: the user who runs this process.
+            user: The author of corrections: a name, or a function that returns the name for the ASGI scope of a
+                request. Default: the user who runs this process.
             experiences: A library to show. Default: none.
 
         Raises:
@@ -640,8 +640,8 @@ class AgentMemory(Maintenance, Closable):
 
         Args:
             query: Any text.
-            namespace: The namespace to search, with all below it. Default: only the running config's namespace, else
-                only the root.
+            namespace: The namespace to search, with all below it. Default: the running config's namespace, else the
+                root, both without those below.
             limit: Maximum number of results. Default: 10.
             kinds: Only these kinds: "message", "fact", "item", "event", "record", "audit". Default: all but "audit",
                 because audit entries repeat the content of messages.
@@ -711,9 +711,9 @@ class AgentMemory(Maintenance, Closable):
     ) -> ImportSummary:
         """Import the memory of another program. The source is opened read-only.
 
-        Ids, times, roles and tool calls are kept, if the source has them. Each conversation, page of items or memory of
-        a user is imported in one transaction, or skipped with a reason in the report. Existing data stays. To continue
-        an interrupted import, run it again.
+        Ids, times, roles and tool calls are kept, if the source has them. Each conversation, checkpoint, and page of
+        items or memories is imported in one transaction. Content that cannot be imported is skipped and reported.
+        Existing data stays. To continue an interrupted import, run it again.
 
         Args:
             kind: The kind of the source. "langgraph-saver" and "langgraph-store": savers and stores of other packages.
@@ -730,8 +730,8 @@ class AgentMemory(Maintenance, Closable):
                 session. Default: the running config's; else, for threads and conversations, the `namespace` argument of
                 this memory; else the root, which is ().
             only: The ids of the threads, sessions, users or agents to import. Default: everything.
-            owners: The owner of each thread or conversation, by its id, as the value of the key in `namespace`.
-                Default: the owners in the source.
+            owners: A mapping from the ids of threads and conversations to their owners. An owner replaces the key in
+                `namespace`. Default: the owners in the source.
             dry_run: True to only report what would be imported. Default: False.
             allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class". Default: none.
             progress: A function that is called with the progress after each conversation, page or memory.

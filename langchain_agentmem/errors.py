@@ -15,8 +15,8 @@
     │   ├── DatabaseBusy        another process locked the database for too long
     │   ├── DatabaseTimeout     the server did not answer in time
     │   ├── CheckpointUnreadable  a checkpoint is damaged, or was written with another serializer
-    │   └── BranchMoved         another writer changed the conversation first; such operations are retried
-    ├── StepIsOver              a write by a graph's task that LangGraph retried or ended
+    │   └── BranchMoved         another writer changed the conversation first; the package retries the operation
+    ├── StepIsOver              a write by an attempt of a graph's task that has ended or was replaced by a retry
     ├── MemoryClosed            used after close()
     └── MissingExtra            also an ImportError: an optional dependency is not installed
 
@@ -32,7 +32,7 @@ from langchain_agentmem.base.safe_repr import safe_repr as safe_repr  # noqa: PL
 MAX_ERROR_CHARS = 4_000
 """The maximum length of an error's text. Longer texts, such as errors with very long paths, are shortened."""
 _END_CHARS = 500
-"""The length of the end of a shortened text, which often has the advice."""
+"""The number of characters kept from the end of a shortened text. The end often says what to do."""
 
 
 class AgentMemoryError(Exception):

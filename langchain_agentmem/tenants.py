@@ -4,7 +4,7 @@
         with tenants.of("ada") as memory:
             memory.conversation("monday").add_user_message("My sister Ana lives in Lisbon.")
 
-`async with` works instead of both `with` statements, too.
+`Tenants` and `of` support `async with`, too. The pool itself needs `with`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Tenants(Closable):
         pool: The `psycopg_pool.ConnectionPool` of all memories. Close it after the `Tenants` object.
         schema_of: A function from a tenant's id to the name of its schema. Default: a separate schema for each tenant,
             see `schema_of_tenant`.
-        max_open: The maximum number of memories that are kept open. More are open only while more are in use. Default:
-            100.
+        max_open: The maximum number of memories that are kept open. Memories in use stay open even above this number.
+            Default: 100.
         **options: The options of `AgentMemory` for every memory, except `schema`. With `schema_of`, also except
             `namespace`.
 
@@ -68,7 +68,7 @@ class Tenants(Closable):
         InvalidInput: An argument is invalid.
     """
 
-    _lock = PerProcess(threading.Lock)  # guards `_memories` and their `users`; memories open and close without it
+    _lock = PerProcess(threading.Lock)  # guards `_memories` and their `users`; not held to open or close a memory
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Tenants(Closable):
                 stack.callback(each.close)
 
     async def aclose(self) -> None:
-        """Wait a limited time for running asynchronous hooks, then close like `close`."""
+        """Wait for running asynchronous hooks, at most 1 second per memory, then close."""
         for each in list(self._memories.values()):
             if each.memory is not None:
                 await each.memory.database.hooks.settle()
@@ -159,7 +159,7 @@ class Tenants(Closable):
 class TenantMemory:
     """A context manager for `with` and `async with` that opens the memory of one tenant.
 
-    A context manager may be entered repeatedly and concurrently.
+    The same object may be entered repeatedly and concurrently.
 
     Args:
         tenants: The `Tenants` object.

@@ -37,9 +37,9 @@ Three requirements determine the design of this module:
 
 In an async call, the runs of LangChain begin and end on the event loop of the caller (`base/concurrency.py`).
 
-An operation of an agent or a user is one step with a name like `memory.<part>.<verb>`. `Tracing.step` is called by
-`Database.read`, `Database.write`, `Database.step`, `Search`, and `ask` in `model_calls.py`. A database access without a
-name is no step.
+An operation of an agent or a user is one step with a name like `memory.<part>.<verb>`. Most code traces its steps by
+`Database.read`, `Database.write` or `Database.step`, which call `Tracing.step`. A database access without a name is no
+step.
 
 If content is withheld, LangChain's own runs of the package's Runnables and models are hidden from traces. Hooks are
 called in the thread of the operation, in the caller's context (`base/events.py`).
@@ -415,8 +415,8 @@ def _locate_step(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) ->
         configurable = (source or {}).get("configurable") or {}
         location |= drop_none({name: configurable.get(name) for name in ("thread_id", "agentmem_namespace")})
         checkpoint_ns = configurable.get("checkpoint_ns") or None
-        # "checkpoint_map" has the checkpoint of each surrounding graph, by its checkpoint namespace. The namespace of a
-        # task is that of its graph and the name of the task.
+        # "checkpoint_map" has the checkpoint of each surrounding graph, by the graph's checkpoint namespace. A task's
+        # checkpoint namespace consists of its graph's checkpoint namespace, "|", and the name of the task.
         graph_ns = str(checkpoint_ns or "").rpartition("|")[0]
         graph_checkpoints = configurable.get("checkpoint_map") or {}
         checkpoint_id = configurable.get("checkpoint_id") or graph_checkpoints.get(graph_ns)
@@ -602,8 +602,8 @@ class _TracedStep(Step):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         tracing = self._tracing
         duration = time.perf_counter() - self._start_time
-        # `reset` raises ValueError if a generator leaves the block in another context than it entered. The variables of
-        # this context were never changed, and those of the original context cannot be reset from this one.
+        # `reset` raises ValueError if a generator leaves the block in another context than it entered the block in. The
+        # current context was never changed, and the original context cannot be changed from here.
         with contextlib.suppress(ValueError):
             if self._step_token is not None:
                 _current_step_id.reset(self._step_token)

@@ -9,7 +9,7 @@ Begin with `audit_trail.AuditTrail`, the public class. Below it:
 - `audit_report`: the health report;
 - `legacy_json`: reads and writes `agent_memory.json`, the file of the original audit memory, even if it is damaged.
 
-Allowed imports: storage, threads, search, messages, language_models and the layers below them.
+Allowed imports: `rewinding`, `threads`, `search`, `language_models` and the folders that these may import.
 
 The entries of a database form one chain, in the order of the commits. The digest of an entry is keyed by a random salt.
 An erasure removes the content and the salt, so that the remaining digest reveals nothing and the chain stays valid. The

@@ -223,7 +223,7 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
 
 
 def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
-    """Add the entries whose ids are new, and show only the newest version of each reference.
+    """Add the entries whose ids are new, and hide the older versions of added references.
 
     Args:
         tx: The transaction.
@@ -379,7 +379,7 @@ def _open_store(tx: Transaction, namespace: int, mark: bytes) -> StorePosition:
 
 
 def _hide_older_versions(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
-    """Hide all references with a mark except the newest, for each mark."""
+    """Hide, for each mark, all references with this mark except the newest."""
     for mark in sorted(mark for mark in marks if mark is not None):
         rows = query.audit_entries_of_mark(tx, path=path, kind="reference", mark=mark)
         numbers = [row["sequence"] for row in rows if row["hidden"] != REPLACED]
@@ -399,9 +399,8 @@ def _set_visibility(tx: Transaction, changes: Sequence[tuple[Row, int, str | Non
     _index_missing(tx, [row for row, hidden, _ in changes if hidden == VISIBLE])
 
 
-def _index_range(tx: Transaction, indexed: int, upto: int) -> None:
-    """Add the entries from `indexed` (exclusive) to `upto` (inclusive) to the search index."""
-    after = indexed
+def _index_range(tx: Transaction, after: int, upto: int) -> None:
+    """Add the entries from `after` (exclusive) to `upto` (inclusive) to the search index."""
     while rows := query.audit_entries_between(tx, after=after, upto=upto, limit=PAGE):
         _index_missing(tx, [row for row in rows if row["hidden"] == VISIBLE])
         after = rows[-1]["sequence"]

@@ -216,8 +216,7 @@ def todo_key(text: str) -> str:
     Returns:
         The text with normalized letter case and spaces, and without punctuation at its end.
     """
-    plain = " ".join(unicodedata.normalize("NFC", text).casefold().split())
-    return plain.rstrip(" .!?\u2026,;:\u3002\uff01\uff1f")
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(" .!?\u2026,;:\u3002\uff01\uff1f")
 
 
 def _split_sentences(text: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ MARKS: Mapping[Kind, tuple[str, str]] = {
     "reflection": ("[SELF-REFLECTION]", "self-reflection"),
     "reference": ("[REFERENCE]", "best-practices"),
 }
-"""The prefix of the prompt and the conversation id that mark each kind of entry in the document."""
+"""The prompt prefix and the conversation id by which the file marks a kind. Not the `mark` of an `EntryDraft`."""
 
 _ENTRY_START = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')  # an object that is neither a value nor a document
 _HISTORY_START = re.compile(r'"history"\s*:\s*\[')
@@ -266,7 +266,7 @@ def make_drafts(
         if conversation is not None:
             try:
                 conversation = check_id(conversation, "conversation")
-            except InvalidInput:  # OPUS accepts any conversation id
+            except InvalidInput:  # OPUS, which contains the original audit memory, accepts any conversation id
                 conversation, extra = None, {**extra, "conversation_id": conversation}
         title = source.prompt.strip().removeprefix(MARKS[source.kind][0]).strip() if source.kind in MARKS else ""
         entry = AuditEntry(

@@ -140,9 +140,7 @@ def make_cleaner(redact: bool | Callable[[str], str]) -> Cleaner | None:  # noqa
             return cleaned
         if isinstance(value, Mapping):
             return {key: clean(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(map(clean, value))
-        return value
+        return type(value)(map(clean, value)) if isinstance(value, list | tuple) else value
 
     return clean
 

@@ -34,7 +34,7 @@ STRICT_CONFIG = ConfigDict(
 )
 _UNKNOWN_OPTION = "Unknown option {}. Valid options: {}."
 _EXPECTED_TEXTS = {"sequence_str": "be a list"}
-"""For types of pydantic's errors without "should" in the message: the text after "must" in this package's message."""
+"""The text after "must" in this package's message, by the type of each pydantic error whose message has no "should"."""
 
 
 class Options(BaseModel):
@@ -321,12 +321,13 @@ class MemoryLimits(Options):
             rows = [rows]
         elif len(rows) > self.batch:
             self.check("batch", len(rows), f"The number of rows of one call ({query})")
-        maximum = self.value_bytes
+        safe_length = self.value_bytes // 4  # UTF-8 needs at most 4 bytes for a character
         for row in rows:
             for name in names:
                 value = row[name]
-                if isinstance(value, _SIZED_TYPES) and len(value) > maximum:
-                    self.check("value_bytes", len(value), f"A value to store ({query})")
+                if isinstance(value, _SIZED_TYPES) and len(value) > safe_length:
+                    data = value.encode(errors="surrogatepass") if isinstance(value, str) else value
+                    self.check("value_bytes", len(data), f"A value to store ({query})")
 
 
 DEFAULT_LIMITS = MemoryLimits()

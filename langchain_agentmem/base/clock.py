@@ -42,7 +42,7 @@ def from_micros(micros: int) -> datetime:
 
 
 def check_time(value: Any, label: str) -> int:
-    """Convert a caller's time to microseconds since 1970.
+    """Check a caller's time, and convert it to microseconds since 1970.
 
     A time without a time zone is interpreted as UTC.
 

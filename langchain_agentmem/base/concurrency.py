@@ -8,8 +8,8 @@ A call of an async twin is an awaited call. The method runs in a copy of the cal
 method needs, such as a model call, runs on the caller's event loop: see `run_on_callers_loop`.
 A cancelled call finishes a database write that has begun, begins no other write, and cancels a model call.
 
-The current call is stored for the thread, not in the context. User code may copy a context into threads and event loops
-that are not workers. Such threads and loops must not wait for the caller's loop.
+The current call is stored in a thread-local variable, not in a context variable: user code may copy a context into
+threads and event loops that are not workers. Such threads and loops must not wait for the caller's loop.
 
 anyio's `to_thread` does most of this, but it stops waiting for the thread when `asyncio.Task.cancel` is called.
 
@@ -182,7 +182,7 @@ def run_on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: b
 
     Args:
         make: Creates the coroutine.
-        always: Run the coroutine even after the call was cancelled, and do not cancel the coroutine.
+        always: True to run the coroutine even after the call was cancelled, and never cancel it. Default: False.
 
     Raises:
         asyncio.CancelledError: The call was cancelled, or its event loop was closed.
@@ -301,7 +301,7 @@ class _Call:
     Attributes:
         loop: The event loop of the caller.
         workers: The pool whose thread runs the function.
-        function: The function, not stored in a local variable: tracebacks show locals, and its arguments may be keys.
+        function: The function. No local variable has it: tracebacks show locals, and its arguments may contain a key.
         cancelled: True if the caller cancelled the call, or its event loop was closed.
         task: The task on the event loop that the call waits for, if any.
     """
@@ -369,7 +369,7 @@ class Workers:
         """Schedule a function in a thread of the pool.
 
         Raises:
-            RuntimeError: No thread works, and none can be started.
+            RuntimeError: The pool has no running thread, and none can be started.
         """
         future: Future[T] = Future()
         state = self._state
@@ -383,7 +383,7 @@ class Workers:
 
     @contextlib.contextmanager
     def release_slot(self) -> Iterator[None]:
-        """Free this thread's slot for another thread during the block."""
+        """Free this thread's slot during the block, so that another thread can run."""
         state = self._state
         try:
             with state.lock:
@@ -416,7 +416,7 @@ class Workers:
                 if state.threads > self.size:
                     state.threads -= 1
                     return
-                state.idle += state.queue.empty()  # a queued call is reserved for this thread
+                state.idle += state.queue.empty()  # else this thread runs the next queued call
 
 
 read_workers = Workers(8)

@@ -10,8 +10,8 @@ The bytes of `encode` are canonical: the order of dictionary keys and set member
 bytes can identify a value. `write_plain` keeps the order of keys instead. Text is preserved exactly, including NUL
 characters and lone surrogates.
 
-A subclass of a supported type (an ``IntEnum``, a named tuple, an ``OrderedDict``) is stored as the supported type. Any
-other object is refused, because it could not be decoded without importing its class.
+A subclass of a supported type, such as an ``IntEnum``, is stored as the supported type. Any other object is refused,
+since decoding would have to import its class. Further functions read the content blocks of providers' messages.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def to_plain(value: Any) -> Any:
             dictionaries, lists, tuples and sets of them.
 
     Returns:
-        A value of JSON types. `from_plain` converts it back to an equal value of the same supported types.
+        A value of JSON types. `from_plain` converts the result back to an equal value of the same supported types.
 
     Raises:
         InvalidInput: The value, or a value inside it, cannot be stored. The message contains its path and the reason.
@@ -236,8 +236,8 @@ def _tag(name: str, value: Any) -> dict[str, Any]:
 def _encode_value(value: Any, path: tuple[Any, ...], depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
     """Return the JSON form of a value with at most `depth` levels of containers.
 
-    `path` leads to the value: a pair of the container's path and the key or index in the container. The path of the
-    root is (). Paths are formatted only for errors.
+    `path` locates the value: a pair of the container's path, and the key or index of the value in the container. The
+    path of the root is (). Paths are formatted only for errors.
     """
     if value is None or type(value) is str or type(value) is bool:
         return value

@@ -4,9 +4,9 @@ A key is a passphrase (a text) or 32 random bytes. The bytes may also be a text 
 with 64 hexadecimal digits. Bytes are used unchanged. A passphrase passes through a slow key derivation, once for each
 opened file.
 
-The package does not keep the key itself, but a function that returns it. No `repr` therefore shows the key. After
-`EncryptionKey` has wrapped it, no local variable in a traceback shows it either. A function that the caller passes is
-called each time that a database or file is opened.
+`EncryptionKey` stores a function that returns the key instead of the key itself. So neither a `repr` nor the local
+variables in a traceback show the key. If the caller passes a function, this function is called each time that a
+database or file is opened.
 """
 
 from __future__ import annotations

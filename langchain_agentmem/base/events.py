@@ -148,7 +148,7 @@ class CompactionStageFailed(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionFellShort(MemoryEvent):
-    """The event emitted after a compaction that leaves a context above its target or limit.
+    """The event emitted after a compaction left a context above its target or limit.
 
     Attributes:
         session_id: The conversation or thread.
@@ -287,7 +287,7 @@ Watch: TypeAlias = Callable[[Progress], object]
 
 
 def check_callable(listener: L, name: str) -> L:
-    """Return a caller's function after checking that it is callable or None.
+    """Return a caller's function, or None, after checking that it is callable.
 
     Args:
         listener: The function or None.
@@ -384,7 +384,7 @@ class Hooks:
 
 
 class EventContext(Hooks):
-    """The event bus of a memory and the name of its agent, as `set_event_context` sets them.
+    """The hook of an event bus, with the name of the memory's agent, for `set_event_context`.
 
     Args:
         agent_name: The name of the agent that owns the memory.

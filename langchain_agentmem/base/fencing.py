@@ -43,7 +43,7 @@ def fence_text(tag: str, text: str, **attributes: object) -> str:
         The opening tag on its own line, the text, and the closing tag on its own line.
     """
     pairs = "".join(f' {key}="{_quote_attribute(value)}"' for key, value in attributes.items() if value is not None)
-    escaped = _mark_pattern(tag).sub(lambda match: "&lt;" if match.group() == "<" else "&amp;", text)
+    escaped = _tag_pattern(tag).sub(lambda match: "&lt;" if match.group() == "<" else "&amp;", text)
     return f"<{tag}{pairs}>\n{escaped}\n</{tag}>"
 
 
@@ -56,13 +56,13 @@ def _quote_attribute(value: object) -> str:
 _BEFORE, _AFTER = rf"(?:[^\w<&]|[{_FILLERS}])*", rf"(?![^\W{_FILLERS}])"
 
 
-def _mark_regex(tag: str) -> str:
+def _tag_name_regex(tag: str) -> str:
     return _BEFORE + "(?i:" + f"{_INVISIBLE}*".join(map(re.escape, tag)) + ")" + _AFTER
 
 
 @lru_cache
-def _mark_pattern(tag: str) -> re.Pattern[str]:
-    name = _mark_regex(tag)
+def _tag_pattern(tag: str) -> re.Pattern[str]:
+    name = _tag_name_regex(tag)
     # "&lt;" before the name is escaped too, so that different texts result in different blocks.
     return re.compile(f"<(?={name})|&(?=(?:amp;)*lt;{name})")
 

@@ -93,11 +93,11 @@ def _replace_file(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
 def write_atomically(path: str | os.PathLike[str], *, make_folder: bool = False) -> Iterator[TextIO]:
     """Open a temporary text file, and move it to `path` if the block succeeds.
 
-    A crash leaves the whole old file or the whole new file.
+    After a crash, `path` has either the complete old file or the complete new file.
 
     Args:
         path: The path of the file. An existing file is replaced.
-        make_folder: Create a missing folder. Default: False.
+        make_folder: True to create a missing folder. Default: False.
 
     Raises:
         InvalidInput: The file cannot be written, or `path` is a SQLite database.

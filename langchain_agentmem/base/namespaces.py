@@ -27,7 +27,7 @@ class ThreadKey(NamedTuple):
     """The path of a namespace, and the id of a thread or conversation in it.
 
     Attributes:
-        path: The path. When a thread is searched by its id, the empty path means any namespace.
+        path: The path. In a lookup of a thread by its id, the empty path matches any namespace.
         name: The id.
     """
 
@@ -123,11 +123,11 @@ def format_namespace(namespace: Namespace, *more: str) -> str:
 def nested_conversation(thread: str, ns: str) -> str:
     """Return the conversation id of a nested graph.
 
-    It consists of the thread's id, U+001F, and the graph's namespace.
+    The conversation id consists of the thread's id, U+001F, and the graph's checkpoint namespace.
 
     Args:
         thread: The thread's id.
-        ns: The "checkpoint_ns" of the graph. A namespace too long for an id is replaced by its digest.
+        ns: The checkpoint namespace of the graph. If it is too long for an id, its digest is used instead.
     """
     name = ns if len(ns) <= MAX_LABEL_CHARS else blake2b(ns.encode(), digest_size=20).hexdigest()
     return f"{thread}{_LABEL_END}{name}"
@@ -142,7 +142,7 @@ def nested_range(thread: str) -> tuple[str, str]:
 
 
 def is_nested(conversation: str) -> bool:
-    """Return whether an id is that of a nested graph's conversation."""
+    """Return whether an id identifies the conversation of a nested graph."""
     return _LABEL_END in conversation
 
 
@@ -155,7 +155,7 @@ def outer_thread(conversation: str) -> str:
 
 
 def label_pattern(label: str) -> tuple[str, str]:
-    """Return a prefix, and a text that a path with this prefix contains if it has the label."""
+    """Return a prefix for paths, and the text that a prefixed path with the label contains."""
     return _LABEL_END, f"{_LABEL_END}{label}{_LABEL_END}"
 
 
@@ -249,7 +249,7 @@ class Scopes(NamedTuple):
                 both are given.
         """
         if (namespace is None) == (not keys):
-            raise InvalidInput('Pass either a namespace, within(("users", "ada")), or keys, within(user_id="ada").')
+            raise InvalidInput('Pass either a namespace, within(("users", "ada")), or its keys, within(user_id="ada").')
         if namespace is not None:
             inner = self.check_namespace(namespace)
         elif unknown := sorted(set(keys) - set(self.keys)):
@@ -263,7 +263,7 @@ class Scopes(NamedTuple):
         return self._replace(boundary=self._check_inside(inner))
 
     def resolve(self, namespace: Any, config: Any = None, *, optional: bool = False) -> Namespace:
-        """Return the namespace that a call uses: the given one, else that of its run.
+        """Return the namespace that a call uses: the given one, else its run's.
 
         Args:
             namespace: The caller's namespace; None or an empty tuple for none.

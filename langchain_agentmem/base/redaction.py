@@ -6,7 +6,7 @@ placeholders and code, as in `max_token: 4096`, `token: str` and `password = get
 
     redact("OPENAI_API_KEY=abc123")     # 'OPENAI_API_KEY=***'
 
-The time of every pattern is proportional to the length of the text. Use bounded or possessive repetitions in new ones.
+Every pattern runs in time proportional to the text's length. New patterns need bounded or possessive repetitions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MIN_TOKEN_CHARS, _LONG_TOKEN_CHARS = 6, 20
 
 
 def is_secret_value(value: str, kind: str, *, bare: bool = False, prose: bool = False) -> bool:
-    """Return whether a value whose name is that of a secret is really a secret.
+    """Return whether a value that has the name of a secret is really a secret.
 
     Args:
         value: The value as text.
@@ -171,8 +171,8 @@ def redact(text: str) -> str:
 def redact_value(value: object) -> Any:
     """Replace the secrets in a JSON-like value.
 
-    Secrets in texts and keys are replaced, and so are secret values with the name of a secret. The name is the key, as
-    in `{"password": 1234}`. The name of a "value" is the field "name" or "key" next to it, as in
+    Secrets in texts and keys are replaced, and so are secret values with the name of a secret. The name of a value is
+    its key, as in `{"password": 1234}`. If the key is "value", the name is the field "name" or "key" next to it, as in
     `{"name": "DB_PASSWORD", "value": "x"}`.
 
     Args:

@@ -24,7 +24,7 @@ MASK = "***"
 
 
 def _preceded_by(word: str, words: str, sign: str = "<=") -> str:
-    """Return a pattern for a word that follows one of `words`; with "<!", none of them.
+    """Return a pattern for a word after one of `words`; with sign "<!", after none of them.
 
     The pattern begins with the word and then looks back, because such a pattern is fast.
     """
@@ -56,7 +56,7 @@ _MAX_BITS = 256
 """The maximum size in bits of a whole number that is shown in full."""
 
 _LOGIN = re.compile(r"(?P<before>\b(?!file:)[A-Za-z][\w+.-]{0,30}:/+[^:\s]*:).*@", re.DOTALL)
-"""A login in a URL. Its password may contain an unescaped /, @, : or #, so it extends to the last @ of the text."""
+"""A login in a URL. The match ends at the last @ of the text, since passwords may contain an unescaped /, @, : or #."""
 _CUT_LOGIN = re.compile(
     r"(?P<before>\b(?!file:)[A-Za-z][\w+.-]{0,30}:/+[^:/@\[\s]*:)(?=\S)(?!\*\*\*@|\d+(?:[/?,\s'\")]|$)).*", re.DOTALL
 )

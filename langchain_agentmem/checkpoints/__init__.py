@@ -5,5 +5,5 @@ savers. `checkpoint_codec` converts between LangGraph's values and the log: it p
 determines which classes may be imported. `checkpoint_listing` implements `list` and `history`. `rewind_follower`
 reports the saver's calls and the attempts of tasks to `rewinding/`.
 
-It may import `base`, `language_models`, `messages`, `storage`, `threads`, `rewinding`, `tracing` and LangGraph.
+The folder may import `base`, `language_models`, `messages`, `storage`, `threads`, `rewinding`, `tracing` and LangGraph.
 """

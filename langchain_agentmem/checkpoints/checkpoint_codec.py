@@ -263,7 +263,7 @@ MAX_KNOWN_THREADS = 1_024
 """The maximum number of threads in the cache of a `CheckpointCodec`."""
 
 ValueRows: TypeAlias = list[dict[str, object]]
-"""A row for each value to store, by column name, without the column of the recipe."""
+"""The row of each value to store, as a mapping of column names. The column of the recipe is added later."""
 
 
 class CheckpointCodec:
@@ -458,5 +458,5 @@ def _encode_blob(serde: SerializerProtocol, value: Any, extra_text: str = "") ->
 
 def read_writes(writes: Sequence[checkpoint_log.TaskWrite], reader: ValueReader) -> list[PendingWrite]:
     """Read the values of pending writes, in the order in which LangGraph applies them."""
-    ordered = sorted(writes, key=lambda write: writes_sort_key(write.path, write.task, write.place))
+    ordered = sorted(writes, key=lambda write: writes_sort_key(write.path, write.task, write.idx))
     return [(write.task, write.channel, reader.read_value(write.recipe)) for write in ordered]

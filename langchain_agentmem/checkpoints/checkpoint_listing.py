@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 
 MIN_KEYS, MAX_KEYS = 500, 8_000
-"""The smallest and largest number of checkpoint keys that one query returns.
+"""The smallest and largest limit of checkpoint keys for one query.
 
-Each query may sort all remaining keys. The number grows with each query, so that a long listing needs few queries.
+Each query may sort all remaining keys. The limit grows with each query, so that a long listing needs few queries.
 """
 LARGEST_PAGE = 16
 """The maximum number of checkpoints per page."""
@@ -73,7 +73,7 @@ def list_pages(
         CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
     """
     scopes = saver.database.scopes
-    at, ns, name = (None, None, None) if config is None else parse_config(config, scopes, whole_thread=True)
+    at, ns, only_id = (None, None, None) if config is None else parse_config(config, scopes, whole_thread=True)
     low, high = path_range(scopes.resolve(None, config, optional=True))
     before_id = configurable_of(check_config(before)).get("checkpoint_id")
     if before is not None and before_id is None:
@@ -85,7 +85,7 @@ def list_pages(
     required = check_instance(dict, metadata_filter, "filter") or {}
     if limit is not None:
         check_integer("limit", limit, 0)
-    keys = _iter_keys(saver, KeyFilter(at, low, high, ns, name, before_id), required, limit)
+    keys = _iter_keys(saver, KeyFilter(at, low, high, ns, only_id, before_id), required, limit)
     pages = _iter_pages(saver, keys, None if config is None else config["configurable"]["thread_id"])
     return saver._follower.follow_pages(config, before, limit, pages, find_loop(config))
 
@@ -102,8 +102,8 @@ def _iter_pages(
             checkpoints = saver.database.engine.read(load)
         tuples = []
         for key, saved in checkpoints:
-            name = key.thread if thread_id is None else thread_id
-            tuples.append(saver._codec.make_tuple(saver.serde, saved, name, ThreadKey(key.path, key.thread), key.ns))
+            own_id = key.thread if thread_id is None else thread_id
+            tuples.append(saver._codec.make_tuple(saver.serde, saved, own_id, ThreadKey(key.path, key.thread), key.ns))
         yield tuples
         size = min(size * 4, LARGEST_PAGE)
 
@@ -112,19 +112,19 @@ def _iter_keys(
     saver: AgentMemorySaver, key_filter: KeyFilter, required: Mapping[str, Any], limit: int | None
 ) -> Iterator[CheckpointKey]:
     """Yield the keys of the checkpoints that pass the filter and have the required metadata."""
-    left, page_size = limit, MIN_KEYS
+    remaining, max_batch = limit, MIN_KEYS
     after: CheckpointKey | None = None
-    while left is None or left > 0:
-        batch = page_size if left is None or required else min(left, page_size)
+    while remaining is None or remaining > 0:
+        batch_size = max_batch if remaining is None or required else min(remaining, max_batch)
         with report_damage(key_filter.at or ThreadKey(key_filter.low, ""), key_filter.name):
-            list_keys = partial(checkpoint_log.list_keys, wanted=key_filter, after=after, limit=batch)
+            list_keys = partial(checkpoint_log.list_keys, wanted=key_filter, after=after, limit=batch_size)
             keys = saver.database.engine.read(list_keys)
         if not keys:
             return
-        after, page_size = keys[-1], min(page_size * 4, MAX_KEYS)
-        matching = [key for key in keys if _has_metadata(saver, key, required)][:left]
-        if left is not None:
-            left -= len(matching)
+        after, max_batch = keys[-1], min(max_batch * 4, MAX_KEYS)
+        matching = [key for key in keys if _has_metadata(saver, key, required)][:remaining]
+        if remaining is not None:
+            remaining -= len(matching)
         yield from matching
 
 
@@ -134,7 +134,7 @@ def _has_metadata(saver: AgentMemorySaver, key: CheckpointKey, required: Mapping
         return True
     with report_damage(ThreadKey(key.path, key.thread), key.name, decoding=True):
         metadata = decode_blob(saver.serde, key.metadata)
-    return all(value_at(metadata, name) == value for name, value in required.items())
+    return all(value_at(metadata, path) == value for path, value in required.items())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +165,7 @@ class CheckpointHistory:
     Attributes:
         checkpoints: The checkpoints, newest first, including those of forks.
         total: The number of all matching checkpoints, regardless of `limit` and `offset`.
-        newer: The number of newest checkpoints that were skipped before the first of `checkpoints`.
+        newer: The number of matching checkpoints that are newer than the first of `checkpoints`.
         subgraphs: The "checkpoint_ns" values of the thread's newest 50 subgraphs, newest first.
     """
 
@@ -238,12 +238,12 @@ class CheckpointChanges(NamedTuple):
 
 def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) -> CheckpointChanges | None:
     """Compare two checkpoints; see `AgentMemorySaver.changes` for the arguments."""
-    at, ns, name = parse_config(config, saver.database.scopes)
+    at, ns, later_id = parse_config(config, saver.database.scopes)
     earlier_id = None if since is None else check_id(since, "checkpoint")
     recall = saver._codec.message_cache.recall
 
     def load(tx: Transaction) -> tuple[StoredCheckpoint, StoredCheckpoint | None] | None:
-        after = checkpoint_log.get(tx, at, ns, name, recall)
+        after = checkpoint_log.get(tx, at, ns, later_id, recall)
         if after is None:
             return None
         before_id = earlier_id or after.parent
@@ -286,7 +286,7 @@ def _message_ranges(saved: StoredCheckpoint, channel: str) -> list[Range]:
     """Return the ranges of part numbers of a list of messages; none for any other value.
 
     The first part shows whether a list contains messages: parts of other lists have the form `ELEMENTS`. A message that
-    is already in memory is not among the loaded parts.
+    is cached is not among the loaded parts, so a part that was not loaded is a message.
     """
     kind, *numbers = saved.values[channel]
     ranges = list(value_store.decode_ranges(numbers)) if kind == LIST else []

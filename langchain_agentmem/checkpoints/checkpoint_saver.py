@@ -111,7 +111,7 @@ class ImportReport:
     Attributes:
         checkpoints: The number of copied checkpoints.
         known: The number of checkpoints that existed already.
-        threads: The number of thread ids to import, without skipped threads.
+        threads: The number of threads to import, without skipped threads.
         left_out: The skipped threads: the reason by thread id. They have new checkpoints in both databases.
     """
 
@@ -235,16 +235,16 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         return await concurrency.run_in_worker(partial(self._read_tuple, config, identify_loop(config)))
 
     def _read_tuple(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
-        at, ns, name = codec.parse_config(config, self.database.scopes)
+        at, ns, checkpoint_id = codec.parse_config(config, self.database.scopes)
 
         def load(tx: Transaction) -> StoredCheckpoint | None:
-            last_seen = self._codec.threads.get(at)
-            return checkpoint_log.get(tx, at, ns, name, self._codec.message_cache.recall, last_seen=last_seen)
+            last_seen, recall = self._codec.threads.get(at), self._codec.message_cache.recall
+            return checkpoint_log.get(tx, at, ns, checkpoint_id, recall, last_seen=last_seen)
 
-        saved = self._read(load, at, name)
+        saved = self._read(load, at, checkpoint_id)
         loaded = None if saved is None else self._make_tuple(config, saved, at, ns)
         thread = None if saved is None else saved.thread
-        self._follower.record_read(config, loaded, pregel, pinned=name is not None, thread=thread)
+        self._follower.record_read(config, loaded, pregel, pinned=checkpoint_id is not None, thread=thread)
         return loaded
 
     def list(
@@ -261,12 +261,12 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             config: The config of the thread, and optionally of a subgraph or checkpoint. None for all threads.
             filter: The values that the metadata must have, by key. If the metadata has no key "a.b", the filter checks
                 the value "b" within "a". Default: no filter.
-            before: The config of a checkpoint. Only checkpoints before it are returned. Default: no bound.
+            before: The config of a checkpoint. Only older checkpoints are returned. Default: no bound.
             limit: The maximum number. Default: all.
 
         Raises:
             InvalidInput: The config names no thread, `before` names no checkpoint, the filter is not a dictionary, or
-                the limit is not a number.
+                the limit is not a nonnegative integer.
             CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
         """
         for page in checkpoint_listing.list_pages(self, config, filter, before, limit):
@@ -323,9 +323,9 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             since: The id of the earlier checkpoint. Default: the parent.
 
         Returns:
-            Both checkpoints with only the values that differ; None if one of them does not exist. The first checkpoint
-            of a thread is returned with all its values. A checkpoint whose parent was removed is returned without
-            values.
+            Both checkpoints with only the values that differ; None if the checkpoint or `since` does not exist. The
+            first checkpoint of a thread is returned alone, with all its values. A checkpoint whose parent was removed
+            is returned alone, without values.
 
         Raises:
             InvalidInput: The config names no thread, its thread is in several namespaces, or an id is not valid.
@@ -338,27 +338,27 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return the nearest snapshots of DeltaChannels, and all later writes.
+        """Return each DeltaChannel's last value before a checkpoint, and the writes since.
 
         Args:
             config: The config of the checkpoint.
             channels: The names of the channels.
         """
-        at, ns, name = codec.parse_config(config, self.database.scopes)
+        at, ns, start = codec.parse_config(config, self.database.scopes)
         names = [codec.check_id(channel, "channel", empty=True) for channel in codec.check_list(channels, "channel")]
         histories: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in names}
         recall = self._codec.message_cache.recall
-        ancestors = self._read(lambda tx: checkpoint_log.load_ancestors(tx, at, ns, name, names, recall), at, name)
-        pending = set(names)  # the channels whose snapshot is in an older checkpoint
+        ancestors = self._read(lambda tx: checkpoint_log.load_ancestors(tx, at, ns, start, names, recall), at, start)
+        missing = set(names)  # the channels whose value was not found yet
         for saved in ancestors:
             reader = ValueReader(self.serde, self._codec.message_cache, saved.thread.store, saved.parts)
             with codec.report_damage(at, saved.name, decoding=True):
-                for channel in sorted(pending):
+                for channel in sorted(missing):
                     writes = [write for write in saved.writes if write.channel == channel]
                     histories[channel]["writes"][:0] = codec.read_writes(writes, reader)
                     if channel in saved.values and (seed := reader.read_value(saved.values[channel])) is not None:
                         histories[channel]["seed"] = seed  # an empty channel needs no seed
-            pending -= saved.values.keys()
+            missing -= saved.values.keys()
         return histories
 
     aget_delta_channel_history = concurrency.awaited(get_delta_channel_history)  # type: ignore[arg-type]  # self of the base class
@@ -441,18 +441,18 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """
         if not isinstance(found, CheckpointTuple):
             raise InvalidInput(f"adopt needs a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
-        at, ns, checkpoint_id = codec.parse_config(found.config, self.database.scopes.without_template)
-        name = codec.check_id(checkpoint_id, "checkpoint")
+        at, ns, given_id = codec.parse_config(found.config, self.database.scopes.without_template)
+        adopted_id = codec.check_id(given_id, "checkpoint")
 
         def is_stored(tx: Transaction) -> bool:
             thread = thread_rows.find_thread(tx, at, ns, exact=True)
-            return thread is not None and bool(query.checkpoint_exists(tx, ns_id=thread.ns_id, checkpoint=name))
+            return thread is not None and bool(query.checkpoint_exists(tx, ns_id=thread.ns_id, checkpoint=adopted_id))
 
-        exists = self._read(is_stored, at, name)
+        exists = self._read(is_stored, at, adopted_id)
         if check_flag("dry_run", dry_run):
             return not exists
-        writes = self._plan_imported_writes(at, found)
-        if exists and not writes:
+        write_plans = self._plan_imported_writes(at, found)
+        if exists and not write_plans:
             return False
         checkpoint = checkpoint_log.convert_versions(dict(found.checkpoint), self._digest)
         metadata, now = dict(found.metadata), self.database.now()
@@ -472,11 +472,11 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             is_new = not is_stored(tx)
             if is_new:
                 checkpoint_log.put(tx, at, ns, stored, plan, retention=None, now=now, exact=True, follow_up=follow)
-            for write in writes:  # also for an existing checkpoint, which may have more writes now
-                checkpoint_log.put_writes(tx, at, ns, name, write, now=now, exact=True)
+            for write_plan in write_plans:  # also for an existing checkpoint, which may have more writes now
+                checkpoint_log.put_writes(tx, at, ns, adopted_id, write_plan, now=now, exact=True)
             return is_new
 
-        with codec.report_damage(at, name):
+        with codec.report_damage(at, adopted_id):
             is_new = self.database.engine.write(operation)
         for callback in after_commit:
             callback()
@@ -514,10 +514,10 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         for config in (config for thread in selected for config in _list_configs(from_saver, thread)):
             configurable = config["configurable"]
             key = str(configurable["thread_id"]), str(configurable.get(CONFIG_KEY))
-            threads.setdefault(key, []).append(config)
+            threads.setdefault(key, []).append(config)  # by thread id and namespace
         reasons = {key: find_refusal_reason(self.database, configs) for key, configs in threads.items()}
         left_out = {key[0]: reason for key, reason in reasons.items() if reason is not None}
-        report = ImportReport(threads=len({thread for thread, _ in threads}) - len(left_out), left_out=left_out)
+        report = ImportReport(threads=list(reasons.values()).count(None), left_out=left_out)
         for key, configs in threads.items():
             for config in sorted(configs, key=_checkpoint_id) if reasons[key] is None else ():
                 loaded = _read_other(partial(from_saver.get_tuple, config), partial(from_saver.aget_tuple, config))
@@ -536,7 +536,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     # -- whole threads -----------------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread in every namespace, or only in the namespace of the run or memory.
+        """Delete a thread within the namespace of the run or memory; without one, everywhere.
 
         Raises:
             InvalidInput: The memory has a namespace template, and several namespaces have a thread of this id.
@@ -544,7 +544,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         name, (low, high) = check_id(thread_id, "thread"), path_range(self._namespace())
         now, scopes = self.database.now(), self.database.scopes
         deleted = self._change(lambda tx: thread_memory.delete_threads(tx, low, high, name, now=now, scopes=scopes))
-        # Discard the cached threads, and the places that runs have read of their checkpoints.
+        # Discard the cached threads, and the places of checkpoints that the run registry caches.
         self._codec.forget(deleted)
         get_run_registry(self.database).forget([thread.at for thread in deleted])
 
@@ -591,7 +591,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
                 DeltaChannels, whose checkpoints need their ancestors. "delete" deletes the threads.
 
         Raises:
-            InvalidInput: The strategy is unknown, or a thread id is not valid.
+            InvalidInput: The strategy is unknown, or a thread id is not valid or is in several namespaces.
         """
         check_value(Literal["keep_latest", "delete"], strategy, "strategy")
         names = [check_id(thread_id, "thread") for thread_id in codec.check_list(thread_ids, "thread")]
@@ -645,7 +645,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
                 f"{safe_repr(metadata)} and {safe_repr(config.get('metadata'))}."
             ) from error
         stored, plan = self._plan_checkpoint(at, dict(checkpoint), merged, parent, new_versions)
-        after_commit: Callbacks = []
+        after_commit: Callbacks = []  # its only element is set when the checkpoint is stored
         may_remove = self.retention is not None and not self.retention.is_off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
@@ -707,8 +707,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Callable[[], None]:
         """Check the writes of a task, and return the function that stores them."""
-        at, ns, name = codec.parse_config(config, self.database.scopes)
-        if name is None:
+        at, ns, checkpoint_id = codec.parse_config(config, self.database.scopes)
+        if checkpoint_id is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
         writes = codec.check_writes(writes)
         rows: codec.ValueRows = [
@@ -731,7 +731,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
         def operation(tx: Transaction) -> checkpoint_log.StoreResult:
             return checkpoint_log.put_writes(
-                tx, at, ns, name, plan, now=now, run_id=run_id, before_insert=finish, check=check
+                tx, at, ns, checkpoint_id, plan, now=now, run_id=run_id, before_insert=finish, check=check
             )
 
         def store() -> None:
@@ -740,8 +740,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
         return store
 
-    def _read(self, operation: Operation[T], at: ThreadKey, name: str | None) -> T:
-        with codec.report_damage(at, name):
+    def _read(self, operation: Operation[T], at: ThreadKey, checkpoint_id: str | None) -> T:
+        with codec.report_damage(at, checkpoint_id):
             return self.database.engine.read(operation)
 
     def _read_traced(self, name: str, config: RunnableConfig, at: ThreadKey, operation: Operation[T]) -> T:
@@ -775,7 +775,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         return stored[0]
 
     def _change(self, operation: Operation[T]) -> T:
-        """Run an operation that deletes rows, then return freed space to the system."""
+        """Run an operation on whole threads, then return freed space to the system."""
         value = self.database.engine.write(operation)
         self.database.engine.release()
         return value

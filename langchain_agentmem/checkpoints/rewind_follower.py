@@ -1,12 +1,12 @@
 """The observer through which the memory of a thread follows its checkpoints.
 
 LangGraph does not report when it reuses the stored result of a function. Only its Pregel loop has this information. The
-loop calls the saver, so `find_loop` searches the call stack for the loop. If another caller uses the saver, no loop is
-found. Such a call only reads, and starts no subgraph.
+loop calls the saver, so `find_loop` searches the call stack for the loop. If there is none, the caller is not a graph
+that begins, but for example a program that reads a checkpoint.
 
 An *attempt* is one execution of a node, or of a function that a node calls. LangGraph retries a node without informing
 its saver. Unless the failure is reported, memory that the failed attempt wrote remains if the next attempt writes none.
-So a LangChain callback handler reports all attempts. It costs about 20 µs per node. For LangChain's callbacks, each
+So a LangChain callback handler, which costs about 20 µs per node, reports all attempts. For LangChain's callbacks, each
 attempt is a chain. The chain of a function is nested in its caller's chain, and has a longer checkpoint namespace.
 """
 
@@ -50,7 +50,7 @@ class _AttemptWatcher(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.registries: weakref.WeakSet[RunRegistry] = weakref.WeakSet()
-        # By the run id of the chain: its checkpoint namespace, with the graph runs or the id of the parent's chain.
+        # By the run id of a chain: the namespace and graph runs of an attempt; the parent id and namespace of a chain.
         self._attempts: dict[UUID, tuple[str, list[tuple[RunRegistry, GraphRun]]]] = {}
         self._chains: dict[UUID, tuple[UUID | None, str]] = {}
 
@@ -168,8 +168,8 @@ class RewindFollower:
             new_loop.last_input = _find_last_input(loaded, resumes=resumes)
         registered = self._runs.register_loop(config["configurable"], at, loaded_key, new_loop, pregel, thread)
         if registered is not None:
-            run, loop, calling_task = registered
-            self._database.engine.read(lambda tx: sealing.note_outer_writes(tx, self._runs, run, loop, calling_task))
+            run, loop, calling_node = registered
+            self._database.engine.read(lambda tx: sealing.note_outer_writes(tx, self._runs, run, loop, calling_node))
 
     def follow_pages(
         self,
@@ -208,7 +208,7 @@ class RewindFollower:
         now: int,
         after_commit: list[Callable[[], None]],
     ) -> FollowUp:
-        """Return the callback of a put that stores a checkpoint's place and messages.
+        """Return the follow-up of a put, which stores the place and messages of a checkpoint.
 
         Args:
             config: The config of the call, which names the parent checkpoint.
@@ -228,7 +228,7 @@ class RewindFollower:
             parent_values = checkpoint_log.start_values_query(tx, last_seen, recorded, parent) if recorded else ()
 
             def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes]) -> None:
-                read_parent = partial(_read_parent, ns_id=thread.ns_id or 0, name=parent, serde=serde)
+                read_parent = partial(_read_parent, ns_id=thread.ns_id or 0, parent=parent, serde=serde)
                 reader = _make_reader(thread, recorded, recipes, parent_values, parent, serde) if recorded else None
                 ns = configurable.get("checkpoint_ns") or ""
                 put = CheckpointPut(
@@ -258,9 +258,9 @@ class RewindFollower:
             thread_memory.sweep_thread(tx, thread.id, self._database.now())
 
 
-def _read_parent(tx: Transaction, ns_id: int, name: str | None, serde: SerializerProtocol) -> ParentCheckpoint | None:
+def _read_parent(tx: Transaction, ns_id: int, parent: str | None, serde: SerializerProtocol) -> ParentCheckpoint | None:
     """Return the fields of a checkpoint that a put of its child needs, if it exists."""
-    row = next(iter(query.find_checkpoint(tx, ns_id=ns_id, name=name)), None)
+    row = next(iter(query.find_checkpoint(tx, ns_id=ns_id, name=parent)), None)
     if row is None:
         return None
     metadata = decode_blob(serde, bytes(row["metadata"]))
@@ -300,10 +300,10 @@ def _find_finished_tasks(loaded: CheckpointTuple | None) -> frozenset[str]:
 
 
 def _find_last_input(loaded: CheckpointTuple, *, resumes: bool) -> str | None:
-    """Return the newest checkpoint whose input a loop that starts here has read.
+    """Return the id of the newest checkpoint that the nodes of a starting loop have read.
 
-    If the start is an input, the loop reads this input only if it resumes. Otherwise a new input replaces the input of
-    the start, so the result is the parent.
+    If a loop starts from the checkpoint of an input and does not resume, a new input replaces that input before a node
+    reads it. Then the result is the parent of the checkpoint.
     """
     if resumes or loaded.metadata.get("source") != "input":
         return loaded.checkpoint["id"]

@@ -40,10 +40,12 @@ app = typer.Typer(
 def _env_option(variable: str, name: str, metavar: str | None, text: str) -> Any:
     """Return an option that sets an environment variable."""
 
-    def set_variable(value: object) -> None:
+    def set_variable(context: typer.Context, value: object) -> None:
         if value not in {None, False}:
             # A key from an option replaces every key in the environment.
             for suffix in ("", "_FILE", "_COMMAND") if variable.startswith(KEY_VARIABLE) else ():
+                if context.meta.setdefault(KEY_VARIABLE, name) != name:
+                    raise InvalidInput("--key-file cannot be combined with --key-command. Omit one of them.")
                 os.environ.pop(f"{KEY_VARIABLE}{suffix}", None)
             os.environ[variable] = "1" if metavar is None else str(value)
 
@@ -94,6 +96,8 @@ def demo(
 
     if studio and as_json:
         raise InvalidInput("--studio cannot be combined with --json. Omit one of them.")
+    if no_open and not studio:
+        raise InvalidInput("--no-open needs --studio.")
     serve = load_server() if studio else None
     output = console.Output(quiet=as_json)
     if process == SECOND_PROCESS and database is not None:
@@ -183,7 +187,7 @@ def studio(
 ) -> None:
     """Inspect and correct memory in a browser.
 
-    The server listens on this machine only. The printed address works once. Ctrl-C stops the server.
+    By default, only this machine can connect. The printed address works once. Ctrl-C stops the server.
 
     JSON: an object with url.
     """

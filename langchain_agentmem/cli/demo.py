@@ -135,8 +135,7 @@ def ask(
         speaker: The name of the sender. Default: "user".
     """
     config: RunnableConfig = {"configurable": {"thread_id": conversation_id, CONFIG_KEY: tuple(namespace)}}
-    initial_state = AgentState(messages=[HumanMessage(text, name=speaker)], recalled=[])
-    final_state = agent.invoke(initial_state, config)
+    final_state = agent.invoke(AgentState(messages=[HumanMessage(text, name=speaker)], recalled=[]), config)
     return final_state["messages"][-1].text, final_state["recalled"]
 
 
@@ -262,8 +261,7 @@ def open_studio(output: Output, serve: Callable[..., None], *, database: str, op
     """
     from langchain_agentmem.studio.sample import play_story  # noqa: PLC0415 - only with --studio
 
-    displays = {"DISPLAY", "WAYLAND_DISPLAY"}
-    has_display = sys.platform in {"win32", "darwin"} or not displays.isdisjoint(os.environ)
+    has_display = sys.platform in {"win32", "darwin"} or not {"DISPLAY", "WAYLAND_DISPLAY"}.isdisjoint(os.environ)
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder, open_or_create(database) as memory:
         library = play_story(memory, Path(folder))
         output.print_heading("Studio")

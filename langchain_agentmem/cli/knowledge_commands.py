@@ -30,14 +30,14 @@ def facts(
     database: ExistingDatabase,
     words: list[str] | None = argument("Only facts about this entity.", "ENTITY", default=None),
     namespace: console.NamespaceChoice = None,
-    branch: str = option("A named branch of memory.", "NAME", default=console.MAIN),
+    branch: str | None = option("A named branch of memory. Default: main.", "NAME"),
     thread: str | None = option("The memory of this thread, instead of a branch.", "ID"),
     at: str | None = option("Facts at this checkpoint of the thread. Default: newest.", "CHECKPOINT"),
     as_of: datetime | None = console.time_option("Facts that were valid at this time. Default: now."),
     known: datetime | None = console.time_option("Facts as recorded at this time. Default: now."),
     history: bool = flag("--history", "All facts about ENTITY, current and ended."),
     neighbours: bool = flag("--neighbours", "Entities connected with ENTITY, the nearest first."),
-    depth: int = option("With --neighbours: maximum number of connecting facts.", "N", default=1, min=1, max=10),
+    depth: int | None = option("With --neighbours: most connecting facts. Default: 1.", "N", min=1, max=10),
     limit: LimitOption = None,
 ) -> CommandReport:
     """List current or past facts, or entities linked by facts.
@@ -56,22 +56,22 @@ def facts(
         raise InvalidInput("--history cannot be combined with --neighbours or --as-of.")
     if at is not None and thread is None:
         raise InvalidInput("--at needs a thread. Pass --thread.")
+    if branch is not None and thread is not None:
+        raise InvalidInput("--branch cannot be combined with --thread. Omit one of them.")
+    if depth is not None and not neighbours:
+        raise InvalidInput("--depth needs --neighbours.")
     with console.open_existing(database) as memory:
-        kg_memory = _open_kg(memory, namespace, branch, thread, at)
-        neighbour_list: list[Neighbour] = []
-        matches: list[Fact] = []
+        kg_memory = _open_kg(memory, namespace, console.MAIN if branch is None else branch, thread, at)
         if entity is not None and neighbours:
-            neighbour_list = kg_memory.neighbours(entity, depth, valid=as_of, recorded=known)
+            items: Any = kg_memory.neighbours(entity, depth or 1, valid=as_of, recorded=known)
         elif entity is not None and history:
-            matches = kg_memory.history(entity, recorded=known)
+            items = kg_memory.history(entity, recorded=known)
         else:
-            matches = kg_memory.as_of(as_of, known) if entity is None else _find_facts(kg_memory, entity, as_of, known)
-        empty_text = "No facts found."
-        if not neighbour_list and not matches:
-            empty_text += console.format_hint(memory, kg_memory.namespace, ["fact"], threads=thread is None)
+            items = kg_memory.as_of(as_of, known) if entity is None else _find_facts(kg_memory, entity, as_of, known)
+        hint = "" if items else console.format_hint(memory, kg_memory.namespace, ["fact"], threads=thread is None)
     if neighbours:
-        return console.build_list_report(neighbour_list, _format_neighbour, _neighbour_to_json, empty_text, limit)
-    return console.build_list_report(matches, _format_fact, lambda fact: fact.to_dict(), empty_text, limit)
+        return console.build_list_report(items, _format_neighbour, _neighbour_to_json, f"No facts found.{hint}", limit)
+    return console.build_list_report(items, _format_fact, lambda fact: fact.to_dict(), f"No facts found.{hint}", limit)
 
 
 def _open_kg(memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None) -> KGMemory:
@@ -227,12 +227,12 @@ def filter_junk(*, database: ExistingDatabase, namespace: Namespace = None) -> C
 
 
 @audit.command("import")
-def import_document(*, database: ExistingDatabase, file: File, namespace: Namespace = None) -> CommandReport:
+def import_document(*, database: console.NewDatabase, file: File, namespace: Namespace = None) -> CommandReport:
     """Import an agent_memory.json, even if it is damaged.
 
     A missing database is created. The exit code is 1 if part of the file cannot be read.
     """
-    message = "Imported entries are kept. To continue, run the command again."
+    message = "Either all entries were imported, or none. Run the command again."
     with console.long_operation(message, "importing"), console.open_or_create(database) as memory:
         imported = _open_trail(memory, namespace).import_document(file)
     lines: list[Line] = [

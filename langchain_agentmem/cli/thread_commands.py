@@ -113,13 +113,15 @@ def show(
     """
     if (thread is None) == (branch is None):
         raise InvalidInput("Pass either the ID of a thread or conversation, or --branch, such as --branch main.")
+    if thread is None and (conversation or with_memory or at is not None or around is not None):
+        raise InvalidInput("--branch cannot be combined with --at, --around, --conversation or --with-memory.")
     with console.open_existing(database) as memory:
         if thread is None:
             return _report_branch(memory, str(branch), namespace, limit)
         summary = console.find_thread(memory, thread, namespace)
         is_log = conversation or around is not None or not summary.checkpoint_id
-        if is_log and at is not None:
-            raise InvalidInput("--at needs a thread: a conversation has no checkpoints.")
+        if is_log and (with_memory or at is not None):
+            raise InvalidInput("--at and --with-memory need a thread: a conversation has no checkpoints.")
         max_messages = limit or (None if as_json else console.DEFAULT_LIMIT)
         if is_log:
             return _report_log(memory, summary, around, max_messages)

@@ -2,9 +2,8 @@
 
 Processors (`tool_truncation`, `summarization`, `backward_packing`, `sliding_window`) are functions from messages to
 messages. `CompactionNode` is for graphs and chains, `CompactionMiddleware` for LangChain's agents,
-`ManagedConversationMemory` for conversations, `ContextCompactor` for rounds, which are a query and the posts that roles
-send to answer it. Names are loaded on first use. A star import leaves out the middleware, which needs the extra
-`[agents]`.
+`ManagedConversationMemory` for conversations, `ContextCompactor` for rounds: a user query and the posts of roles that
+answer it. Names are loaded on first use. A star import leaves out the middleware, which needs the extra `[agents]`.
 
 In a graph, the history does not change, and `llm_input_messages` holds the context. It consists of the original system
 messages, the first instruction, a summary, and the newest original messages. The context is valid for every provider.
@@ -74,18 +73,18 @@ Every function works on LangChain messages and modifies none. A *record* stores 
 the messages that stayed, and the generated messages. The *context* is computed from a record and the current history.
 Between compactions, messages are only appended to a context, so its beginning has the same bytes at each turn.
 
-- Digests identify a graph's history. Each digest covers a message and all messages before it. The newest record applies
-  whose digest occurs in the current history. So a rewound thread, a fork, an edit and a restart need no special rules,
-  and a chain without ids or a thread works too. Messages that equal those of the previous turn are not digested and
-  counted again (`compacted_context.py`).
-- Of a managed conversation, only the messages after the record are read. Editing or removing a message deletes the
-  records that cover it (`message_log`), so that no summary repeats a removed message.
+- Digests identify a graph's history. Each digest covers a message and all messages before it. The newest record whose
+  digest occurs in the current history applies. So a rewound thread, a fork, an edit and a restart need no special
+  rules, and a chain without message ids or a thread works too. Messages that equal those of the previous turn are not
+  digested and counted again (`compacted_context.py`).
+- A managed conversation reads only the messages that are in the context. Editing or removing a message deletes the
+  records that cover the message (`message_log.delete_compactions`), so that no summary repeats a removed message.
 - New messages of a graph's history are recorded in the thread's conversation before a compaction. So every message that
   leaves a context can be found by search and by its id. Messages that a compaction made are marked. So a state that was
   shortened by `shrink=True` is not recorded as newer versions of the original messages.
-- A compaction aims at its target, 60 % of the threshold by default, and summarizes only as many messages as that needs.
-  It runs again only if the new or droppable messages have as many tokens as it should free. So a context that stays too
-  large is not compacted at every turn.
+- A compaction has a target, 60 % of the threshold by default, and summarizes only as many messages as the target
+  requires. A context is compacted again only if its new or droppable messages have as many tokens as a compaction
+  should free. So a context that stays too large is not compacted at every turn.
 - The summarizer receives every message that leaves the context, long ones in pieces. A summary made without a model is
   *provisional*. When a model is available, it summarizes the original messages instead.
 - In a graph, the node returns a `Command` with a list of pairs. Otherwise, LangGraph's `stream_mode="messages"` would

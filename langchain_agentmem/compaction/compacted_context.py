@@ -5,7 +5,7 @@ A `CompactionRecord` is the stored result of a compaction. `make_record` compute
 
 A graph passes the whole history at each turn. `analyze_history` compares the history with that of the previous turn. It
 digests, counts and checks only the messages from the first difference on. Each digest covers a message and all messages
-before it. A record stores the digest of the compacted messages. So every process can check that it fits a history.
+before it. A record stores the digest of the compacted messages. So every process can check whether a record fits.
 
 `CompactionReport` reports a compaction to hooks, to an event bus, and to traces.
 """
@@ -173,7 +173,7 @@ class CompactedContext:
         new_count: The number of messages since that compaction; without a compaction, of all messages.
         tokens: The tokens of the context, uncalibrated.
         new_tokens: The tokens of the messages since the compaction.
-        thread: The key of the conversation that records the history, or None.
+        at: The key of the conversation that records the history, or None.
         length: The number of messages in the history.
         order_numbers: Ascending numbers of the messages, by their keys. Only adjacent messages have adjacent numbers.
         digests: For a graph's history, the digests up to each message; the first one is of the empty history.
@@ -190,7 +190,7 @@ class CompactedContext:
     new_count: int = 0
     tokens: int = 0
     new_tokens: int = 0
-    thread: ThreadKey | None = None
+    at: ThreadKey | None = None
     length: int = 0
     order_numbers: dict[str, int] = field(default_factory=dict)
     digests: Sequence[bytes] = (b"",)
@@ -214,7 +214,7 @@ class CompactedContext:
 
 
 def apply_record(
-    record: CompactionRecord | None, history: MessageHistory, counter: TokenCounter, thread: ThreadKey | None = None
+    record: CompactionRecord | None, history: MessageHistory, counter: TokenCounter, at: ThreadKey | None = None
 ) -> CompactedContext:
     """Return the context of a record for a history; without a record, the whole history."""
 
@@ -233,7 +233,7 @@ def apply_record(
         new_count=len(history.messages) - compacted_count,
         tokens=sum(map(counter.count_message, messages)) + new_tokens,
         new_tokens=new_tokens,
-        thread=thread,
+        at=at,
         length=len(history.messages),
         order_numbers=history.indexes,
         digests=history.digests,
@@ -250,7 +250,7 @@ def expand_record(
     Args:
         record: The record, or None for no messages.
         load_span: A function that returns the keys and messages of a span.
-        is_known_key: A function that returns whether the history has a message with this key. Default: it always has.
+        is_known_key: A function that returns whether the history has a message with this key. Default: always True.
     """
     entries: list[tuple[str | None, BaseMessage]] = []
     copies: set[str] = set()
@@ -349,9 +349,9 @@ class ConversationOption(NamedTuple):
         return None if name is None else ThreadKey(path_of(database.scopes.resolve(self.namespace, config)), name)
 
 
-def trace_fields(thread: ThreadKey | None) -> dict[str, Any]:
+def trace_fields(at: ThreadKey | None) -> dict[str, Any]:
     """Return the id and namespace of a conversation for a trace; empty for None."""
-    return {} if thread is None else {"conversation_id": thread.name, "namespace": list(namespace_of(thread.path))}
+    return {} if at is None else {"conversation_id": at.name, "namespace": list(namespace_of(at.path))}
 
 
 COMPACT_STEP, RECOVER_STEP = "compaction.compact", "compaction.recover"
@@ -383,16 +383,16 @@ class CompactionReport:
         self._outputs: dict[str, Any] = {"status": NOTHING_DUE}
         self._reported_excess = False
 
-    def step(self, name: str, thread: ThreadKey | None, trigger: str, **inputs: Any) -> Step:
+    def step(self, name: str, at: ThreadKey | None, trigger: str, **inputs: Any) -> Step:
         """Return the traced step, a context manager. Its outputs are the values passed to `note`.
 
         Args:
             name: `COMPACT_STEP` or `RECOVER_STEP`.
-            thread: The key of the conversation that records the history, or None.
+            at: The key of the conversation that records the history, or None.
             trigger: The event that causes the compaction.
             **inputs: Additional inputs of the step.
         """
-        step = self._database.step(name, lambda: {**trace_fields(thread), "trigger": trigger, **inputs})
+        step = self._database.step(name, lambda: {**trace_fields(at), "trigger": trigger, **inputs})
         step.finish(lambda: {name: value for name, value in self._outputs.items() if value is not None})
         return step
 
@@ -407,10 +407,10 @@ class CompactionReport:
 
     @contextmanager
     def compaction(self, tokens: int, messages: int) -> Iterator[None]:
-        """Report the compaction in a `with` block, with the tokens and messages before it.
+        """Report the compaction in a `with` block.
 
-        An exception in the block is reported as a failure, except `GraphBubbleUp`, which interrupts the graph. The
-        resumed graph compacts again.
+        `tokens` and `messages` are the numbers before the compaction. An exception in the block is reported as a
+        failure, except `GraphBubbleUp`, which interrupts the graph. The resumed graph compacts again.
         """
         self._started_at = time.perf_counter()
         self._size_before = (tokens, messages)
@@ -432,7 +432,7 @@ class CompactionReport:
         messages: int,
         record: CompactionRecord | None = None,
     ) -> None:
-        """Report a completed compaction, and the size of the new context."""
+        """Report a completed compaction, with the tokens and number of messages after it."""
         dropped = () if record is None else record.dropped
         stages, failures = list(outcome.stages_run), outcome.failures
         self.note_sizes(COMPACTED, self._size_before, (tokens, messages))
@@ -445,10 +445,10 @@ class CompactionReport:
             fell_short=outcome.reason,
         )
         for stage, error in failures:
-            self._emit(self._end_event("failed", [stage]))
+            self._emit(self._make_end_event("failed", [stage]))
             self._emit(CompactionStageFailed(session_id=self._fields["session_id"], stage=stage, error=error))
         fields = {"post_tokens": tokens, "post_messages": messages, "dropped_ids": dropped}
-        self._emit(self._end_event("completed", stages, **fields))
+        self._emit(self._make_end_event("completed", stages, **fields))
         if outcome.reason is not None:
             self.emit_fell_short(tokens, target, outcome.reason)
 
@@ -463,9 +463,9 @@ class CompactionReport:
         """Report a failed compaction."""
         self.note_sizes(NOT_SMALLER, self._size_before)
         self.note(processors=list(stages))
-        self._emit(self._end_event("failed", stages))
+        self._emit(self._make_end_event("failed", stages))
 
-    def _end_event(self, status: str, stages: Sequence[str], **fields: Any) -> CompactionEvent:
+    def _make_end_event(self, status: str, stages: Sequence[str], **fields: Any) -> CompactionEvent:
         duration = time.perf_counter() - self._started_at
         return CompactionEvent(**self._fields, **fields, status=status, duration=duration, stages_run=list(stages))
 

@@ -123,8 +123,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the compacted context of the history.
 
-        An unclear error with HTTP status 400, 413 or 422 is treated as a size refusal if it is the first error of the
-        call, and if the request used more than four fifths of the model's maximum input.
+        An unclear error with HTTP status 400, 413 or 422 is treated as a size refusal under two conditions: it is the
+        first error of the call, and the request used more than four fifths of the model's maximum input.
 
         Args:
             request: The request of the agent.
@@ -168,7 +168,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _prepare(self, request: ModelRequest[Any]) -> _ModelCall:
         """Compact the history of a request, and return the model call with the compacted context."""
-        compactor, thread = self._compactor_for(request.model)
+        compactor, at = self._compactor_for(request.model)
         counter = compactor.counter
         tools = [*request.tools, *_response_schemas(request.response_format)]
         fixed_tokens = counter.count((), tools=tools, system=request.system_message)
@@ -183,8 +183,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             )
         overhead = math.ceil(fixed_tokens / counter.factor())
         window = self._window_of(request.model)
-        call = _ModelCall(request, request.messages, compactor, compactor.limit, thread, overhead, window)
-        call.set_context(compactor.compact_history(call.history, thread, overhead=overhead))
+        call = _ModelCall(request, request.messages, compactor, compactor.limit, at, overhead, window)
+        call.set_context(compactor.compact_history(call.history, at, overhead=overhead))
         return call
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
@@ -196,31 +196,31 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         del count_tokens
         if messages:
-            compactor, thread = self._compactor_for(None)
-            messages[:] = compactor.compact_history(messages, thread, overhead=0).messages
+            compactor, at = self._compactor_for(None)
+            messages[:] = compactor.compact_history(messages, at, overhead=0).messages
 
     def _save_limit(self, call: _ModelCall) -> None:
         """Remember the lowered limit of a model and conversation after an accepted call.
 
         Other conversations keep their limits, since tokens may be counted more precisely in these.
         """
-        if call.thread is not None and call.compactor.limit != call.limit:
+        if call.at is not None and call.compactor.limit != call.limit:
             identity = model_identity(call.request.model)
             with self._lock:
-                cache_value(self._lowered_limits, (identity, call.thread), call.compactor.limit)
+                cache_value(self._lowered_limits, (identity, call.at), call.compactor.limit)
 
     def _compactor_for(self, model: Any) -> tuple[Compactor, ThreadKey | None]:
         """Return a compactor with the limit for a model, and the conversation of the run.
 
         The compactor is a copy of `self._compactor`. Both use the same caches.
         """
-        thread = self._conversation.resolve(self._compactor.database, ensure_config())
+        at = self._conversation.resolve(self._compactor.database, ensure_config())
         with self._lock:
-            lowered_limit = self._lowered_limits.get((model_identity(model), thread))
+            lowered_limit = self._lowered_limits.get((model_identity(model), at))
         compactor = copy.copy(self._compactor)
         compactor.model = model if self._compactor.model is None else self._compactor.model
         compactor.limit = lowered_limit or compactor.limit_for(self._window_of(model))
-        return compactor, thread
+        return compactor, at
 
     def _window_of(self, model: Any) -> int | None:
         return self._compactor.window or window_of(model) or window_of(self._compactor.model)
@@ -235,7 +235,7 @@ class _ModelCall:
         history: The whole history.
         compactor: The compactor of this call. A refusal can lower its limit.
         limit: The compactor's limit before the call.
-        thread: The key of the conversation that records the history, or None.
+        at: The key of the conversation that records the history, or None.
         overhead: The tokens sent in addition to the messages, as counted, without the calibration factor.
         window: The maximum input tokens of the model; None if unknown.
         tokens: The calibrated tokens of the context, including the overhead.
@@ -248,7 +248,7 @@ class _ModelCall:
     history: list[Any]
     compactor: Compactor
     limit: int
-    thread: ThreadKey | None
+    at: ThreadKey | None
     overhead: int
     window: int | None
     tokens: int = 0
@@ -280,7 +280,7 @@ class _ModelCall:
         """
         if self.last_kind in {"tokens", "unclear"}:
             self.compactor.lower_limit(self.tokens, self.overhead)
-        shrink = partial(self.compactor.shrink_history, self.history, self.thread, overhead=self.overhead)
+        shrink = partial(self.compactor.shrink_history, self.history, self.at, overhead=self.overhead)
         for attempt in self.attempts:
             try:
                 view = shrink(provider=provider_of(self.request.model), attempt=attempt)

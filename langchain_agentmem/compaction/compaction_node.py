@@ -142,8 +142,8 @@ class CompactionNode(MemoryRunnable):
         messages = convert_messages(history)
         key = HISTORY_KEY if self._shrink else CONTEXT_KEY
         in_graph = is_state and find_state_keys(config, key) is not None
-        thread = self._conversation.resolve(self._compactor.database, ensure_config(config))
-        view = self._compactor.compact_history(messages, thread, overhead=self._overhead)
+        at = self._conversation.resolve(self._compactor.database, ensure_config(config))
+        view = self._compactor.compact_history(messages, at, overhead=self._overhead)
         if not is_state:
             return view.messages
         if not self._shrink:

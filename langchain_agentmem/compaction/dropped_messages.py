@@ -98,11 +98,11 @@ def replaced_messages(
     check_integer("offset", offset)
     if limit is not None:
         check_integer("limit", limit)
-    thread = ThreadKey(path_of(database.scopes.resolve(namespace)), check_id(conversation_id, "conversation"))
+    at = ThreadKey(path_of(database.scopes.resolve(namespace)), check_id(conversation_id, "conversation"))
     summary_id = check_id(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
     end = None if limit is None else offset + limit
-    inputs = {**trace_fields(thread), "id": summary_id}
-    replaced = database.read(EXPAND_STEP, lambda tx: load_replaced(tx, thread, summary_id, offset, end), lambda: inputs)
+    inputs = {**trace_fields(at), "id": summary_id}
+    replaced = database.read(EXPAND_STEP, lambda tx: load_replaced(tx, at, summary_id, offset, end), lambda: inputs)
     return [each.message for each in replaced or ()]
 
 
@@ -110,7 +110,7 @@ areplaced_messages = awaited(replaced_messages)
 
 
 def load_replaced(
-    tx: Transaction, thread: ThreadKey, summary_id: str, start: int = 0, end: int | None = None
+    tx: Transaction, at: ThreadKey, summary_id: str, start: int = 0, end: int | None = None
 ) -> list[DroppedMessage] | None:
     """Return the messages that a summary replaced, in order; None for an unknown summary.
 
@@ -119,45 +119,45 @@ def load_replaced(
 
     Args:
         tx: The transaction.
-        thread: The conversation.
+        at: The conversation.
         summary_id: The id of the summary.
         start: The index of the first message to return. Default: 0.
         end: The index after the last message to return. Default: no end.
     """
-    record = _find_record(tx, thread, summary_id)
+    record = _find_record(tx, at, summary_id)
     if record is None:
         return None
     keys: list[str] = []
-    pending, seen = [*load_dropped_keys(tx, thread, record)], {summary_id}
+    pending, seen = [*load_dropped_keys(tx, at, record)], {summary_id}
     while pending:
         key = pending.pop(0)
-        inner = _find_record(tx, thread, key) if key.startswith(SUMMARY_PREFIX) and key not in seen else None
+        inner = _find_record(tx, at, key) if key.startswith(SUMMARY_PREFIX) and key not in seen else None
         if inner is not None:
-            pending = [*load_dropped_keys(tx, thread, inner), *pending]
+            pending = [*load_dropped_keys(tx, at, inner), *pending]
         elif key not in seen:
             keys.append(key)
         seen.add(key)
-    return load_messages(tx, thread, keys[start:end])
+    return load_messages(tx, at, keys[start:end])
 
 
-def load_messages(tx: Transaction, thread: ThreadKey, keys: Sequence[str]) -> list[DroppedMessage]:
+def load_messages(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[DroppedMessage]:
     """Return the messages with these keys, in the order of the keys. Skip deleted messages."""
     messages = {}
     for page_start in range(0, len(keys), _KEYS_PER_QUERY):
         page = json.dumps([*keys[page_start : page_start + _KEYS_PER_QUERY]])
-        for row in message_log.branch_rows(tx, thread, query.messages_of_keys, keys=page):
+        for row in message_log.branch_rows(tx, at, query.messages_of_keys, keys=page):
             message = decode_body(bytes(row["body"]), row["key"])
             messages[row["key"]] = DroppedMessage(message, from_micros(row["created_at"]))
     return [messages[key] for key in keys if key in messages]
 
 
-def _find_record(tx: Transaction, thread: ThreadKey, summary_id: str) -> CompactionRecord | None:
-    """Return the oldest compaction whose context contains a summary, or None."""
+def _find_record(tx: Transaction, at: ThreadKey, summary_id: str) -> CompactionRecord | None:
+    """Return the oldest compaction whose context contains the given summary, or None."""
     if not summary_id:
         return None
     encoded_id = summary_id.encode("utf-8", "replace")
-    for row in message_log.branch_rows(tx, thread, query.compactions_with_word, word=encoded_id):
-        record = load_record(tx, thread, int(row["id"]))
+    for row in message_log.branch_rows(tx, at, query.compactions_with_word, word=encoded_id):
+        record = load_record(tx, at, int(row["id"]))
         if record is not None and any(getattr(item, "id", None) == summary_id for item in record.items):
             return record
     return None
@@ -254,8 +254,8 @@ class _ConversationReader:
 
     def _run_action(self, action: Callable[..., str], config: RunnableConfig, arguments: Mapping[str, Any]) -> str:
         try:
-            thread = self._conversation.resolve(self._database, config)
-            return _NO_CONVERSATION if thread is None else action(thread, **arguments)
+            at = self._conversation.resolve(self._database, config)
+            return _NO_CONVERSATION if at is None else action(at, **arguments)
         except Exception as error:
             if is_graph_bubble_up(error):
                 raise
@@ -263,18 +263,18 @@ class _ConversationReader:
             reason = str(error) if isinstance(error, AgentMemoryError) else type(error).__name__
             return f"The memory could not be read: {reason}"
 
-    def recall(self, thread: ThreadKey, query: str, limit: int = 5, order: Order = "score") -> str:
+    def recall(self, at: ThreadKey, query: str, limit: int = 5, order: Order = "score") -> str:
         """Search the conversation, and return the hits as a text for the model."""
         limit = min(max(1, limit), MAX_RESULTS)
-        inputs = {"query": query, "limit": limit, "order": order, **trace_fields(thread)}
+        inputs = {"query": query, "limit": limit, "order": order, **trace_fields(at)}
         with self._database.step("compaction.recall", lambda: inputs, run_type="retriever") as step:
             # The range of paths is only this namespace: in a child namespace, the same id is another conversation.
             kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
-            path, names = thread.path, (thread.name,)
+            path, names = at.path, (at.name,)
             scope = SearchFilter(path, path + "\x01", kinds=kinds, conversations=names)
             analyzed = analyze_query(query, self._database.now())
             turn = running_turn(self._database, running_config())
-            view = SearchView(conversations=names, turn=turn and turn._replace(path=path, name=thread.name))
+            view = SearchView(conversations=names, turn=turn and turn._replace(path=path, name=at.name))
             count = _HITS_PER_RESULT * (limit + 5)
             results = Search(analyzed, scope, count, self._weights, view, name=None, order=order).find(self._database)
             candidates = [hit for hit in results if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
@@ -286,10 +286,10 @@ class _ConversationReader:
         heading = f"{len(hits)} messages of this conversation, the {first} first. {_DATA_NOTE}"
         return "\n".join([heading, *map(self._format_hit, hits)])
 
-    def expand(self, thread: ThreadKey, id: str, page: int = 1) -> str:  # noqa: A002 - the name that models use
+    def expand(self, at: ThreadKey, id: str, page: int = 1) -> str:  # noqa: A002 - the name that models use
         """Return one page of the text of a message, or of the messages that a summary replaced."""
-        inputs = {**trace_fields(thread), "id": id, "page": page}
-        messages = self._database.read(EXPAND_STEP, lambda tx: _find_messages(tx, thread, id), lambda: inputs)
+        inputs = {**trace_fields(at), "id": id, "page": page}
+        messages = self._database.read(EXPAND_STEP, lambda tx: _find_messages(tx, at, id), lambda: inputs)
         return self._format_page(id, messages, page)
 
     def _format_hit(self, hit: Recollection) -> str:
@@ -332,10 +332,10 @@ class _ConversationReader:
         return pages
 
 
-def _find_messages(tx: Transaction, thread: ThreadKey, message_id: str) -> list[DroppedMessage] | None:
+def _find_messages(tx: Transaction, at: ThreadKey, message_id: str) -> list[DroppedMessage] | None:
     """Return the messages that a summary replaced, or one message; None if neither exists."""
-    replaced = load_replaced(tx, thread, message_id) if message_id.startswith(SUMMARY_PREFIX) else None
-    return (load_messages(tx, thread, [message_id]) or None) if replaced is None else replaced
+    replaced = load_replaced(tx, at, message_id) if message_id.startswith(SUMMARY_PREFIX) else None
+    return (load_messages(tx, at, [message_id]) or None) if replaced is None else replaced
 
 
 def _turn_with_reasoning(message: Message) -> Turn:

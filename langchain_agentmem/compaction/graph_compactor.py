@@ -1,11 +1,11 @@
 """`Compactor` keeps contexts within budget, and reuses compactions that match the history.
 
-A graph passes its whole history at each turn. The compactor records new messages in the conversation of the thread.
-Digests identify the newest stored compaction of the beginning of this history. The context consists of the result of
-that compaction and the later messages. It is compacted again only if it exceeds the limit, or if a model can replace a
-summary that was made without a model. Each result is stored before it is used. So a stopped process loses no result,
-and an unchanged history causes no second model call. *Calibrated* tokens are counted tokens times a factor, which is
-learned from the usage that providers report.
+A graph passes its whole history at each turn. The compactor records new messages in the conversation of the thread. By
+digests, it finds the newest stored compaction that compacted the beginning of this history. The context consists of the
+result of that compaction and the later messages. It is compacted again only if it exceeds the limit, or if a model can
+replace a summary that was made without a model. Each result is stored before it is used. So a stopped process loses no
+result, and an unchanged history causes no second model call. *Calibrated* tokens are counted tokens times a factor,
+which is learned from the usage that providers report.
 
 If a provider refuses a context as too large, `shrink_history` makes a smaller one for another call. It summarizes every
 message before the protected tail, and keeps few images. The second attempt also cuts tool output in the tail. A result
@@ -168,7 +168,7 @@ _MIN_MESSAGE_TOKENS = 500
 """The tokens that a lowered limit leaves for messages, beyond the overhead."""
 
 _Identity: TypeAlias = tuple[int, int] | None
-"""The branch id and creation time of a conversation. They change if it is deleted and created again."""
+"""The branch id and creation time of a conversation. They change if the conversation is deleted and created again."""
 
 
 class ContextView(NamedTuple):
@@ -223,25 +223,25 @@ class Compactor:
     def limit_for(self, window: int | None) -> int:
         """Return the tokens above which a context is compacted.
 
-        It is the threshold, or the model's window (its maximum input tokens) if that is known and smaller.
+        The limit is the threshold, or the model's window (its maximum input tokens) if the window is known and smaller.
         """
         threshold = self.config.threshold_tokens
         return threshold if window is None else min(threshold, window)
 
-    def compact_history(self, messages: Sequence[BaseMessage], thread: ThreadKey | None, overhead: int) -> ContextView:
+    def compact_history(self, messages: Sequence[BaseMessage], at: ThreadKey | None, overhead: int) -> ContextView:
         """Record a history and return its context, compacted if necessary.
 
         Args:
             messages: The whole history. It is not modified.
-            thread: The key of the conversation that records the history. None records nothing, and caches compactions
+            at: The key of the conversation that records the history. None records nothing, and caches compactions
                 in this object only.
             overhead: The tokens sent in addition to the messages, uncalibrated.
         """
-        report = CompactionReport(self.database, thread.name if thread else "")
+        report = CompactionReport(self.database, at.name if at else "")
         limits = {"threshold_tokens": self.limit, "target_tokens": self.target}
-        with report.step(COMPACT_STEP, thread, "turn", messages=len(messages), **limits):
-            history, context, make_context = self._load_context(messages, thread)
-            overhead += self._count_prompt_notes(context, overhead)
+        with report.step(COMPACT_STEP, at, "turn", messages=len(messages), **limits):
+            history, context, make_context = self._load_context(messages, at)
+            overhead += self._count_injected_tokens(context, overhead)
             self._calibrate_counter(history, context, overhead)
             tokens = self.calibrate(context.tokens + overhead)
             report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))
@@ -253,13 +253,13 @@ class Compactor:
             return self._make_valid_view(compacted, history, report, overhead, compacted=True)
 
     def shrink_history(
-        self, messages: Sequence[BaseMessage], thread: ThreadKey | None, *, provider: str, attempt: int, overhead: int
+        self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, provider: str, attempt: int, overhead: int
     ) -> ContextView | None:
         """Return a smaller context of a history that was refused as too large.
 
         Args:
             messages: The whole history.
-            thread: The key of the conversation that records the history, or None.
+            at: The key of the conversation that records the history, or None.
             provider: The provider that refused the context, see `make_recovery_context`.
             attempt: The number of the attempt, from 1, see `compact`.
             overhead: The tokens sent in addition to the messages, uncalibrated.
@@ -267,10 +267,10 @@ class Compactor:
         Returns:
             The smaller context; None if the context could not be made smaller.
         """
-        report = CompactionReport(self.database, thread.name if thread else "")
+        report = CompactionReport(self.database, at.name if at else "")
         inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
-        with report.step(RECOVER_STEP, thread, "refused", **inputs):
-            history, context, make_context = self._load_context(messages, thread)
+        with report.step(RECOVER_STEP, at, "refused", **inputs):
+            history, context, make_context = self._load_context(messages, at)
             ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(context.copies))
             record = self.compact(context, make_recovery_context(ctx, provider), report, attempt=attempt)
             if record is None:
@@ -290,32 +290,32 @@ class Compactor:
         self.limit = min(self.limit, max(int(tokens * _LOWERED_SHARE), floor))
 
     def _load_context(
-        self, messages: Sequence[BaseMessage], thread: ThreadKey | None
+        self, messages: Sequence[BaseMessage], at: ThreadKey | None
     ) -> tuple[MessageHistory, CompactedContext, Callable[[CompactionRecord | None], CompactedContext]]:
         """Record new messages, and load the history and its context.
 
         Returns:
             The history, its context, and a function from a record to its context, or from None to the whole history.
         """
-        identity, previous = self._histories.get(thread, (None, MessageHistory()))
+        identity, previous = self._histories.get(at, (None, MessageHistory()))
         history = analyze_history(previous, messages, self.counter)
-        identity, compactions = self._record_new(history, thread, previous, identity)
-        cache_value(self._histories, thread, (identity, history))
-        make_context = partial(apply_record, history=history, counter=self.counter, thread=thread)
+        identity, compactions = self._record_new(history, at, previous, identity)
+        cache_value(self._histories, at, (identity, history))
+        make_context = partial(apply_record, history=history, counter=self.counter, at=at)
         # A compaction matches if the history begins with the messages that it compacted. The newest one applies.
         matching = (each for each in compactions if history.digests[each.reached : each.reached + 1] == [each.digest])
-        records = (self.load_record(thread, each.id) for each in matching)
+        records = (self.load_record(at, each.id) for each in matching)
         return history, make_context(next(filter(None, records), None)), make_context
 
-    def _count_prompt_notes(self, context: CompactedContext, overhead: int) -> int:
+    def _count_injected_tokens(self, context: CompactedContext, overhead: int) -> int:
         """Count the tokens of memory and experiences that other components add to the prompt.
 
         Return 0 without a conversation, and for a context so small that the count does not matter.
         """
-        if context.thread is None or context.tokens + overhead < self.limit / 2:
+        if context.at is None or context.tokens + overhead < self.limit / 2:
             return 0
         question_ids = [message.id for message in context.messages if message.type == "human" and message.id]
-        return prompt_notes.count_tokens(self.database, context.thread, question_ids)
+        return prompt_notes.count_tokens(self.database, context.at, question_ids)
 
     def forget(self) -> None:
         """Clear the caches. Stored compactions are read again when needed."""
@@ -325,25 +325,25 @@ class Compactor:
     # -- recording ---------------------------------------------------------------------------------------------
 
     def _record_new(
-        self, history: MessageHistory, thread: ThreadKey | None, previous: MessageHistory, previous_identity: _Identity
+        self, history: MessageHistory, at: ThreadKey | None, previous: MessageHistory, previous_identity: _Identity
     ) -> tuple[_Identity, Sequence[CompactionRecord]]:
         """Record new messages, and return the conversation's identity and its compactions.
 
         The identity is None without a conversation, or if it did not exist before. The newest compaction comes first.
         """
-        if thread is None:
+        if at is None:
             records = [*self._records.items()]  # an atomic copy, as other Python threads may add records meanwhile
             return None, [record for (key, _), record in reversed(records) if key is None]
         read = partial(self.database.read, None)
-        identity, compactions = read(lambda tx: (find_branch_identity(tx, thread), load_headers(tx, thread, STATE)))
+        identity, compactions = read(lambda tx: (find_branch_identity(tx, at), load_headers(tx, at, STATE)))
         if identity is None or previous_identity not in (identity, None):
             previous = MessageHistory()  # the conversation was deleted after the previous turn
         new_indexes = [index for index in _find_unrecorded(previous, history) if not is_filler(history.messages[index])]
         for start in range(0, len(new_indexes), BATCH_SIZE):
-            self._record_batch(history, thread, new_indexes[start : start + BATCH_SIZE])
+            self._record_batch(history, at, new_indexes[start : start + BATCH_SIZE])
         return identity, compactions
 
-    def _record_batch(self, history: MessageHistory, thread: ThreadKey, indexes: Sequence[int]) -> None:
+    def _record_batch(self, history: MessageHistory, at: ThreadKey, indexes: Sequence[int]) -> None:
         """Record the messages at these indexes of the history in one transaction."""
         now = self.database.now()
         messages = [(history.keys[index], history.messages[index]) for index in indexes]
@@ -351,11 +351,11 @@ class Compactor:
         generated = {key for key, each in messages if is_from_compaction(each)}
         stored = self.database.write(
             "compaction.record",
-            lambda tx: message_log.append(tx, thread, entries, now=now, newer=True, generated=generated),
-            lambda: {**trace_fields(thread), "messages": len(entries)},
+            lambda tx: message_log.append(tx, at, entries, now=now, newer=True, generated=generated),
+            lambda: {**trace_fields(at), "messages": len(entries)},
         )
         if keys := tuple(stored.keys):
-            namespace, name = namespace_of(thread.path), thread.name
+            namespace, name = namespace_of(at.path), at.name
             self.database.emit(partial(MessagesStored, namespace=namespace, conversation_id=name, message_ids=keys))
 
     # -- finding the context -----------------------------------------------------------------------------------
@@ -374,21 +374,21 @@ class Compactor:
         """
         record = context.record
         while record is not None and record.provisional and model is not None:
-            record = None if record.parent is None else self.load_record(context.thread, record.parent)
+            record = None if record.parent is None else self.load_record(context.at, record.parent)
         return context if record is context.record else make_context(record)
 
-    def load_record(self, thread: ThreadKey | None, record_id: int) -> CompactionRecord | None:
+    def load_record(self, at: ThreadKey | None, record_id: int) -> CompactionRecord | None:
         """Load a compaction by its id. Return None if it is deleted or damaged."""
-        record = self._records.get((thread, record_id))
-        if record is None and thread is not None:
+        record = self._records.get((at, record_id))
+        if record is None and at is not None:
             try:
-                record = self.database.read(None, lambda tx: compaction_records.load_record(tx, thread, record_id))
+                record = self.database.read(None, lambda tx: compaction_records.load_record(tx, at, record_id))
             except StorageError:
                 logger.warning(
-                    "A stored compaction cannot be read. A too large context is compacted anew.", exc_info=True
+                    "A stored compaction cannot be read. A context above the limit is compacted again.", exc_info=True
                 )
             if record is not None:
-                cache_value(self._records, (thread, record_id), record)
+                cache_value(self._records, (at, record_id), record)
         return record
 
     # -- sizes -------------------------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ class Compactor:
         if record is None:
             return True
         # Tool calls that had no results are not compacted. Without new messages, only these follow the compaction.
-        unchanged = self._unanswered_counts.get((context.thread, record.id)) == context.new_count
+        unchanged = self._unanswered_counts.get((context.at, record.id)) == context.new_count
         return not unchanged and self._can_free_enough(context)
 
     def _can_free_enough(self, context: CompactedContext) -> bool:
@@ -449,7 +449,7 @@ class Compactor:
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
 
-    def _count_repair(self, messages: Sequence[BaseMessage], valid: Sequence[BaseMessage]) -> int:
+    def _count_repair_tokens(self, messages: Sequence[BaseMessage], valid: Sequence[BaseMessage]) -> int:
         """Return the tokens that a repair added to the messages, minus the tokens that it removed."""
         old, new = ({id(message): message for message in history} for history in (messages, valid))
         added = [new[object_id] for object_id in new.keys() - old.keys()]
@@ -526,10 +526,10 @@ class Compactor:
                     return None
                 report.note(bytes_after=bytes_after)
             record = self._store_record(answered_context, outcome, has_model=ctx.model is not None)
-            tokens_after, messages = self.calibrate(outcome.tokens), len(outcome.messages) + unanswered_count
-            report.emit_completed(outcome, ctx.target_tokens, tokens=tokens_after, messages=messages, record=record)
+            tokens_after, count_after = self.calibrate(outcome.tokens), len(outcome.messages) + unanswered_count
+            report.emit_completed(outcome, ctx.target_tokens, tokens=tokens_after, messages=count_after, record=record)
         if not attempt:
-            cache_value(self._unanswered_counts, (base.thread, record.id), unanswered_count)
+            cache_value(self._unanswered_counts, (base.at, record.id), unanswered_count)
         return record
 
     def _store_record(self, base: CompactedContext, outcome: PipelineOutcome, *, has_model: bool) -> CompactionRecord:
@@ -541,13 +541,13 @@ class Compactor:
             has_model: True if a model was available for the summary.
         """
         saved = max(0, self._count_tokens(base.messages) - self._count_tokens(outcome.messages))
-        record, thread = make_record(base, outcome, has_model=has_model, saved=saved), base.thread
-        if thread is None:
+        record, at = make_record(base, outcome, has_model=has_model, saved=saved), base.at
+        if at is None:
             record = replace(record, id=next(self._next_ids))
         else:
             now, store = self.database.now(), compaction_records.store_record
-            record = self.database.write(None, partial(store, at=thread, lane=base.lane, record=record, now=now))
-        cache_value(self._records, (thread, record.id), record)
+            record = self.database.write(None, partial(store, at=at, lane=base.lane, record=record, now=now))
+        cache_value(self._records, (at, record.id), record)
         return record
 
     def _make_valid_view(
@@ -581,7 +581,7 @@ class Compactor:
             overhead: The tokens sent in addition to the messages, uncalibrated. Default: 0.
             compacted: True if this call compacted the context.
         """
-        tokens = self.calibrate(context.tokens + self._count_repair(context.messages, messages) + overhead)
+        tokens = self.calibrate(context.tokens + self._count_repair_tokens(context.messages, messages) + overhead)
         if self.config.active_context.enabled and tokens > self.limit:
             ctx = self.processor_context(overhead=overhead)
             report.emit_fell_short(tokens, ctx.target_tokens, explain_size(messages, ctx))
@@ -591,7 +591,7 @@ class Compactor:
 def _is_valid(context: CompactedContext, history: MessageHistory) -> bool:
     """Return whether the messages after the compaction need no repair.
 
-    If the result of the compaction and the compacted messages end with the same role, the check of the history applies.
+    If the result of the compaction ends with the same role as the compacted messages, `history.valid_length` applies.
     """
     start, covered = len(context.messages) - context.new_count, len(history.messages) - context.new_count
     same_role = not covered or role_of(context.messages[start - 1]) == role_of(history.messages[covered - 1])

@@ -58,19 +58,19 @@ from langchain_agentmem.storage.database import MemoryLike
 
 
 def read_context(
-    tx: Transaction, thread: ThreadKey, cached: CompactedContext | None, counter: TokenCounter
+    tx: Transaction, at: ThreadKey, cached: CompactedContext | None, counter: TokenCounter
 ) -> CompactedContext:
     """Read the context of a conversation: its newest compaction and the later messages.
 
     Args:
         tx: The transaction.
-        thread: The key of the conversation.
+        at: The key of the conversation.
         cached: The context from the last read, which is extended if possible. None reads the whole context.
         counter: The token counter.
     """
-    rows = query.conversation_state(tx, path=thread.path, kind=message_log.CONVERSATION, name=thread.name)
+    rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
-        return CompactedContext(thread=thread)
+        return CompactedContext(at=at)
     state_row = rows[0]
     if (
         cached is not None
@@ -91,19 +91,19 @@ def read_context(
         if only_added:
             return _extend_context(cached, state_row, new_rows, counter)
     record_id = state_row["compaction"]
-    record = None if record_id is None else compaction_records.load_record(tx, thread, record_id)
-    return read_compaction(tx, thread, record, counter)
+    record = None if record_id is None else compaction_records.load_record(tx, at, record_id)
+    return read_compaction(tx, at, record, counter)
 
 
 def read_compaction(
-    tx: Transaction, thread: ThreadKey, record: CompactionRecord | None, counter: TokenCounter
+    tx: Transaction, at: ThreadKey, record: CompactionRecord | None, counter: TokenCounter
 ) -> CompactedContext:
     """Read the context of a compaction. If `record` is None, read the whole conversation."""
-    rows = query.conversation_state(tx, path=thread.path, kind=message_log.CONVERSATION, name=thread.name)
+    rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
-        return CompactedContext(thread=thread)
+        return CompactedContext(at=at)
     state_row = rows[0]
-    empty = CompactedContext(thread=thread, branch=_branch_identity(state_row))
+    empty = CompactedContext(at=at, branch=_branch_identity(state_row))
 
     def load_span(span: KeySpan) -> list[tuple[str, BaseMessage]]:
         found = (query.slot_of_key(tx, branch=state_row["id"], key=key) for key in span)
@@ -354,8 +354,8 @@ class ManagedConversationMemory(ConversationMemory):
             if context.branch is None:
                 return False
             context = _with_image_files(context)
-            ctx = self._compactor.processor_context(model=model, originals=self._load_originals(context))
-            record = self._compactor.compact(context, make_recovery_context(ctx, provider), report, attempt=1)
+            ordinary = self._compactor.processor_context(model=model, originals=self._load_originals(context))
+            record = self._compactor.compact(context, make_recovery_context(ordinary, provider), report, attempt=1)
             if record is not None:
                 self._load_context(reload=True)
             return record is not None
@@ -367,7 +367,7 @@ class ManagedConversationMemory(ConversationMemory):
     # -- internals ---------------------------------------------------------------------------------------------
 
     def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[CompactedContext, bool]:
-        """Compact the context if an event requires it; return the context and if it was compacted."""
+        """Compact the context if an event requires this; return it, and True if compacted."""
         model = self._compactor.model if model is None else model
         context = self._load_context()
         tokens = self._compactor.calibrate(context.tokens)
@@ -386,14 +386,14 @@ class ManagedConversationMemory(ConversationMemory):
         """Compact the context and return the new one."""
         context = _with_image_files(context)
         base = self._compactor.load_context_to_compact(context, self._load_compaction, model)
-        ctx = self._compactor.processor_context(model=model, originals=self._load_originals(base))
+        processor_context = self._compactor.processor_context(model=model, originals=self._load_originals(base))
         if self._process is not None:
-            config = ctx.config.replace(mode="compaction", processor_order=[self._process])
-            ctx = replace(ctx, config=config)
+            config = processor_context.config.replace(mode="compaction", processor_order=[self._process])
+            processor_context = replace(processor_context, config=config)
         if not due:  # only the trigger strategy requires a compaction, so the target must be below the current size
-            reduced = int(base.tokens * (1 - ctx.config.min_reduction_ratio))
-            ctx = replace(ctx, target_tokens=min(ctx.target_tokens, reduced))
-        self._compactor.compact(base, ctx, report, tokens=tokens)
+            reduced = int(base.tokens * (1 - processor_context.config.min_reduction_ratio))
+            processor_context = replace(processor_context, target_tokens=min(processor_context.target_tokens, reduced))
+        self._compactor.compact(base, processor_context, report, tokens=tokens)
         return self._load_context(reload=True)
 
     def _load_originals(self, context: CompactedContext) -> dict[str, BaseMessage]:

@@ -300,15 +300,15 @@ def _select_groups(messages: list[BaseMessage], shape: HistoryShape, ctx: Proces
         tokens -= ctx.cost(messages[shape.summary])
     for index, group in enumerate(groups):
         if index and tokens <= ctx.target_tokens:
-            return groups[: _find_round(messages, groups, index, ctx)]
+            return groups[: _find_user_group(messages, groups, index, ctx)]
         tokens -= sum(map(ctx.cost, messages[group.start : group.stop]))
     return groups
 
 
-def _find_round(messages: list[BaseMessage], groups: list[MessageGroup], index: int, ctx: ProcessorContext) -> int:
+def _find_user_group(messages: list[BaseMessage], groups: list[MessageGroup], index: int, ctx: ProcessorContext) -> int:
     """Return the index of the next group that begins with a user message, or `index`.
 
-    A context that begins with that group has no answer without its question. `index` is returned if it is too far.
+    A context that begins with such a group has no answer without its question. If the group is too far, return `index`.
     """
     spare_tokens = ctx.target_tokens // _EXTENSION_DIVISOR
     for group_index in range(index, len(groups)):

@@ -194,14 +194,14 @@ class ContextCompactor:
         now: int,
     ) -> None:
         """Store a summary, unless its rounds changed or another process stored a summary first."""
-        branch = message_log.lock_conversation(tx, self._session_key)
-        if branch is None or not lease.renew(tx):
+        locked = message_log.lock_conversation(tx, self._session_key)
+        if locked is None or not lease.renew(tx):
             return
         current = load_role_history(tx, self._session_key, self.role)
         rounds_unchanged = all(each in current.remaining for each in rounds)
         if rounds_unchanged and (current.record and current.record.id) == (history.record and history.record.id):
             store_record(tx, self._session_key, make_role_lane(self.role), record, now=now)
-            query.prune_compactions(tx, branch=branch[0], context=make_role_lane(self.role), limit=MAX_COMPACTIONS)
+            query.prune_compactions(tx, branch=locked[0], context=make_role_lane(self.role), limit=MAX_COMPACTIONS)
 
     def _load_prompt(self) -> str | None:
         """Return the instructions of the template file; if it is unusable, the configured ones."""

@@ -116,9 +116,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         Args:
             message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
-            **fields: `role`, which is required without `message`, `content` (text, a dictionary, or a list of content
-                blocks), `name`, `tool_calls`, `images` (paths or URLs; a path is stored as a path, and the file is
-                encoded when the message is retrieved), `tool_call_id` and other fields of `Message`.
+            **fields: The fields of `Message`: `role` (required without `message`), `content` (text, a dictionary, or a
+                list of content blocks), `name`, `tool_calls` and so on. `images` are paths or URLs; the file of a path
+                is read and encoded when the message is retrieved.
 
         Returns:
             The message's id.
@@ -277,7 +277,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def raw_messages(self) -> list[BaseMessage]:
         """All messages as LangChain messages, a new list each time.
 
-        In a `ManagedConversation`, `messages` returns only the context within the budget.
+        In a `ManagedConversationMemory`, `messages` returns only the context within the budget.
         """
         return self._raw_messages()
 
@@ -369,8 +369,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         recent = partial(message_log.recent, at=self._key, limit=counts["before"])
         find = recent if key is None else lambda tx: message_log.messages_around(tx, self._key, key, **counts)
 
-        def to_message(row: LogEntry) -> Message:
-            return replace(decode_body(row.body, row.key), created_at=from_micros(row.created_at))
+        def to_message(entry: LogEntry) -> Message:
+            return replace(decode_body(entry.body, entry.key), created_at=from_micros(entry.created_at))
 
         return self._read_entries(find, to_message, message_id=message_id, **counts)
 
@@ -383,11 +383,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: No message has this id.
         """
         key = check_id(message_id, "message", MessageError)
-        rows = self._run("history", lambda tx: message_log.history(tx, self._key, key), message_id=message_id)
-        versions = [row for row in rows if row.kind != message_log.ROUND]
+        entries = self._run("history", lambda tx: message_log.history(tx, self._key, key), message_id=message_id)
+        versions = [entry for entry in entries if entry.kind != message_log.ROUND]
         if not versions:
             raise message_log.unknown_key_error(key, self._key)
-        return [MessageVersion(decode_body(row.body, row.key), from_micros(row.written_at)) for row in versions]
+        return [MessageVersion(decode_body(entry.body, entry.key), from_micros(entry.written_at)) for entry in versions]
 
     ahistory_of = awaited(history_of)
 
@@ -421,7 +421,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             limit: The maximum number of records. Default: 10.
 
         Returns:
-            The records, newest first. For a rewound thread, they include those from after the rewind's checkpoint.
+            The records, newest first. Records that cover messages which a rewind has hidden are included.
 
         Raises:
             MessageError: The limit is negative or not a whole number.
@@ -543,9 +543,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         key = check_id(message_id, "message", MessageError)
 
         def operation(tx: Transaction) -> list[LogEntry]:
-            row = message_log.get(tx, self._key, key)
-            if row is not None and row.kind != message_log.ROUND:
-                return [row]
+            entry = message_log.get(tx, self._key, key)
+            if entry is not None and entry.kind != message_log.ROUND:
+                return [entry]
             if required:
                 raise message_log.unknown_key_error(key, self._key)
             return []
@@ -555,10 +555,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _find_at_index(self, tx: Transaction, idx: Any) -> list[LogEntry]:
         if isinstance(idx, bool) or not isinstance(idx, int):
             raise MessageError(f"The index must be a whole number, not {safe_repr(idx)}.")
-        row = None if abs(idx) > message_log.NO_LIMIT else message_log.find_message_at(tx, self._key, idx)
-        if row is None:
+        entry = None if abs(idx) > message_log.NO_LIMIT else message_log.find_message_at(tx, self._key, idx)
+        if entry is None:
             raise MessageError(f"The conversation {safe_repr(self._key.name)} has no message at index {idx}.")
-        return [row]
+        return [entry]
 
     def _raw_messages(self) -> list[BaseMessage]:
         return self._read_entries(lambda tx: message_log.messages(tx, self._key), log_entries.to_langchain_message)
@@ -567,8 +567,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Run an operation and return its messages as dictionaries for a provider."""
         check_flag("include_ids", include_ids)
 
-        def to_dict(row: LogEntry) -> dict[str, Any]:
-            message = log_entries.message_with_images(row.body, row.key, row.attachments)
+        def to_dict(entry: LogEntry) -> dict[str, Any]:
+            message = log_entries.message_with_images(entry.body, entry.key, entry.attachments)
             return message.to_llm_dict(include_id=include_ids, part_of=part_or_placeholder)
 
         return self._read_entries(find, to_dict, **inputs)

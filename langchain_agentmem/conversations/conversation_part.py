@@ -57,7 +57,7 @@ def to_recollections(
             thread is visible only in the version that this view shows.
     """
     rows = query.entry_hits(tx, owners=json.dumps([hit.owner for hit in hits]))
-    shown = {row["wording"]: dict(row) for row in rows}  # by the owner of a hit
+    shown = {row["wording"]: dict(row) for row in rows}  # the key is the `owner` of a hit
     view = view or EVERYWHERE
     if (thread_slots := {row["slot"] for row in rows if row["follows"]}) and not view.abandoned:
         visible = {row["wording"] for row in visible_messages(tx, view, thread_slots, now)}
@@ -76,8 +76,8 @@ def thread_recollections(
         now: The time, in microseconds since 1970.
         view: The view of the search.
     """
-    rows, groups = visible_rows(tx, hits, now, view)
-    visible = {owner for _, owners in groups for owner in owners}
+    rows, views = visible_rows(tx, hits, now, view)
+    visible = {owner for _, owners in views for owner in owners}
     return {hit.document: _to_recollection(hit, dict(rows[hit.owner]), "name") for hit in hits if hit.owner in visible}
 
 

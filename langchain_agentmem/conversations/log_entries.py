@@ -145,9 +145,9 @@ def message_with_images(body: bytes, key: str, attachments: bytes | None) -> Mes
     return dataclasses.replace(message, images=[*(message.images or ()), *images]) if images else message
 
 
-def to_langchain_message(row: message_log.LogEntry) -> BaseMessage:
+def to_langchain_message(entry: message_log.LogEntry) -> BaseMessage:
     """Convert a stored message to a LangChain message, with its images."""
-    return to_langchain(message_with_images(row.body, row.key, row.attachments), part_of=part_or_placeholder)
+    return to_langchain(message_with_images(entry.body, entry.key, entry.attachments), part_of=part_or_placeholder)
 
 
 def has_injected_memory(entry: message_log.LogEntry) -> bool:
@@ -239,24 +239,24 @@ def build_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[mess
     by_key: dict[str, Round] = {}
     positions: dict[str, tuple[int, int]] = {}  # the row id of the entry, and its index
     posts: dict[str, list[Post]] = {}  # by the key of their round
-    for order, row in enumerate(rounds):
-        fields = encoding.decode(row.body)
-        by_key[row.key] = Round.create(fields["user_query"], id=row.key, state=fields["state"])
-        positions[row.key] = (row.slot, order)
+    for order, entry in enumerate(rounds):
+        fields = encoding.decode(entry.body)
+        by_key[entry.key] = Round.create(fields["user_query"], id=entry.key, state=fields["state"])
+        positions[entry.key] = (entry.slot, order)
     implicit_key = ""  # the key of the current implicit round
-    for order, row in enumerate(messages):
-        if row.kind == message_log.DESCRIPTION:
+    for order, entry in enumerate(messages):
+        if entry.kind == message_log.DESCRIPTION:
             continue
-        post = _to_post(row)
-        if row.round_key in by_key:
-            posts.setdefault(row.round_key, []).append(post)
+        post = _to_post(entry)
+        if entry.round_key in by_key:
+            posts.setdefault(entry.round_key, []).append(post)
             continue
-        is_question = row.role == "user"  # the sender may have any name
+        is_question = entry.role == "user"  # the sender may have any name
         if not implicit_key or is_question:
-            implicit_key = f"round-{row.key}"
+            implicit_key = f"round-{entry.key}"
             query = post.message if is_question else ""
             by_key[implicit_key] = Round.create(query, id=implicit_key, state="created" if is_question else "finished")
-            positions[implicit_key] = (row.slot, order)
+            positions[implicit_key] = (entry.slot, order)
         elif by_key[implicit_key].state == "created":
             by_key[implicit_key] = by_key[implicit_key].replace(state="finished")  # this message is the answer
         posts.setdefault(implicit_key, []).append(post)
@@ -264,16 +264,16 @@ def build_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[mess
     return [by_key[key].with_post(*posts.get(key, ())) for key in in_order]
 
 
-def _to_post(row: message_log.LogEntry) -> Post:
-    message = decode_body(row.body, row.key)
+def _to_post(entry: message_log.LogEntry) -> Post:
+    message = decode_body(entry.body, entry.key)
     is_user = message.role == "user"
-    attachments = () if row.attachments is None else encoding.decode(row.attachments)
+    attachments = () if entry.attachments is None else encoding.decode(entry.attachments)
     parsed = [value for each in attachments if (value := Attachment.from_dict(each)) is not None]
     return Post.create(
         message.text,
         message.name or (USER if is_user else ASSISTANT),
-        row.recipient or (ASSISTANT if is_user else USER),
-        id=row.key,
+        entry.recipient or (ASSISTANT if is_user else USER),
+        id=entry.key,
     ).with_attachment(*parsed)
 
 

@@ -181,7 +181,7 @@ def write_document(
         additional_state: Additional state of the caller, or None.
 
     Raises:
-        InvalidInput: The additional state is not a dictionary or not JSON. Or the file cannot be written.
+        InvalidInput: The additional state is not a dictionary, or not JSON; or the file cannot be written.
     """
     state: Any = dict(additional_state) if isinstance(additional_state, Mapping) else additional_state
     saved = SavedMemory(memory_type=memory_type, entries=entries, additional_state=state)

@@ -1,9 +1,9 @@
 """The message log: operations on the entries of one conversation.
 
 A conversation is stored as a branch: a sequence of positions, numbered from 1. The last position is the head. Each call
-that writes adds one position, which all its entries share. An entry is one version of a message or of a round. All
-versions have the same key, which is unique within the conversation. Adding a message again under its key changes
-nothing; adding other content under the key is an error. An edit adds a version; nothing is overwritten.
+that writes adds one position, which all its entries share. An entry is a message or a round, with one or more versions.
+The versions of an entry have the same key, which is unique within the conversation. Adding a message again under its
+key changes nothing; adding other content under the key is an error. An edit adds a version; nothing is overwritten.
 
 A checkpointer adds the messages of a thread to the conversation whose name is the thread's id. These entries *follow*
 the thread: they are visible while the newest checkpoint of the thread contains them.
@@ -50,7 +50,7 @@ _BEFORE_FIRST, _AFTER_LAST = {"position": -1, "slot": -1}, {"position": NO_LIMIT
 
 
 class LogEntry(NamedTuple):
-    """A version of a message or round, to store or as stored.
+    """A version of an entry (a message or a round), to store or as stored.
 
     Attributes:
         key: The id of the message or round, unique within the conversation.
@@ -134,14 +134,14 @@ def append(
         retention: The limit on the messages to keep. Older messages are dropped afterwards. Default: no limit.
         newer: True to store other content under an existing key as a new version, as a checkpoint does. False: other
             content raises an error. Default: False.
-        generated: The keys of entries that never become a new version. Such an entry is ignored if its key exists.
-            Default: none.
+        generated: The keys of messages that a compaction generated. Such a message is ignored if its key exists, and
+            never becomes a new version. Default: none.
 
     Returns:
         The keys of the entries that were new or have changed, and of those that were dropped.
 
     Raises:
-        MessageError: An entry with other content has the key.
+        MessageError: The key of an entry exists with other content, and `newer` is false.
     """
     branch_head: tuple[int, int] | None = None
     new = entries
@@ -174,8 +174,8 @@ def append(
 def set_description(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int) -> None:
     """Set the description of a conversation: a system message that a reset keeps.
 
-    An empty conversation begins with it. An existing description gets a new version. A conversation that began without
-    a description stays unchanged.
+    In an empty conversation, the description becomes the first message. An existing description gets a new version. A
+    conversation that began without a description stays unchanged.
     """
     branch, head = _lock_or_create(tx, at, now)
     first = query.messages_after(tx, branch=branch, **_BEFORE_FIRST, limit=1, offset=0)
@@ -486,7 +486,7 @@ class ListedConversation(NamedTuple):
 
 
 def list_conversations(tx: Transaction, namespace: Namespace, limit: int, offset: int) -> list[ListedConversation]:
-    """Return the conversations of a namespace and of all namespaces below it.
+    """Return the conversations of a namespace and those below it, most recently used first.
 
     Raises:
         InvalidInput: `limit` or `offset` is negative or not a whole number.
@@ -636,13 +636,13 @@ def _drop_oldest(tx: Transaction, at: ThreadKey, branch: int, retention: Retenti
     if retention.keep_last:
         [row] = query.droppable_count(tx, branch=branch)
         surplus = max(0, row["messages"] - retention.keep_last)
-    oldest = now - int(retention.max_age.total_seconds() * 1_000_000) if retention.max_age else None
+    min_time = now - int(retention.max_age.total_seconds() * 1_000_000) if retention.max_age else None
     # Read from the beginning to the first message that stays, so that the cost depends only on the dropped messages.
     limit = surplus + 8
     while True:
         rows = query.oldest_messages(tx, branch=branch, limit=limit)
         first_kept = surplus
-        while oldest is not None and first_kept < len(rows) and rows[first_kept]["created_at"] < oldest:
+        while min_time is not None and first_kept < len(rows) and rows[first_kept]["created_at"] < min_time:
             first_kept += 1
         if first_kept < len(rows) or len(rows) < limit:
             break

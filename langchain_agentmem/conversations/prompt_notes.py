@@ -276,14 +276,14 @@ def delete_old_notes(tx: Transaction, *, now: int) -> None:
 
 
 def erase_other_threads(tx: Transaction, low: str, high: str, name: str | None) -> bool:
-    """Delete the notes of any thread whose reader is a memory in a range of paths.
+    """Delete the notes, in all threads, on the memories in a range of namespace paths.
 
     Args:
         tx: The transaction.
         low: The start of the range, excluded.
         high: The end of the range, excluded.
-        name: The thread to erase. Only notes on core memory are then deleted. None: the whole range is erased, and all
-            notes are deleted.
+        name: The thread that is erased. Then only notes on core memory are deleted. None if the whole range is erased.
+            Then all notes on its memories are deleted.
 
     Returns:
         True if any were deleted.
@@ -305,7 +305,7 @@ def _write_notes(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], no
 
 
 def _prompt_content(note: PromptNote) -> tuple[Any, ...]:
-    """Return the values by which two notes are compared. Of the items, only kind and id count."""
+    """Return the values by which two notes are compared; of each item, only kind and id."""
     return note.is_active, note.begins, dict(note.values), [each[:2] for each in note.items]
 
 

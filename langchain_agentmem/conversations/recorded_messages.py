@@ -86,7 +86,7 @@ def record_messages(
         path: The path of the thread's namespace.
         name: The thread's id.
         messages: The result of `name_messages`.
-        known: The digests of the stored messages visible on the thread's branch, by key; None for a removed message.
+        known: The digests of the messages that the thread's branch shows already, by key; None for a removed message.
         now: The time, in microseconds since 1970.
 
     Returns:

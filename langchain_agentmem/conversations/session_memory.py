@@ -290,7 +290,7 @@ class RoleHistory(NamedTuple):
     """A role's view of a session at one moment.
 
     Attributes:
-        remaining: The rounds that are not summarized.
+        remaining: The rounds that are not summarized, or have posts that are newer than the summary.
         record: The compaction with the summary of the other rounds, or None.
         slots: The `LogEntry.slot` of the newest post of each round, or of a round without posts, by the round's id.
     """
@@ -355,7 +355,7 @@ def load_role_history(tx: Transaction, at: ThreadKey, role: str, *, include_fail
         include_failures: True to include failed rounds. Default: False.
 
     Raises:
-        StorageError: The record of the compaction is damaged.
+        StorageError: The record of the role's newest compaction is damaged.
     """
     round_entries, messages = message_log.rounds(tx, at)
     headers = load_headers(tx, at, make_role_lane(role))
@@ -542,8 +542,7 @@ class SessionMemory(LogMemory):
 
     def reset_memory(self) -> None:
         """Remove all rounds and messages except the conversation's description."""
-        clear = partial(self._log.clear, at=self._key, keep_description=True)
-        self._run("reset", clear, write=True)
+        self._run("reset", partial(self._log.clear, at=self._key, keep_description=True), write=True)
         self._announce_reset()
 
     areset_memory = awaited(reset_memory, writes=True)
@@ -630,22 +629,22 @@ class SessionMemory(LogMemory):
         return build_rounds(*self._run("read", partial(self._log.rounds, at=self._key), **inputs))
 
     def _require_round(self, tx: Transaction, round_id: str) -> LogEntry:
-        row = self._log.get(tx, self._key, check_id(round_id, "round", MessageError))
-        if row is None or row.kind != message_log.ROUND:
+        entry = self._log.get(tx, self._key, check_id(round_id, "round", MessageError))
+        if entry is None or entry.kind != message_log.ROUND:
             raise MessageError(
                 f"The session {safe_repr(self.session_id)} has no round {safe_repr(round_id)} that can be "
                 "changed. Call create_round() first. Rounds of plain messages are read-only."
             )
-        return row
+        return entry
 
     def _set_state(self, verb: str, round_id: str, state: RoundState) -> None:
         now = self._now_argument()
 
         def change(tx: Transaction) -> bool:
-            row = self._require_round(tx, round_id)
-            changed = Round.create(encoding.decode(row.body)["user_query"], id=row.key, state=state)
-            entry = make_round_entry(changed, row.created_at)
-            return self._log.update(tx, self._key, row.key, lambda _: entry, **now)
+            old = self._require_round(tx, round_id)
+            changed = Round.create(encoding.decode(old.body)["user_query"], id=old.key, state=state)
+            new = make_round_entry(changed, old.created_at)
+            return self._log.update(tx, self._key, old.key, lambda _: new, **now)
 
         self._run(verb, change, write=True, round_id=round_id)
 

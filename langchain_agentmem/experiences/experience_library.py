@@ -376,7 +376,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return insert_texts(messages, PROMPT_PART, self._format_by_question(request, self._run_selection(request)))
 
     def _format_by_question(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
-        """Return the instructions to insert before each question. Each instruction occurs once."""
+        """Return the instructions to insert before each question, by its id, without repeats."""
         originals = [message for message in request.messages if not is_injected(message)]
         notes = prompt_notes.load_notes(self._database, request.config, originals, f"{PROMPT_PART} {self.role or ''}")
         if notes.start is None:  # the first selection for this prompt
@@ -452,9 +452,9 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if (cached := self._answers.get(key)) is not None:
             return cached
         failure, reason = None, "The model's answer cannot be parsed, or chooses only unknown ids."
-        inputs, model, limit = {"query": query, "role": self.role, "exp_ids": ids}, self._model, self._timeout
+        inputs, model, timeout = {"query": query, "role": self.role, "exp_ids": ids}, self._model, self._timeout
         try:
-            answer = ask_model(self._database, model, messages, "experience.choose", limit, inputs=lambda: inputs)
+            answer = ask_model(self._database, model, messages, "experience.choose", timeout, inputs=lambda: inputs)
             answer_ids = read_selection(str(answer)[:100_000], ids)
         except Exception as error:  # a failure of the model must not end the run
             if is_graph_bubble_up(error):

@@ -9,9 +9,9 @@ does not depend on the scores of other conditions. If several conditions share a
 refunds, only those with nearly the best score apply.
 
 The constants were tuned on two sets in `tests/benchmarks/experiences`. On a third, not used for tuning, words alone
-have a recall of 56 % and a precision of 60 % (an F1 of 0.58). They do not replace a model. Rules for synonyms,
-compounds, word families, British spelling and clauses improved only the results on the two tuning sets. They were
-removed.
+have a recall of 56 % and a precision of 60 % (an F1 of 0.58). Words alone do not replace a model. Rules for synonyms,
+compounds, word families, British spelling and clauses were removed, because they improved only the results on the two
+tuning sets.
 
 `words.yaml` and the patterns here are English only. They have no effect on texts in other languages.
 """
@@ -102,26 +102,26 @@ def score_conditions(query: str, context: str, conditions: Sequence[str]) -> lis
     weights = dict(_weigh_terms(query))
     length = sum(weights.values())
     if length < 1 or FOLLOW_UP.search(_clip_text(query)):
-        for word, weight in _weigh_context(query, context):
-            weights[word] = max(weights.get(word, 0.0), 0.8 * weight)  # less than the words of the query
-    # For each word of the query, whether each condition contains the word.
-    matches = {word: [word in included or word in excluded for included, excluded in parsed] for word in weights}
-    # A word is rare or common among at least 100 conditions: else five rules on refunds make "refund" common.
+        for term, weight in _weigh_context(query, context):
+            weights[term] = max(weights.get(term, 0.0), 0.8 * weight)  # less than the terms of the query
+    # For each term of the query, whether each condition contains the term.
+    matches = {term: [term in included or term in excluded for included, excluded in parsed] for term in weights}
+    # Rarity is computed as among at least 100 conditions. Otherwise, five rules on refunds would make "refund" common.
     total = max(len(parsed), 100)
     rarest = rarity(total, 1)
-    word_values = {word: weights[word] * rarity(total, sum(flags)) / rarest for word, flags in matches.items()}
+    term_values = {term: weights[term] * rarity(total, sum(flags)) / rarest for term, flags in matches.items()}
     scored = [ConditionScore(0.0, {})] * len(parsed)
     for index, contained in enumerate(zip(*matches.values(), strict=True)):
         if not any(contained):
             continue
-        matched, excluded = (_weigh_matches(word_values, alternatives) for alternatives in parsed[index])
-        # An excluded word subtracts from the score only if its value is higher than in the included alternatives.
-        stronger = {word: value for word, value in excluded.items() if value > matched.get(word, 0.0)}
-        matched |= {word: matched.get(word, 0.0) - 0.8 * value for word, value in stronger.items()}
+        matched, excluded = (_weigh_matches(term_values, alternatives) for alternatives in parsed[index])
+        # An excluded term subtracts from the score only if its value is higher than in the included alternatives.
+        stronger = {term: value for term, value in excluded.items() if value > matched.get(term, 0.0)}
+        matched |= {term: matched.get(term, 0.0) - 0.8 * value for term, value in stronger.items()}
         evidence = sum(matched.values())
         positive = max(0.0, evidence) / (SHORT_LENGTH + length) ** LENGTH_EXPONENT
         score = positive / (positive + 0.317)  # the value of `positive` for which the score is one half
-        reasons = {spellings.get(word, word): value / evidence * score for word, value in matched.items() if score}
+        reasons = {spellings.get(term, term): value / evidence * score for term, value in matched.items() if score}
         scored[index] = ConditionScore(score, reasons)
     return scored
 
@@ -146,13 +146,13 @@ def mark_best(scores: Sequence[ConditionScore]) -> list[bool]:
     ]
 
 
-def _weigh_matches(word_values: Weights, alternatives: AlternativeByTerm) -> dict[str, float]:
-    """Weigh the query's words in a condition: less if an alternative matches only in part."""
+def _weigh_matches(term_values: Weights, alternatives: AlternativeByTerm) -> dict[str, float]:
+    """Weigh the query's terms in a condition: less if an alternative matches only in part."""
     matched = {}
-    for word in (word for word in word_values if word in alternatives):
-        alternative = alternatives[word]
-        share = sum(weight for each, weight in alternative.items() if each in word_values) / sum(alternative.values())
-        matched[word] = word_values[word] * alternative[word] * share**0.5  # "price" is half of "stock prices"
+    for term in (term for term in term_values if term in alternatives):
+        alternative = alternatives[term]
+        share = sum(weight for each, weight in alternative.items() if each in term_values) / sum(alternative.values())
+        matched[term] = term_values[term] * alternative[term] * share**0.5  # "price" is half of "stock prices"
     return matched
 
 

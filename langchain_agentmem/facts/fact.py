@@ -6,7 +6,7 @@ entity must be declared as an alias.
 No statement is ever overwritten. A fact is a list of events. `compute_state` computes the fact as it is known now, or
 as it was known at some time. A message can therefore be removed from a fact, and a change can be undone.
 
-An event is a JSON object. `n` is its number, `at` the time it was recorded, and `do` its type:
+An event of a fact (not of recall memory) is a JSON object. `n` is its number, `at` its recording time, `do` its type:
 
     said    A message or a person states the fact: `id` of the message, `in` its conversation, `role`, `from`, `to`,
             `sure` (the confidence). `given` is true if the start `from` was stated, not assumed.
@@ -423,9 +423,9 @@ def adds_statement(state: FactState, event: Event) -> bool:
     )
 
 
-RULE = "fact_rule"
+RULE = "fact_rule"  # the kind of the rows that contain rules
 ALIAS, SINGLE = "alias", "single"
-"""The kind of rows that contain rules; and their labels: a merged name, or whether a predicate is single-valued."""
+"""The labels of rows of rules: `ALIAS` for a merged name, `SINGLE` for whether a predicate is single-valued."""
 
 
 class FactRules(NamedTuple):
@@ -508,8 +508,8 @@ def unite_facts(states: Mapping[str, FactState], preferred: Collection[str], rul
 
     Args:
         states: The states by fact id. They must include all facts of each subject and predicate.
-        preferred: The preferred ids. A united fact gets one of these if possible, else any of its ids. Among several,
-            the id of the fact that was recorded first is used.
+        preferred: The ids that united facts get if possible. Among several of them, or if none of them fits, a united
+            fact gets the id of the fact that was recorded first.
         rules: The rules on names.
     """
     ended = apply_endings(states, rules)

@@ -11,9 +11,9 @@ then after two seconds. After the third attempt (`max_attempts`), the message is
 others, with a pause of one day.
 
 If a call of the model fails, the model is considered down. The pause before the next call doubles each time, up to ten
-minutes. These calls do not count as attempts, and do not change the order of the messages. However, the message itself
-may cause the failed calls. After several of them, the model is therefore also asked about another message. If the model
-answers, the failed calls count as one failed attempt of the first message.
+minutes. These calls do not count as attempts, and do not change the order of the messages. However, a message itself
+may cause its failed calls. After several failed calls, the model is therefore also asked about another message. If the
+model answers about that one, the failed calls count as one failed attempt of the first message.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def parse_answer(reply: str, messages: Sequence[PendingMessage]) -> ExtractionAn
     items, is_cut = _parse_items(answer), is_cut_off(answer)
     problems = ["It is cut off."] if is_cut else []
     if items is None or (is_cut and len(messages) > 1):  # the missing part may concern any of the messages
-        problems = problems or ["It is empty." if not answer.strip() else "It holds no JSON object with facts."]
+        problems = problems or ["It is empty." if not answer.strip() else "It contains no JSON object with facts."]
         items = []
     elif is_cut and not answer.rstrip("` \n").endswith(("}", "]")):
         items = items[:-1]
@@ -172,8 +172,8 @@ def parse_period(start: Any, end: Any, now: int) -> tuple[int | None, int | None
     """Return the start and end that a model stated, in microseconds since 1970.
 
     A day, a month or a year is read as its beginning. If one fact ended on the day on which another began, the two
-    therefore do not overlap. If the result would not be after the start, the end of that day, month or year is used
-    instead. A fact that began and ended in 2024 thus lasted until the end of 2024.
+    therefore do not overlap. If an end that is read like this is not after the start, it is read as the end of its day,
+    month or year instead. A fact that began and ended in 2024 thus lasted until the end of 2024.
 
     Args:
         start: The stated start.
@@ -220,7 +220,7 @@ def _parse_items(answer: str) -> list[Any] | None:
 def _parse_fact(item: Any, messages: Sequence[PendingMessage]) -> tuple[int, FactStatement]:
     """Return a fact and the index of its message in `messages`; -1 if unknown."""
     if not isinstance(item, Mapping):
-        raise InvalidInput(f"it is no object with a subject, a predicate and an object: {safe_repr(item)}.")
+        raise InvalidInput(f"it is not an object with a subject, a predicate and an object: {safe_repr(item)}.")
     names = ("subject", "predicate", "object")
     subject, predicate, obj = (parse_name(_add_quotes(item.get(name)), f"The {name}") for name in names)
     number = str(item.get("message", "")).strip()
@@ -263,7 +263,7 @@ def load_pending(facts: FactView, keys: Sequence[str] | None = None) -> list[Pen
     rows: Iterable[memory_rows.MemoryVersion]
     rows = facts.rows_of_kind(FACT_DUE) if keys is None else facts.rows_by_key(FACT_DUE, keys).values()
     queue = {row.key: row for row in rows}
-    # A failed attempt writes a new version of the queue's row, but not of the message's row. Its number is the order.
+    # The number of the message's row is the order. A failed attempt writes a new version only of the queue's row.
     texts = sorted(facts.rows_by_key(FACT_TEXT, queue).values(), key=lambda text: text.number)
     return [
         PendingMessage(
@@ -352,15 +352,15 @@ def _postpone(facts: FactChanges, pending: PendingMessage, max_attempts: int, *,
     facts.change.drafts.append(VersionDraft(FACT_DUE, pending.key, b"", now, label=FAILED, extra=extra))
 
 
-def _record_failure(facts: FactChanges, batch: Sequence[PendingMessage], error: str, text: str, calls: int) -> None:
-    """Record a failure, and a pause that grows with the number of failed `calls` in a row."""
+def _record_failure(facts: FactChanges, batch: Sequence[PendingMessage], error: str, answer: str, calls: int) -> None:
+    """Record a failure, and a pause that grows with `calls`, the failed calls in a row."""
     now = facts.change.now
     extra = {
         "told": _source_events(batch, now),
         "rests_on_all": True,  # the answer may quote any of the messages
         "error": error[:MAX_ANSWER_CHARS],
-        "answer": text[:MAX_ANSWER_CHARS],
-        "silent": calls,
+        "answer": answer[:MAX_ANSWER_CHARS],
+        "silent": calls,  # the number of consecutive failed calls
         "until": now + int(backoff(calls - 1, MAX_PAUSE) * 1_000_000) if calls else 0,
     }
     facts.change.drafts.append(VersionDraft(FACT_FAILURE, facts.new_id(), b"", now, extra=extra))
@@ -412,10 +412,10 @@ class BatchOutcome(NamedTuple):
 
 
 def summarize(outcomes: Sequence[BatchOutcome]) -> dict[str, Any]:
-    """Return the outputs of a traced extraction."""
+    """Return the outputs of a traced extraction, with the keys of a batch."""
     return {
-        "read": sum(outcome.message_count for outcome in outcomes),
-        "failed": any(outcome.failure is not None for outcome in outcomes),
+        "message_count": sum(outcome.message_count for outcome in outcomes),
+        "failure": next((outcome.failure for outcome in outcomes if outcome.failure is not None), None),
         "fact_ids": list(dict.fromkeys(fact_id for outcome in outcomes for fact_id in outcome.fact_ids)),
     }
 

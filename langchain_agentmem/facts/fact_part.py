@@ -1,7 +1,7 @@
 """The functions for searching, verifying, exporting and importing facts.
 
-A record is the JSON form of one stored row: a fact with all of its events, a message, or a rule such as an alias. All
-records of a file are checked before any of them is written.
+In this module, a record is the JSON form of one stored row, not a record of archival memory: a fact with all of its
+events, a message, or a rule such as an alias. All records of a file are checked before any of them is written.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ class FactReader:
             valid: Return only facts that held at this time, and any messages. Default: all, including ended facts.
 
         Returns:
-            The facts and messages, the best first. `why` explains the score of a result. It is not set for "*".
+            The facts and messages, the best first. `why` explains the score of a result; None for "*".
             `raw` is True for messages.
 
         Raises:
@@ -297,14 +297,14 @@ class FactReader:
             InvalidInput: An argument is wrong.
         """
         limits = Budget.of(budget)
-        question = "" if query is None else check_text(query, "A query").strip()
+        query_text = "" if query is None else check_text(query, "A query").strip()
         at = None if valid is None else from_micros(check_time(valid, "valid"))
         now = self.now if at is None else at
         measure, text = Measure(limits), ""
         lines: list[str] = []
-        inputs: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
+        inputs: dict[str, Any] = {"query": query_text, "valid": at, f"most_{limits.unit}": limits.total}
         with self._context.step("facts.format_for_prompt", **inputs) as step:
-            for fact in find_facts(self._context, question or MATCH_ALL, 50, valid=at, raw=False):
+            for fact in find_facts(self._context, query_text or MATCH_ALL, 50, valid=at, raw=False):
                 extended = fence_text("facts", "\n".join([*lines, _format_line(fact, now)]))
                 if limits.total is None or measure.size(extended) <= limits.total:
                     lines.append(_format_line(fact, now))
@@ -481,7 +481,7 @@ def match_facts(
     at: int | None = None,
     limit: int | None = None,
 ) -> list[Fact]:
-    """Return the facts with the passed names that held at a time, sorted by their start."""
+    """Return the facts with the passed names that held at `at` (None: any time), by start."""
     rules = facts.rules
     predicates = None if predicate is None else [predicate_key(predicate)]
     subjects = None if subject is None else rules.expand_entities([rules.resolve(subject)])
@@ -508,8 +508,8 @@ def find_facts(
             find = partial(list_facts, limit=max_facts, is_match=is_match, kinds=kinds)
             facts = context.read_facts(None, find)[::-1]
         else:
-            # Some of the best matches may not have held at this time, so load more of them.
             extended = context.read_facts(None, lambda facts: _add_aliases(text, facts.rules))
+            # Some hits may not have held at `valid`, so load four times as many.
             hits = search_view.find_versions(context, kinds, extended, max_facts if at is None else 4 * max_facts)
             by_key = context.read_facts(None, lambda facts: facts.to_facts(row for row, _ in hits))
             results = [replace(by_key[row.key], score=hit.score, why=hit.why) for row, hit in hits if row.key in by_key]

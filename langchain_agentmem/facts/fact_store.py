@@ -98,7 +98,7 @@ class FactView:
             MessageError: The fact does not exist.
         """
         if fact_id not in (rows := self.rows_by_key(FACT, [fact_id])):
-            raise MessageError(f"There is no fact or message {safe_repr(fact_id)} here. Pass the id of a visible one.")
+            raise MessageError(f"There is no fact or message {safe_repr(fact_id)} here. Pass the id of a visible fact.")
         return rows[fact_id]
 
     def fact(self, fact_id: str) -> Fact | None:
@@ -145,9 +145,9 @@ class FactView:
         objects: Iterable[str] | None = None,
         recorded: int | None = None,
     ) -> dict[str, MemoryVersion]:
-        """Return the facts with some subjects, predicates and objects, by their ids.
+        """Return the rows of facts with some subjects, predicates and objects, by the facts' ids.
 
-        Without subjects and objects, all facts are read.
+        If neither subjects nor objects are passed, all rows of facts are read.
 
         Args:
             subjects: The keys of subjects. Default: any.
@@ -242,7 +242,7 @@ class FactView:
         is_complete: bool = False,
         at: int | None = None,
     ) -> list[Fact]:
-        """Convert rows to facts, in the same order, with the ends by other facts.
+        """Convert rows to facts, in the same order, with the ends that other facts cause.
 
         Args:
             rows: The rows, by the ids of the facts.
@@ -255,10 +255,10 @@ class FactView:
         rules = self.rules
         states = all_states = compute_states(rows, recorded)
         # Other facts do not end a fact with a stated end.
-        lasting = [state for state in states.values() if state.end is None]
-        predicates = rules.single & {predicate_key(state.predicate) for state in lasting}
+        without_end = [state for state in states.values() if state.end is None]
+        predicates = rules.single & {predicate_key(state.predicate) for state in without_end}
         if predicates and not is_complete:
-            single = [state for state in lasting if predicate_key(state.predicate) in predicates]
+            single = [state for state in without_end if predicate_key(state.predicate) in predicates]
             subjects = rules.expand_entities(rules.resolve(state.subject) for state in single)
             others = self.rows_about(subjects=subjects, predicates=predicates, recorded=recorded)
             all_states = {**compute_states(others, recorded), **states}
@@ -302,7 +302,7 @@ def _to_mention(event: fact_values.Event) -> FactMention:
 
 
 def compute_states(rows: Mapping[str, MemoryVersion], recorded: int | None = None) -> dict[str, FactState]:
-    """Compute the states of facts by id, without undone facts and those after `recorded`."""
+    """Compute the states of facts by id as of the time `recorded`, without undone facts."""
     states = {key: fact_values.compute_state(row.extra, recorded) for key, row in rows.items()}
     return {key: state for key, state in states.items() if state is not None}
 
@@ -397,7 +397,7 @@ class FactChanges(FactView):
         change: The pending write that collects the changes.
         path: The path of the namespace.
         new_id: The function that generates ids.
-        written: The rows changed by this object, by the ids of the facts. They are stored later, from `change`.
+        written: The rows changed by this object, by the ids of the facts. The drafts in `change` are stored later.
     """
 
     def __init__(self, tx: Transaction, change: PendingWrite, path: str, new_id: NewId) -> None:
@@ -405,12 +405,12 @@ class FactChanges(FactView):
         self.change, self.path, self.new_id = change, path, new_id
         self.written: dict[str, MemoryVersion] = {}
 
-    def record_statement(self, statement: FactStatement, fact: str | None = None) -> tuple[str, bool]:
+    def record_statement(self, statement: FactStatement, fact_id: str | None = None) -> tuple[str, bool]:
         """Record a statement of a fact.
 
         Args:
             statement: The statement.
-            fact: The id of the fact to which another source is added. Default: a matching fact, or a new one.
+            fact_id: The id of the fact to which another source is added. Default: a matching fact, or a new one.
 
         Returns:
             The id of the fact, and True if it is new.
@@ -442,13 +442,13 @@ class FactChanges(FactView):
             if fact_values.overlaps(ended[key], start, statement.end)
             or (is_undated and not fact_values.adds_statement(state, event))
         ]
-        if fact is None and not matching:
+        if fact_id is None and not matching:
             key = self.new_id()
             names = {"subject": statement.subject, "predicate": statement.predicate, "object": statement.object}
             unwritten = MemoryVersion(0, None, FACT, key, None, None, None, now, now, None, None, None, b"", {})
             self.write_events(unwritten, {**names, "role": statement.role, "told": [event]})
             return key, True
-        key = fact or min(matching, key=lambda key: (states[key].start, key))
+        key = fact_id or min(matching, key=lambda key: (states[key].start, key))
         version, state = rows[key], states[key]
         if (own := version.extra.get("own")) is not None:  # compare only statements of this branch
             state = state._replace(statements=tuple(known for known in state.statements if known["n"] in own))
@@ -541,7 +541,7 @@ class FactChanges(FactView):
         return number if self.change.view.scope is None else max(number, self.change.now)
 
     def _find_rows(self, subject: str, predicate: str, value: str | None = None) -> dict[str, MemoryVersion]:
-        """Return the rows of the facts of a subject and a predicate, including those in `written`.
+        """Return rows by subject and predicate; rows in `written` replace the stored ones.
 
         Args:
             subject: The key of the subject.
@@ -570,7 +570,7 @@ class FactChanges(FactView):
     ) -> list[str]:
         """Store messages unchanged, and queue them for extraction.
 
-        A message that exists already is not written again. If it has new content, its previous statements are removed.
+        A message with unchanged content is not written again. If its content changed, its old statements are removed.
 
         Args:
             messages: The messages.

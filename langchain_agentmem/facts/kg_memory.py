@@ -175,7 +175,7 @@ class KGMemory(FactReader, EventSource):
             predicate: The relation, such as "lives in".
             obj: The value, or the related entity.
             valid_from: The time it began to hold. Default: the time of its source message if that is stored here, else
-                now; but always before `valid_to`.
+                now. If that is not before `valid_to`: the latest time before `valid_to`.
             valid_to: The time it ended. Default: no end, until another value ends it.
             source: The message that states it: the message, its id, or a pair of its id and the id of its conversation;
                 or a list of these, if several messages state it. Default: no message.
@@ -238,7 +238,7 @@ class KGMemory(FactReader, EventSource):
         """Declare predicates, such as "lives in", as single-valued.
 
         A new value of a single-valued predicate ends the previous value. The declaration also applies to existing
-        facts: their ends are computed with it. It can be reverted, since no stored fact changes.
+        facts, whose ends are computed with it. A declaration can be reverted, since no stored fact changes.
 
         Args:
             *predicates: The names of the predicates.
@@ -553,7 +553,7 @@ class KGMemory(FactReader, EventSource):
     def drain(self) -> int:
         """Extract facts from all pending messages, and wait until they are processed.
 
-        After an unusable answer, the model is asked again immediately, up to `max_attempts` of the settings. Then the
+        After an unusable answer, the model is asked again immediately. After `max_attempts` failed attempts, the
         message is parked. If the model does not answer, this call retries once and then returns. Failures are not
         raised: failed messages remain pending, and `failures` returns the reasons.
 

@@ -3,8 +3,8 @@
 A reader opens a source read-only. It yields an `ImportBatch` for each conversation, thread, page of items or page of
 memories, and a `SkippedEntry` for content that cannot be imported (`batches.py`).
 
-A batch is written in one transaction. The exception is a LangGraph thread: each checkpoint has its own transaction.
-Existing objects are not written again, so an interrupted import can be repeated.
+A batch is written in one transaction, except a LangGraph thread: each checkpoint has its own transaction. Existing
+objects are not written again, so to continue an interrupted import, run it again.
 
 `import_runner.py` selects the reader of a source and runs the import. The other modules are the readers.
 """

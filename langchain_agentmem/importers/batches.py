@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ContentKind: TypeAlias = Literal["messages", "items", "memories", "entries", "checkpoints"]
-"""The kind of the objects of a batch."""
+"""The kinds of objects that a batch may have."""
 MALFORMED_ERRORS = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 """The errors that a malformed value of a source can cause. They include `InvalidInput`."""
 
@@ -77,7 +77,7 @@ class ImportTarget(NamedTuple):
         allow: The classes, as "module.Class", whose objects a checkpoint may contain.
         only: The ids of the conversations, threads, users or agents to import. Empty: everything.
         found_ids: The ids of `only` that the source contains. Updated while the source is read.
-        owners: The owners by the ids of their conversations. Used only if the namespace has a key.
+        owners: The owner of each conversation, by the id of the conversation. Used only if the namespace has a key.
         limits: The limits of the memory. They include the maximum size of a file.
     """
 
@@ -97,7 +97,7 @@ class ImportTarget(NamedTuple):
         return Scopes(template=self.namespace).keys
 
     def wants(self, *ids: Any) -> bool:
-        """Return True if `only` selects one of these ids. Add the selected ids to `found_ids`."""
+        """Return True if `only` is empty or has one of these ids; add those it has to `found_ids`."""
         matches = self.only.intersection(map(str, ids))
         self.found_ids.update(matches)
         return bool(matches) or not self.only
@@ -132,8 +132,8 @@ class ImportTarget(NamedTuple):
         if missing := [key for key in self.keys if key not in values]:
             others = ", ".join(sorted(map(escape_unprintable, known_keys - _LANGGRAPH_KEYS))[:10])
             raise InvalidInput(
-                f"its owner is unknown: it has no {', '.join(missing)}{others and f', but {others}'}. "
-                "Name its owner with owners=…, or to the command: --owners FILE."
+                f"its owner is unknown: its metadata has no {', '.join(missing)}{others and f', only {others}'}. "
+                "Pass the owners with owners=…, or on the command line with --owners FILE."
             )
         filled = Scopes(template=self.namespace).fill_template({key: check_id(values[key], key) for key in self.keys})
         return self._replace(namespace=self.scopes.resolve(filled))
@@ -152,7 +152,7 @@ class SkippedEntry:
     """One or more objects that were not imported, with the reason.
 
     Attributes:
-        what: The objects, as a report names them, such as "the conversation 'a'".
+        what: The name of the objects in a report, such as "the conversation 'a'".
         why: The reason.
         count: The number of objects. Default: 1.
         holds: The kind of the objects, such as "messages" or "items". Default: "things", for an unknown kind.
@@ -183,12 +183,12 @@ class ImportBatch:
 
     Attributes:
         holds: The kind of the objects.
-        what: The batch, as a report names it, such as "the conversation 'a'".
+        what: The name of the batch in a report, such as "the conversation 'a'".
         count: The number of objects.
         store: A function that takes the memory and `dry_run`. It writes the new objects, or only counts them in a dry
             run. It returns the numbers of new and of existing objects. It raises `InvalidInput` if an object cannot be
-            stored. A batch of `make_batch` is then not written at all. A batch of checkpoints stays written up to the
-            checkpoint that failed.
+            stored. Then it writes no object of a batch from `make_batch`. Of a batch of checkpoints, the checkpoints
+            before the failed one stay written.
         place: The thread or conversation of the objects. Default: None.
     """
 
@@ -204,13 +204,13 @@ WriteOperation: TypeAlias = Callable[[Transaction, int], Collection[Any]]
 
 
 def make_batch(
-    holds: ContentKind, label: str, count: int, path: str, write: WriteOperation, conversation_id: str | None = None
+    holds: ContentKind, title: str, count: int, path: str, write: WriteOperation, conversation_id: str | None = None
 ) -> ImportBatch:
     """Return a batch that is written in one transaction.
 
     Args:
         holds: The kind of the objects.
-        label: The batch, as a report names it.
+        title: The name of the batch in a report, such as "the conversation 'a'".
         count: The number of objects.
         path: The path of the namespace.
         write: The function that writes the objects.
@@ -231,7 +231,7 @@ def make_batch(
                 database.emit(partial(event, message_ids=tuple(new)))
         return len(new), count - len(new)
 
-    return ImportBatch(holds=holds, what=label, count=count, store=store, place=place)
+    return ImportBatch(holds=holds, what=title, count=count, store=store, place=place)
 
 
 SourceEntry: TypeAlias = ImportBatch | SkippedEntry
@@ -242,7 +242,7 @@ Reader: TypeAlias = Callable[[Any, ImportTarget], Generator[SourceEntry]]
 def batch_or_skip(
     target: ImportTarget,
     conversation_id: Any,
-    label: str,
+    title: str,
     count: int,
     build: Callable[[ImportTarget], ImportBatch],
     *,
@@ -256,7 +256,7 @@ def batch_or_skip(
     Args:
         target: The target of the import.
         conversation_id: The id of the conversation.
-        label: The conversation, as a report names it.
+        title: The name of the conversation in a report.
         count: The number of its objects.
         build: A function that takes the target of the conversation and returns the batch.
         metadata: The `metadata` of `ImportTarget.target_for`.
@@ -267,7 +267,7 @@ def batch_or_skip(
         if owner_target is not None:
             yield build(owner_target)
     except MALFORMED_ERRORS as error:
-        yield SkippedEntry(label, skip_reason(error), count, holds)
+        yield SkippedEntry(title, skip_reason(error), count, holds)
 
 
 def skip_reason(error: BaseException) -> str:
@@ -313,12 +313,12 @@ def conversation_batch(target: ImportTarget, conversation_id: Any, entries: Sequ
         conversation_id: The id of the conversation.
         entries: The messages, rounds and posts, in their order.
     """
-    at = ThreadKey(target.path(), check_id(conversation_id, "conversation"))
+    key = ThreadKey(target.path(), check_id(conversation_id, "conversation"))
 
-    def make(tx: Transaction, now: int) -> Collection[Any]:
-        return message_log.append(tx, at, entries, now=now).keys
+    def write(tx: Transaction, now: int) -> Collection[Any]:
+        return message_log.append(tx, key, entries, now=now).keys
 
-    return make_batch("messages", f"the conversation {safe_repr(at.name)}", len(entries), at.path, make, at.name)
+    return make_batch("messages", f"the conversation {safe_repr(key.name)}", len(entries), key.path, write, key.name)
 
 
 def log_entry(message: Mapping[str, Any], created_at: int) -> LogEntry:
@@ -344,22 +344,22 @@ def redact_text(value: Any, label: str) -> str:
     return redact(check_text(value, label))
 
 
-def memory_batch(target: ImportTarget, label: str, drafts: Sequence[VersionDraft], *labels: str) -> ImportBatch:
+def memory_batch(target: ImportTarget, title: str, drafts: Sequence[VersionDraft], *labels: str) -> ImportBatch:
     """Return the batch of memories on the branch "main", which a namespace's threads can read.
 
     Args:
         target: The target.
-        label: The batch, as a report names it.
+        title: The name of the batch in a report.
         drafts: The memories.
         *labels: The labels to append to the target's namespace.
     """
-    at = BranchPosition(target.path(*labels), MAIN, target.scopes)
+    position = BranchPosition(target.path(*labels), MAIN, target.scopes)
     add = partial(add_new_drafts, drafts=drafts)
 
-    def make(tx: Transaction, now: int) -> Collection[Any]:
-        return apply_change(tx, at, add, now, SourceNote("import", target.kind))
+    def write(tx: Transaction, now: int) -> Collection[Any]:
+        return apply_change(tx, position, add, now, SourceNote("import", target.kind))
 
-    return make_batch("memories", label, len(drafts), at.path, make)
+    return make_batch("memories", title, len(drafts), position.path, write)
 
 
 def memory_batches(
@@ -378,7 +378,7 @@ def memory_batches(
         describe_row: A function that returns the name of a skipped row in a report.
         *labels: The labels to append to the target's namespace.
     """
-    label = f"memories in {target_label(target, *labels)}"
+    title = f"memories in {describe_target(target, *labels)}"
     for page in split_pages(rows):
         drafts: dict[str, VersionDraft] = {}
         for row in page:
@@ -389,9 +389,9 @@ def memory_batches(
                 yield SkippedEntry(describe_row(row), skip_reason(error), holds="memories")
         if drafts:
             try:
-                yield memory_batch(target, label, [*drafts.values()], *labels)
+                yield memory_batch(target, title, [*drafts.values()], *labels)
             except MALFORMED_ERRORS as error:
-                yield SkippedEntry(label, skip_reason(error), len(drafts), "memories")
+                yield SkippedEntry(title, skip_reason(error), len(drafts), "memories")
 
 
 def add_new_drafts(tx: Transaction, change: PendingWrite, drafts: Sequence[VersionDraft]) -> list[VersionDraft]:
@@ -406,7 +406,7 @@ def add_new_drafts(tx: Transaction, change: PendingWrite, drafts: Sequence[Versi
     return new
 
 
-def target_label(target: ImportTarget, *labels: str) -> str:
+def describe_target(target: ImportTarget, *labels: str) -> str:
     """Return the target's namespace, extended by the labels, as text for a report."""
     return format_namespace((*target.namespace, *labels))
 

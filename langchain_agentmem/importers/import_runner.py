@@ -50,7 +50,7 @@ class ImportSummary:
     Attributes:
         kind: The kind of the source.
         source: The path or URL of the source, without passwords.
-        dry_run: True if nothing was written. The counts are then those of the import that was rehearsed.
+        dry_run: True if nothing was written. The counts then show what an import would write.
         added: The number of new objects by kind: "messages", "items", "memories", "entries" or "checkpoints".
         known: The number of objects that already existed, by kind.
         added_to: The number of "threads" and "conversations" with new objects.
@@ -148,6 +148,8 @@ def make_target(
     if owner_map and len(Scopes(template=resolved).keys) != 1:
         raise InvalidInput('owners needs a namespace with exactly one key, such as ("users", "{user_id}").')
     now, limits, classes = memory.database.now(), memory.database.limits, tuple(parse_texts(allow, "allow"))
+    if classes and kind != "langgraph-saver":
+        raise InvalidInput(f"allow applies only to the kind langgraph-saver, not to {kind}. Omit it.")
     return batches.ImportTarget(kind, resolved, scopes, now, classes, only_ids, set(), owner_map, limits)
 
 
@@ -178,7 +180,7 @@ def run_import(
 def _target_namespace(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
     """Return the namespace of an import. Its keys are not filled yet.
 
-    If no namespace is given, the kinds in `OWNED_KINDS` use the memory's template, such as ("users", "{user_id}").
+    Without a namespace of the caller or the run, `OWNED_KINDS` use the memory's template, as ("users", "{user_id}").
 
     Raises:
         InvalidInput: The namespace is invalid, or has keys that this kind does not support. Or the namespace is a
@@ -199,7 +201,7 @@ def _target_namespace(kind: SourceKind, namespace: Any, scopes: Scopes) -> Names
     if kind in OWNED_KINDS and scopes.keys and resolved == (scopes.template or ())[: len(resolved)]:
         raise InvalidInput(
             f"Threads in {safe_repr(resolved)} would never be found, because each thread of this memory has an owner. "
-            f"Pass namespace={safe_repr(scopes.template)}, to import each into the namespace of its owner. "
+            f"To import each thread into the namespace of its owner, pass namespace={safe_repr(scopes.template)}. "
             "If the source does not name the owners, pass owners={thread: owner}."
         )
     return resolved

@@ -84,28 +84,28 @@ def read_saver(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
 
 def _read_threads(saver: _Saver, counts: Mapping[Any, int], target: ImportTarget) -> Iterator[SourceEntry]:
     for thread, count in counts.items():
-        label, build = f"the thread {safe_repr(thread)}", partial(_thread_batch, saver, str(thread), count)
+        title, build = f"the thread {safe_repr(thread)}", partial(_thread_batch, saver, str(thread), count)
         metadata = (each.metadata for each in saver.list({"configurable": {"thread_id": str(thread)}}))
-        entries = [*batches.batch_or_skip(target, thread, label, count, build, metadata=metadata, holds="checkpoints")]
+        entries = [*batches.batch_or_skip(target, thread, title, count, build, metadata=metadata, holds="checkpoints")]
         del metadata  # ends the listing before the thread is copied, since an open listing may lock the saver
         yield from entries
 
 
 def _thread_batch(saver: _Saver, thread: str, count: int, target: ImportTarget) -> ImportBatch:
     """Return the batch of a thread. Each checkpoint is written in a transaction of its own."""
-    label = f"the thread {safe_repr(thread)}"
+    title = f"the thread {safe_repr(thread)}"
 
     def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
         target_saver = (memory.within(target.namespace) if target.namespace else memory).checkpointer
         if dry_run:
-            return batches.read_or_raise(label, partial(_rehearse_thread, target_saver, saver, thread))
-        report = batches.read_or_raise(label, partial(target_saver.import_checkpoints, saver, thread_ids=[thread]))
+            return batches.read_or_raise(title, partial(_rehearse_thread, target_saver, saver, thread))
+        report = batches.read_or_raise(title, partial(target_saver.import_checkpoints, saver, thread_ids=[thread]))
         for reason in report.left_out.values():
             raise InvalidInput(reason)
         return report.checkpoints, report.known
 
     place = batches.ThreadTarget(id=thread, namespace=target.namespace)
-    return ImportBatch(holds="checkpoints", what=label, count=count, store=store, place=place)
+    return ImportBatch(holds="checkpoints", what=title, count=count, store=store, place=place)
 
 
 def _rehearse_thread(target_saver: AgentMemorySaver, saver: _Saver, thread: str) -> tuple[int, int]:
@@ -160,14 +160,14 @@ def _read_items(rows: Iterator[_Row], target: ImportTarget) -> Iterator[SourceEn
             drafts: dict[ItemPlace, ItemDraft] = {}
             for row in page:
                 try:
-                    at, draft = _make_draft(row, namespace, target)
-                    drafts[at] = draft
+                    place, draft = _make_draft(row, namespace, target)
+                    drafts[place] = draft
                 except batches.MALFORMED_ERRORS as error:
-                    label = f"the item {safe_repr(row['key'])} in {batches.target_label(target, *namespace)}"
-                    yield SkippedEntry(label, batches.skip_reason(error), holds="items")
+                    title = f"the item {safe_repr(row['key'])} in {batches.describe_target(target, *namespace)}"
+                    yield SkippedEntry(title, batches.skip_reason(error), holds="items")
             if drafts:
-                label = f"items in {batches.target_label(target, *namespace)}"
-                yield batches.make_batch("items", label, len(drafts), target.path(*namespace), _add_items(drafts))
+                title = f"items in {batches.describe_target(target, *namespace)}"
+                yield batches.make_batch("items", title, len(drafts), target.path(*namespace), _add_items(drafts))
 
 
 def _add_items(drafts: Mapping[ItemPlace, ItemDraft]) -> batches.WriteOperation:
@@ -198,8 +198,8 @@ def _make_draft(row: _Row, namespace: Sequence[str], target: ImportTarget) -> tu
 def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[_Saver]:
     """Open a stock saver's database for reading.
 
-    The yielded saver reads objects of classes that LangGraph considers safe or that `allow` lists. LangGraph reads an
-    object of any other class as plain data. The yielded saver raises an error instead.
+    The yielded saver reads objects of classes that LangGraph considers safe or that `allow` lists. For an object of any
+    other class, LangGraph's own savers return plain data. The yielded saver raises an error instead.
 
     Args:
         source: The file of a `SqliteSaver`, or the URL or connection string of a `PostgresSaver`.
@@ -262,7 +262,7 @@ class _StockSaver(BaseCheckpointSaver[Any]):
             self._refused_classes.clear()
             raise InvalidInput(
                 f"The thread {safe_repr(thread)} contains objects of the class {classes[0]}, which would be read as "
-                f"plain data. If you trust the database, pass allow={classes}, or to the command: "
+                f"plain data. If you trust the database, pass allow={classes}, or on the command line "
                 f"--allow {' --allow '.join(classes)}"
             )
         return checkpoint
@@ -374,9 +374,9 @@ def _read_tables(tables: ForeignTables, table_names: list[str], target: ImportTa
             messages = [
                 (row["message"], row.get("created_at"), f"{name}-{row.get('id', n)}") for n, row in enumerate(group)
             ]
-            label = f"the conversation {safe_repr(session)}"
+            title = f"the conversation {safe_repr(session)}"
             build = partial(_chat_batch, None if session is None else str(session), messages, target.now)
-            yield from batches.batch_or_skip(target, session, label, len(messages), build)
+            yield from batches.batch_or_skip(target, session, title, len(messages), build)
 
 
 def _read_file(path: Path, name: str, target: ImportTarget) -> Iterator[SourceEntry]:

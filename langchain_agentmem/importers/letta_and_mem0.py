@@ -91,7 +91,7 @@ def _make_agent(row: Row, ids: batches.StableIds, target: ImportTarget) -> _Agen
 
 
 def _read_agent_file(path: Path, name: str, target: ImportTarget) -> Iterator[SourceEntry]:
-    data, at = batches.parse_file(path, target.limits), batches.time_of_file(path)
+    data, created_at = batches.parse_file(path, target.limits), batches.time_of_file(path)
     if isinstance(data, list) and data and all(isinstance(each, Mapping) and "text" in each for each in data):
         if (agent := _make_agent({"name": name}, batches.StableIds(), target)) is not None:
             yield from _passage_batches(agent, data)
@@ -104,7 +104,7 @@ def _read_agent_file(path: Path, name: str, target: ImportTarget) -> Iterator[So
         agents, blocks = data["agents"], {each["id"]: each for each in data["blocks"]}
     else:
         raise InvalidInput(f"{safe_repr(str(path))} is not an agent file of Letta: no agents or core_memory.")
-    at, ids = batches.time_of(data.get("created_at"), at), batches.StableIds()
+    created_at, ids = batches.time_of(data.get("created_at"), created_at), batches.StableIds()
     for row in agents:
         try:
             agent = _make_agent(row, ids, target)
@@ -113,7 +113,7 @@ def _read_agent_file(path: Path, name: str, target: ImportTarget) -> Iterator[So
             continue
         if agent is not None:
             agent_blocks = [blocks[each] for each in row.get("block_ids") or () if each in blocks]
-            yield from _core_batches(agent, [*agent_blocks, *(row.get("memory_blocks") or ())], at)
+            yield from _core_batches(agent, [*agent_blocks, *(row.get("memory_blocks") or ())], created_at)
             yield from _conversation_batches(agent, agent.name, row.get("messages") or ())
 
 
@@ -185,13 +185,13 @@ def _parse_column(name: str, value: Any) -> Any:
 # -- the memory of an agent ----------------------------------------------------------------------------------------
 
 
-def _core_batches(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[SourceEntry]:
+def _core_batches(agent: _Agent, blocks: Iterable[Row], default_time: int) -> Iterator[SourceEntry]:
     def make_draft(block: Row) -> VersionDraft | None:
         label, value = check_name(block["label"], "a key"), block["value"]
         if not value:
             return None
         [(key, safe_value)] = redact_value({label: check_text(value, "A value")}).items()
-        time = batches.time_of(block.get("updated_at") or block.get("created_at"), at)
+        time = batches.time_of(block.get("updated_at") or block.get("created_at"), default_time)
         return VersionDraft(CORE, key, encode_text(safe_value), time, importance=DEFAULT_IMPORTANCE)
 
     name = f"a block of the agent {safe_repr(agent.name)}"
@@ -226,11 +226,11 @@ def _log_entries(rows: Sequence[Row], target: ImportTarget) -> list[LogEntry]:
     entries: list[LogEntry] = []
     spoken_calls: set[str] = set()
     ids, now = batches.StableIds(), target.now
-    for at, _, row in sorted((batches.time_of(each.get("created_at"), now), n, each) for n, each in enumerate(rows)):
+    for time, _, row in sorted((batches.time_of(each.get("created_at"), now), n, each) for n, each in enumerate(rows)):
         row_id = row.get("id")
         key = row_id if isinstance(row_id, str) and _MESSAGE_ID.fullmatch(row_id) else None
         messages = _parse_messages(row, spoken_calls)
-        entries += [batches.log_entry({**each, "message_id": ids.next_id(key, at, each)}, at) for each in messages]
+        entries += [batches.log_entry({**each, "message_id": ids.next_id(key, time, each)}, time) for each in messages]
     return entries
 
 

@@ -77,8 +77,7 @@ def _read_session(path: Path, name: str, target: ImportTarget) -> Iterator[Sourc
     if not isinstance(data, Mapping) or not isinstance(data.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is not a session of TaskWeaver: it has no rounds.")
     _assign_ids(data, batches.StableIds())
-    session = Conversation.from_dict(data)
-    own_id, entries = data.get("id"), _session_entries(session, batches.time_of_file(path))
+    own_id, entries = data.get("id"), _session_entries(Conversation.from_dict(data), batches.time_of_file(path))
     key = own_id if isinstance(own_id, str) and own_id else name
     build = partial(batches.conversation_batch, conversation_id=key, entries=entries)
     yield from batches.batch_or_skip(target, key, f"the session {safe_repr(key)}", len(entries), build)
@@ -142,15 +141,13 @@ def _read_marsys_file(path: Path, name: str, target: ImportTarget) -> Iterator[S
 
 
 def _marsys_batch(name: str, messages: Sequence[Any], saved_at: int, target: ImportTarget) -> ImportBatch:
-    ids, entries = batches.StableIds(), []
-    for each in messages:
-        key = ids.next_id(each.get("message_id"), each)
-        entries.append(batches.log_entry({**each, "message_id": key}, saved_at))
-    return batches.conversation_batch(target, name, entries)
+    ids = batches.StableIds()
+    keyed = ({**each, "message_id": ids.next_id(each.get("message_id"), each)} for each in messages)
+    return batches.conversation_batch(target, name, [batches.log_entry(each, saved_at) for each in keyed])
 
 
 def _facts_batch(name: str, messages: Sequence[Any], saved_at: int, target: ImportTarget) -> ImportBatch:
-    """Return a batch of archival records for facts, because subject and object are unknown."""
+    """Return a batch of archival records for facts, since subjects and objects are not known."""
     ids, drafts = batches.StableIds(), []
     for each in messages:
         text = batches.redact_text(each["content"], "A fact")
@@ -180,8 +177,8 @@ def read_opus(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     wanted = [each for each in document.entries if (each.prompt or each.reply) and target.wants(each.conversation_id)]
     drafts = make_drafts(wanted, namespace_of(namespace_path), from_micros(target.now), _mark_junk)
     for number, page in enumerate(split_pages(drafts)):
-        label = f"entries from {number * PAGE_ROWS + 1:,} on, in {batches.target_label(target)}"
-        yield batches.make_batch("entries", label, len(page), namespace_path, _add_entries(namespace_path, page))
+        title = f"entries from {number * PAGE_ROWS + 1:,} on, in {batches.describe_target(target)}"
+        yield batches.make_batch("entries", title, len(page), namespace_path, _add_entries(namespace_path, page))
     for reason in document.lost:
         yield SkippedEntry("an entry", reason, holds="entries")
 
@@ -199,7 +196,7 @@ def _add_entries(path: str, page: Sequence[Any]) -> batches.WriteOperation:
 
 
 _TTL_LIMIT = 1_000_000_000
-"""Seconds. A smaller `ttl` in a file is a duration after the last update. A larger one is a time since 1970."""
+"""Seconds. A smaller `ttl` in a file is a duration from the last update. Any other is a time since 1970."""
 
 
 class _Schema(NamedTuple):
@@ -248,8 +245,8 @@ class _Branch:
         parent: The id of the parent branch in the file, or None.
         name: The name of the imported branch.
         created_at: The creation time, in microseconds since 1970.
-        rows: The memories that were written on it, with their times, oldest first.
-        forks: The branches that were forked from it, oldest first.
+        rows: The memories that were written on the branch, with their times, oldest first.
+        forks: The branches that were forked from this branch, oldest first.
         whole_core: The `whole_core` of the file's `_Schema`. If True, inherited core keys that are not in `rows` are
             deleted from the fork.
     """
@@ -294,13 +291,13 @@ def _read_trees(tables: ForeignTables, schema: _Schema, target: ImportTarget) ->
         roots[0].name = MAIN
     reached = {each.key for root in roots for each in _with_forks(root)}
     for key in by_key.keys() - reached:
-        label, count = f"the branch {safe_repr(key)}", len(by_key[key].rows) or 1
-        yield SkippedEntry(label, "it is its own ancestor.", count, "memories")
+        title, count = f"the branch {safe_repr(key)}", len(by_key[key].rows) or 1
+        yield SkippedEntry(title, "it is its own ancestor.", count, "memories")
     for root in roots:
-        at = BranchPosition(target.path(), root.name, target.scopes)
-        count = sum(len(each.rows) for each in _with_forks(root))
-        make = partial(_write_branch, at=at, branch=root, kind=target.kind)
-        yield batches.make_batch("memories", f"the branch {safe_repr(root.name)} and its forks", count, at.path, make)
+        path, count = target.path(), sum(len(each.rows) for each in _with_forks(root))
+        position = BranchPosition(path, root.name, target.scopes)
+        write = partial(_write_branch, position=position, branch=root, kind=target.kind)
+        yield batches.make_batch("memories", f"the branch {safe_repr(root.name)} and its forks", count, path, write)
 
 
 def _with_forks(branch: _Branch) -> Iterator[_Branch]:
@@ -329,16 +326,16 @@ def _read_memories(
     ids_by_branch: dict[str, batches.StableIds] = defaultdict(batches.StableIds)
     for table, make_draft in zip(schema[:3], (_core_draft, _event_draft, _record_draft), strict=True):
         for row in _read_rows(tables, table, "id"):
-            label = f"{table} {safe_repr(row.get('id', row.get('key')))}"
+            title = f"{table} {safe_repr(row.get('id', row.get('key')))}"
             branch = by_key.get(str(row["branch_id"]))
             if branch is None:
-                yield SkippedEntry(label, f"the branch {safe_repr(row['branch_id'])} does not exist.", holds="memories")
+                yield SkippedEntry(title, f"the branch {safe_repr(row['branch_id'])} does not exist.", holds="memories")
                 continue
             more = meta.get((row["branch_id"], row.get("key")), {})
             try:
                 branch.rows.append(make_draft({**more, **row}, ids_by_branch[branch.key], target))
             except batches.MALFORMED_ERRORS as error:
-                yield SkippedEntry(label, batches.skip_reason(error), holds="memories")
+                yield SkippedEntry(title, batches.skip_reason(error), holds="memories")
 
 
 def _core_draft(row: _Row, ids: batches.StableIds, target: ImportTarget) -> tuple[int, VersionDraft]:
@@ -358,17 +355,17 @@ def _core_draft(row: _Row, ids: batches.StableIds, target: ImportTarget) -> tupl
 
 
 def _event_draft(row: _Row, ids: batches.StableIds, target: ImportTarget) -> tuple[int, VersionDraft]:
-    at = batches.time_of(row["created_at"], target.now)
+    time = batches.time_of(row["created_at"], target.now)
     kind, text = check_name(row["kind"], "a kind of event"), check_text(row["text"], "An event")
     key = ids.next_id(None, row["branch_id"], row["created_at"], kind, text)
-    return at, VersionDraft(EVENT, key, encode_text(redact(text)), at, label=redact(kind), findable=True)
+    return time, VersionDraft(EVENT, key, encode_text(redact(text)), time, label=redact(kind), findable=True)
 
 
 def _record_draft(row: _Row, ids: batches.StableIds, target: ImportTarget) -> tuple[int, VersionDraft]:
-    at = batches.time_of(row["created_at"], target.now)
+    time = batches.time_of(row["created_at"], target.now)
     text = batches.redact_text(row["text"], "A record")
     key = check_id(ids.next_id(row["id"], row["branch_id"], row["created_at"], text), "record")
-    return at, draft_record(key, text, _parse_tags(row.get("tags")), at)
+    return time, draft_record(key, text, _parse_tags(row.get("tags")), time)
 
 
 def _parse_tags(text: Any) -> Sequence[str]:
@@ -384,10 +381,10 @@ def _parse_tags(text: Any) -> Sequence[str]:
 # -- MemGPT: writing -----------------------------------------------------------------------------------------------
 
 
-def _write_branch(tx: Transaction, now: int, *, at: BranchPosition, branch: _Branch, kind: str) -> list[Any]:
+def _write_branch(tx: Transaction, now: int, *, position: BranchPosition, branch: _Branch, kind: str) -> list[Any]:
     """Write a branch and its forks. Return the new memories.
 
-    A fork is created after the rows that are not newer than it, so the fork inherits exactly these rows.
+    A fork is created after the rows that are not newer than the fork, so the fork inherits exactly these rows.
     """
     new: list[Any] = []
     remaining = branch.rows
@@ -395,14 +392,14 @@ def _write_branch(tx: Transaction, now: int, *, at: BranchPosition, branch: _Bra
         count = len(remaining) if fork is None else sum(time <= fork.created_at for time, _ in remaining)
         add = partial(batches.add_new_drafts, drafts=[draft for _, draft in remaining[:count]])
         remaining = remaining[count:]
-        new += apply_change(tx, at, add, now, SourceNote("import", kind))
+        new += apply_change(tx, position, add, now, SourceNote("import", kind))
         if fork is not None:
-            fork_position = at._replace(name=fork.name)
-            if not query.find_branch(tx, path=at.path, kind=NAMED_BRANCH, name=fork.name):
-                fork_position = branches.create_fork(tx, at, fork.name, now)
+            fork_position = position._replace(name=fork.name)
+            if not query.find_branch(tx, path=position.path, kind=NAMED_BRANCH, name=fork.name):
+                fork_position = branches.create_fork(tx, position, fork.name, now)
                 write = partial(_write_fork_core, fork=fork)
                 new += apply_change(tx, fork_position, write, now, SourceNote("import", kind))
-            new += _write_branch(tx, now, at=fork_position, branch=fork, kind=kind)
+            new += _write_branch(tx, now, position=fork_position, branch=fork, kind=kind)
     return new
 
 

@@ -310,9 +310,9 @@ class MemoryInjection(MemoryRunnable):
         if self.limit and request.query.strip():
             ids = {each.id for each in request.messages}
             known_ids = {event.id for event in events} | ids
-            texts = {"", *(str(each.text).strip() for each in request.messages)}  # "": for tool calls
-            context = frozenset(filter(None, ids)) if all(ids) else None  # None: some messages have no id
-            hits = self._search(request, order, context)
+            texts = {"", *(str(each.text).strip() for each in request.messages)}  # "" excludes hits without text
+            context_ids = frozenset(filter(None, ids)) if all(ids) else None  # None: some messages have no id
+            hits = self._search(request, order, context_ids)
             groups = group_by_text(hits, lambda each: each.content)
             new = [each for each, *_ in groups if each.id not in known_ids and each.content.strip() not in texts]
             new = [each for each in new[: self.limit] if injected.isdisjoint((each.id, each.content.strip()))]
@@ -343,11 +343,11 @@ class MemoryInjection(MemoryRunnable):
 
             layer_context.read(None, read_entries)
         if rows := [each.row for each in items if each.row is not None]:
-            scope, search_view = self._resolve_search(request)
+            search_filter, search_view = self._resolve_search(request)
             reload = partial(memory_search.reload_results, rows=rows, now=self._database.now(), search_view=search_view)
             for hit in self._database.read(None, reload):
                 # The row of a deleted entry may now contain a new entry.
-                if scope.contains(hit) and is_trusted(hit, self._trusted):
+                if search_filter.contains(hit) and is_trusted(hit, self._trusted):
                     current_hits[hit.kind, hit.id] = _make_hit_passage(hit)
         return current_hits
 
@@ -415,7 +415,7 @@ class MemoryInjection(MemoryRunnable):
             memory_key = f"{path_of(layers.namespace)}{layers.name}"
         return " ".join([memory_key, *sorted(self._trusted or ())])
 
-    def _search(self, request: InjectionRequest, order: Order, context: frozenset[str] | None) -> list[Any]:
+    def _search(self, request: InjectionRequest, order: Order, context_ids: frozenset[str] | None) -> list[Any]:
         """Return hits for a question, interleaved by rank.
 
         The best hit of each search is first, then the second best, and so on.
@@ -445,7 +445,7 @@ class MemoryInjection(MemoryRunnable):
                 analyze_query(query, self._database.now()),
                 search_filter._replace(kinds=all_parts().index_names(kinds), trusted=self._trusted),
                 max_hits,
-                search_view=search_view._replace(context_ids=context),
+                search_view=search_view._replace(context_ids=context_ids),
                 name="retrieval.search",
                 inputs=lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
                 order=order,

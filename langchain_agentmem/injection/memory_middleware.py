@@ -2,8 +2,8 @@
 
     agent = create_agent(model, tools, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
 
-In each request, core memory comes directly after the system message, or is appended to it. The hits for a question are
-directly before that question, also in later requests. With `tools=True`, the agent can also change its
+In each request, core memory is directly after the system message, or appended to it (`role="system"`). The hits for a
+question are directly before that question, also in later requests. With `tools=True`, the agent can also change its
 memory.
 """
 
@@ -38,9 +38,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     Its arguments are those of `MemoryInjection`, which also describes how the memory of a run is selected. By default,
     an agent with the checkpointer of this memory uses the memory of its thread, which rewinds with the thread.
 
-    Searches in a namespace other than the root also find the memory of its other threads. Set a namespace for every run
-    with `AgentMemory(url, namespace=("users", "{user_id}"))`. Without a namespace, a thread finds only its own memory,
-    and a warning is logged once. One object serves any number of agents, threads and tasks.
+    In a namespace other than the root, searches also find the memory of the namespace's other threads. Set a namespace
+    for every run with `AgentMemory(url, namespace=("users", "{user_id}"))`. Without one, a thread finds only its own
+    memory, and a warning is logged once. One middleware serves any number of agents, threads and tasks.
 
     Place it after middleware that shortens or records the history, such as `CompactionMiddleware`. Otherwise the other
     middleware also receives the injected memory, which is not part of the history.

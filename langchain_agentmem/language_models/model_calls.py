@@ -1,4 +1,4 @@
-"""Calls of a model (`ask_model`), and the kinds of its errors for refused prompts (`refusal_kind`).
+"""Calls of a model (`ask_model`), and the classification of its errors (`refusal_kind`).
 
     def haiku(database: Database, model: Any) -> str:
         text = ask_model(database, model, [HumanMessage("A haiku about memory.")], "haiku")
@@ -246,7 +246,7 @@ Refusal: TypeAlias = Literal["tokens", "bytes", "rate", "unclear", "other"]
 
 
 def refusal_kind(error: BaseException) -> Refusal:
-    """Classify a model's error as a kind of refusal. The causes of the error are read, too.
+    """Classify the reason why a model refused a prompt, from its error and the error's causes.
 
     Args:
         error: The exception of a model.

@@ -378,16 +378,16 @@ def extract_summary(turns: Sequence[Turn], earlier: Summary | None, budget: int,
         counter: The token counter.
 
     Returns:
-        A provisional summary. It has no images of `turns`, and does not count them in `stands_for`.
+        A provisional summary. It has no images of `turns`, and its `stands_for` does not count `turns`.
     """
     base = clip_summary(earlier or Summary(), budget // 2, counter)
     headings = 48  # the tokens of the headings, and of the lines with the number of unlisted messages
     room = max(_MIN_EXTRACT_TOKENS, budget - counter.count_text(format_summary(base)) - headings)
     requests = [turn.text.strip() for turn in turns if turn.role == "user" and turn.text.strip()]
     lines = [_turn_line(turn) for turn in turns if turn.role != "user"]
-    for_requests = room // 2 if lines else room
-    first = _cut_text("".join(requests[:1]), for_requests // 2 if requests[1:] else for_requests, counter)
-    newest = _join_newest(requests[1:], for_requests - counter.count_text(first), "messages of the user", counter)
+    request_room = room // 2 if lines else room
+    first = _cut_text("".join(requests[:1]), request_room // 2 if requests[1:] else request_room, counter)
+    newest = _join_newest(requests[1:], request_room - counter.count_text(first), "messages of the user", counter)
     room -= counter.count_text(f"{first}\n{newest}")
     extracted = replace(
         base,
@@ -479,7 +479,7 @@ def _shorten(text: str, limit: int = _LINE_LENGTH) -> str:
 
 _EARLIER_RECORD = "earlier record"
 """The role of a turn that contains the previous summary, because that summary is too long for each prompt."""
-_MIN_TOKENS = 64  # of the messages in a prompt, and of a summary
+_MIN_TOKENS = 64  # the smallest limit for the messages in a prompt, and for a summary
 _MIN_HALVED_TOKENS = 300  # a shorter prompt is not halved: no usable model refuses it for its length
 _MAX_HALVINGS = 8
 

@@ -60,8 +60,8 @@ _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 #   pair, in steps of 5 from -60. The first row and column are for the word's edge (^). The last ones are for accented
 #   letters: ! for ä ö ü ß, " for é ñ ç …, ~ for ł č å ….
 # - "words" has common words. The vocabulary has each of them as one token, so they cost less than their pairs.
-# - "scripts" and "symbols" have the last code point of each range of characters. In "scripts", "run" is the cost of a
-#   word, and "letter" the cost of each of its letters.
+# - "scripts" and "symbols" (signs outside ASCII) have the last code point of each range of characters. In "scripts",
+#   "run" is the cost of a word, and "letter" the cost of each of its letters.
 
 _TABLES: dict[str, Any] = json.loads(read_data_text("language_models/token_estimate.json"))
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -232,10 +232,10 @@ def _sign_cost(signs: str) -> int:
         elif sign < "\x80":
             cost += 50 if cost < _USUAL_SIGNS_COST else 90
         else:
-            cost += _symbol_cost(sign)
+            cost += _non_ascii_sign_cost(sign)
         previous = sign
     return cost + repeats * (8 if signs.isascii() else 40)
 
 
-def _symbol_cost(sign: str) -> int:
+def _non_ascii_sign_cost(sign: str) -> int:
     return 100 if sign in _TABLES["cheap_symbols"] else next(cost for last, cost in _SYMBOL_COSTS if ord(sign) <= last)

@@ -490,14 +490,15 @@ def clip_text(text: str, tokens: int, counter: TokenCounter, *, marker: str = ""
     Args:
         text: Any text.
         tokens: The maximum number of tokens of the result, including the marker.
-        counter: Counts tokens.
-        marker: The text at the cut. Default: nothing.
+        counter: The token counter.
+        marker: The text at the cut. It is omitted if it alone exceeds the maximum. Default: nothing.
 
     Returns:
         The cut text, or the text itself if it is short enough.
     """
     if counter.count_text(text) <= tokens:
         return text
+    marker = marker if counter.count_text(marker) <= tokens else ""
     # A binary search for the longest beginning that fits, with at most 16 characters per token on average.
     low, high = 0, min(len(text), max(0, tokens) * 16)
     while low < high:
@@ -573,7 +574,7 @@ class Measure:
 
     Args:
         budget: The budget.
-        counter: Counts tokens. Default: a new one.
+        counter: The token counter, for a budget in tokens. Default: a new one.
     """
 
     def __init__(self, budget: Budget, counter: TokenCounter | None = None) -> None:

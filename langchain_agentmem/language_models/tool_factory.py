@@ -116,7 +116,7 @@ def make_tools(
         database_of(memory)
     elif branch_or_config is not None or namespace is not None:
         raise InvalidInput(
-            f"A {kind.__name__} already has a branch and a namespace. Pass an AgentMemory, or omit both arguments."
+            f"A {kind.__name__} already has a branch and a namespace. Omit both arguments, or pass an AgentMemory."
         )
     if namespace is not None:
         path_of(namespace)
@@ -127,7 +127,7 @@ def make_tools(
         target = config if branch_or_config is None else branch_or_config
         open_method: Any = getattr(memory, method, None)
         if open_method is None and not isinstance(target, str):
-            raise InvalidInput("The memory of a thread needs an AgentMemory. Pass one instead of its path.")
+            raise InvalidInput("The memory of a thread needs an AgentMemory. Pass it instead of the database's path.")
         settings = {"namespace": namespace, **options}
         return kind(memory, target, **settings) if open_method is None else open_method(target, **settings)
 
@@ -199,7 +199,7 @@ def select_tools(tools: Sequence[BaseTool], include: Iterable[str] | None, hint:
     None selects all tools.
 
     Raises:
-        InvalidInput: `include` is not a list, or an entry matches no tool. `hint` follows the message about the entry.
+        InvalidInput: `include` is not a list, or an entry matches no tool. `hint` is appended to the latter message.
     """
     if include is None:
         return [*tools]

@@ -4,13 +4,13 @@
     short = compressor.compress(text, 300, "an archived record")
 
 A model shortens the text. Without a model, the text is cut. If the model fails, exceeds the timeout, or returns no
-answer that fits, its shortest answer is cut. If no answer is shorter than the text, the text itself is cut. The hooks
+answer that fits, its shortest answer is cut, or the text itself if no answer is shorter. In these cases, the hooks
 receive the event `CompressionFellShort`. `truncate` cuts a text, but never between a character and its combining marks.
 
 Answers that fit are cached. The key contains the text, the limit, the description of the text, and the model. Texts
 that were cut are not cached, since the model may succeed the next time. All layered memories of a database share one
-cache, since each step of an agent creates a new memory. A shortened text is therefore byte-identical in all prompts of
-the agent.
+cache, since each step of an agent creates a new `LayeredMemory`. A shortened text is therefore byte-identical in all
+prompts of the agent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The settings and values that the layers share, and the context in which they read and change a memory.
 
-A layer reads the memory that is visible at its position. A call that changes the memory uses one transaction, which
-also deletes up to 20 expired values.
+A layer reads the memory that is visible at its position. Each change is written in one transaction. If the change is
+written to a branch, the transaction also deletes up to 20 expired entries of the branch.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class LayersConfig(Options):
         enabled: True if agents should use the memory. `is_enabled()` returns this setting. Default: True.
         core_max_chars: The budget of core memory, in characters of its `key: value` lines. Default: 2,000.
         recall_max_events: The number of events that remain after a consolidation, and that `recent` returns by default.
-            Old events are consolidated when there are more than 1.5 times this number. Default: 20.
-        retrieval_k: The maximum number of records that a search returns. Default: 8.
+            Older events are consolidated when a memory has more than 1.5 times this number of events. Default: 20.
+        retrieval_k: The maximum number of records in a prompt, and of a search without `limit`. Default: 8.
         max_compression_iterations: The maximum number of model calls to compress one text. Default: 3.
         section_budgets: The maximum numbers of characters in the sections of a prompt, by name. Default: 3,000 for a
             record ("archival_snippet").

@@ -98,11 +98,11 @@ class WriteResult(NamedTuple):
 
 
 def _read_layers(
-    tx: Transaction, view: MemoryView, layers: Collection[str] = LAYERS, newest: int | None = None
+    tx: Transaction, view: MemoryView, layers: Collection[str] = LAYERS, max_events: int | None = None
 ) -> PromptMaterial:
-    """Read some layers of a memory. `newest` is the maximum number of events."""
+    """Read some layers of a memory, with the newest `max_events` events (None: all)."""
     core = memory_layers.load_core(tx, view) if "core" in layers else []
-    events = memory_rows.load_newest(tx, view, EVENT, limit=newest) if "recall" in layers else []
+    events = memory_rows.load_newest(tx, view, EVENT, limit=max_events) if "recall" in layers else []
     records = memory_rows.load_current(tx, view, RECORD) if "archival" in layers else []
     entries = [layer.convert_core_entry(each) for each in core]
     return PromptMaterial(entries, [*map(layer.convert_event, events)], [*map(layer.convert_record, records)])
@@ -137,7 +137,7 @@ LayerEntry: TypeAlias = str | Mapping[str, Any]
 Level: TypeAlias = Literal["low", "medium", "high", "critical"]
 LEVELS: tuple[Level, ...] = ("low", "medium", "high", "critical")
 THRESHOLDS = (0.70, 0.85, 0.95)
-"""The shares of the budgets at which the pressure is medium, high and critical."""
+"""The values of `MemoryPressure.overall` at which the level becomes medium, high and critical."""
 MANY_RECORDS = 100
 """The number of records above which `pressure` recommends pruning."""
 MAX_EVICTED_IMPORTANCE = 2
@@ -150,7 +150,7 @@ class MemoryPressure:
 
     Attributes:
         level: "low", "medium", "high" or "critical".
-        overall: The weighted fill level that determines `level`: 0.6 * `core` + 0.4 * `recall` (counted as at most 1).
+        overall: The weighted fill level that determines `level`: 0.6 * `core` + 0.4 * min(`recall`, 1).
         core: The size of core memory, divided by its budget.
         recall: The number of events, divided by `recall_max_events` of the settings.
         core_chars: The size of core memory, in characters.
@@ -416,11 +416,11 @@ class LayeredMemory(Layer):
     apressure = awaited(pressure)
 
     def consolidate(self, level: Level | None = None) -> ConsolidationReport:
-        """Free space in this memory, as its level of pressure requires.
+        """Free space in this memory, as a level of pressure requires.
 
         From "medium" on, old events become records of archival memory. From "high" on, values of importance 2 or less
-        are evicted from core memory until it takes at most 70 % of its budget. At "critical", values of any importance
-        are evicted until it fits its budget. The remaining values keep their importance and expiry.
+        are evicted from core memory until its size is at most 70 % of its budget. At "critical", values of any
+        importance are then evicted until core memory fits its budget. The remaining values do not change.
 
         Args:
             level: "low", "medium", "high" or "critical". Default: the level of the present pressure.
@@ -485,7 +485,7 @@ class LayeredMemory(Layer):
 
         Returns:
             "core": values by key; "recall": the newest events with "id", "type", "content" and "timestamp", oldest
-            first; "archival": the records found, with "id", "content", "tags" and "timestamp".
+            first; "archival": the records found, with "id", "content", "tags", "timestamp" and "score".
 
         Raises:
             InvalidInput: An argument is wrong.

@@ -433,12 +433,12 @@ class Corrections:
             if expected not in (None, _hash_fields(before)):
                 raise Outdated
             if old is None and not may_add:
-                raise InvalidInput(f"There is no {kind} {safe_repr(key)} here. To correct one thread, pass thread_id.")
+                raise InvalidInput(f"There is no {kind} {safe_repr(key)} here. To correct a thread, pass thread_id.")
             filters = self._build_filters(path, kind, key, layers.name, thread)
             newest = self._read_corrections(tx, path, path + "\x01", limit=1, **filters)
             edit(layers, tx, change, old)
-            number = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
-            new = change.drafts[number]
+            index = max(i for i, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
+            new = change.drafts[index]
             if _hash_fields(_extract_fields(kind, new)) == _hash_fields(before):
                 raise InvalidInput(f"The {kind} entry {safe_repr(key)} already has this value. Nothing was changed.")
             old_numbers = {event["n"] for event in _list_events(old)}
@@ -456,7 +456,7 @@ class Corrections:
                 "sources": sorted(sources),
                 "events": [event.get("of", event["n"]) for event in _list_events(new) if event["n"] not in old_numbers],
             }
-            change.drafts[number] = new._replace(correction=data)
+            change.drafts[index] = new._replace(correction=data)
             return _make_correction(path, kind, key, layers.name, thread, change.now, data)
 
         name = "corrections.correct" if undoes is None else "corrections.undo"

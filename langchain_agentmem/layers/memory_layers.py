@@ -2,17 +2,17 @@
 
 Archival memory contains permanent records, which are found by search.
 
-Core memory contains a few keys and values that are always in the prompt. Its budget is a number of characters of its
-`key: value` lines. When a call exceeds the budget, the least important values are evicted: they move to archival
-memory. If values are equally important, the least recently written are evicted first. Values that the call wrote
-and protected keys are never evicted.
+Core memory contains a few keys and values that are always in the prompt. Its budget limits the characters of its
+`key: value` lines. If a write exceeds the budget, the least important values are evicted: they move to archival
+memory. Among equally important values, the least recently written are evicted first. Values of the same write and
+protected keys are never evicted.
 
 Recall memory is the timeline of events. Every event has an id, a kind and a time; equal events are stored separately.
-The kind is stored as the `label`. The newest `recall_max_events` events are in the prompt. If there are more than 1.5
-times as many, the older events are consolidated: they become records of archival memory, one or more for each kind. If
-the full text of the events fits the limit of a record, the record contains it. Otherwise it contains a summary, which a
-model writes if there is one. Each record also stores its events with their ids and times, and is found by their words.
-When a branch consolidates events that it inherited, only that branch no longer sees them.
+The kind is stored as the `label`. If there are more than 1.5 times `recall_max_events` events, all but the newest
+`recall_max_events` are consolidated: they become records of archival memory, one or more for each kind. A record
+contains the full text of its events if the text fits into `archival_snippet` of the section budgets, else a summary,
+which the model writes if there is one. Each record also stores its events with ids and times, and search finds it by
+the words of the events. If a fork consolidates inherited events, its parent branch still has them.
 """
 
 from __future__ import annotations
@@ -180,10 +180,10 @@ def draft_record(key: str, content: str, tags: Sequence[str], now: int, **detail
 
 
 def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, tags: Sequence[str]) -> str:
-    """Add a record to a pending write, or a version of the record with this content.
+    """Add a record to a pending write; if its content is stored, update that record instead.
 
-    If the visible record would not change, nothing is added. A record of another thread is also written to this thread,
-    so that it stays when the other thread is rewound. A more trusted source replaces the source of the record.
+    Nothing is added if that record would not change. A record of another thread is also written to this thread, so that
+    it stays when the other thread is rewound. A more trusted source replaces the source of the record.
 
     Args:
         tx: The transaction.
@@ -310,7 +310,7 @@ class CoreMemory(Layer):
                 UTC). Default: never.
 
         Raises:
-            InvalidInput: An argument is wrong, or the value does not fit.
+            InvalidInput: An argument is wrong, or the value does not fit into the budget.
         """
         new = self._check_value(key, value, importance, ttl)
 
@@ -353,13 +353,13 @@ class CoreMemory(Layer):
         """Set values in a pending write, and evict others if the budget requires it.
 
         Raises:
-            InvalidInput: The values do not fit.
+            InvalidInput: The values do not fit into the budget.
         """
         visible = {each.key: each for each in load_core(tx, change.view)}
         if self._count_free_chars(visible.values(), new) < 0:
             raise InvalidInput(
                 "Core memory is too small: the new values and the protected keys need more than its "
-                f"{self.settings.core_max_chars:,} characters. Delete or shorten some, or raise core_max_chars."
+                f"{self.settings.core_max_chars:,} characters. Delete or shorten values, or raise core_max_chars."
             )
         for each in new:
             created_at = visible[each.key].created_at if each.key in visible else change.now
@@ -424,7 +424,7 @@ def count_core_chars(pairs: Iterable[tuple[str, str]]) -> int:
 def choose_evicted(
     entries: Sequence[MemoryVersion], limit: int, candidates: Iterable[MemoryVersion] | None = None
 ) -> list[MemoryVersion]:
-    """Choose values of core memory to evict, so that the others fit.
+    """Choose values of core memory to evict, so that the others fit into `limit`.
 
     The least important values are chosen first. If values are equally important, the least recently written are first.
     Protected keys are never chosen.
@@ -487,11 +487,11 @@ def consolidate(
 ) -> ConsolidationReport:
     """Replace old events with records.
 
-    If an event changes while the text of its record is composed, this record is not written and its events remain.
+    If an event changes while the text for a record is composed, that record is not written and all its events remain.
 
     Args:
         context: The context of the layers.
-        keep: The number of newest events that remain.
+        keep: The number of newest events (of `kind`, if passed) that remain.
         kind: Only events of this kind. Default: all.
         automatic: True if neither a user nor a model requested the consolidation. Default: False.
         name: The name of the step in a trace.
@@ -533,7 +533,7 @@ def needs_consolidation(tx: Transaction, context: LayerContext, change: PendingW
 
 
 def consolidate_excess_events(context: LayerContext) -> None:
-    """Consolidate old events; in the background if a model summarizes events of a branch."""
+    """Consolidate old events: in the background for a branch with a model, else now."""
     run = partial(consolidate, context, keep=context.settings.recall_max_events, automatic=True)
     if context.compressor.model is not None and isinstance(context.point, BranchPosition):
         key = compaction_key((context.point.path, context.point.name), "layers")
@@ -559,7 +559,7 @@ def list_old_events(tx: Transaction, view: MemoryView, keep: int, kind: str | No
     Args:
         tx: The transaction.
         view: The view.
-        keep: The number of newest events to omit.
+        keep: The number of newest events (of `kind`, if passed) to omit.
         kind: Only events of this kind. Default: all.
     """
     visible = memory_rows.load_current(tx, view, EVENT)
@@ -751,7 +751,7 @@ class RecallMemory(Layer):
 
         Args:
             kind: Only events of this kind. Default: all.
-            keep: The number of newest events that remain. Default: `recall_max_events` of the settings (20).
+            keep: The number of newest events (of `kind`, if passed) that remain. Default: `recall_max_events` (20).
 
         Returns:
             The report, with the number of consolidated events and the ids of the records.

@@ -548,10 +548,10 @@ class ResourceMemory(Layer):
         config: Mapping[str, Any] | None = None,
         resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the signature of AI-Scientist-v2-HPC
     ) -> dict[str, Any]:
-        """Build a snapshot of the items in a resource file, and store them.
+        """Build a snapshot of the items in a resource file, and store the items.
 
-        Either all items are stored, or none. Items that are no longer in the file are deleted. Unchanged items are not
-        written again.
+        Either all items are stored, or none. Unchanged items are not written again. Items of an earlier version of the
+        file are deleted if the file no longer contains them. Only the name of the file identifies it, not its folder.
 
         Args:
             resource_file: As for `build_resource_snapshot`.
@@ -642,7 +642,7 @@ class ResourceMemory(Layer):
     auses = awaited(uses)
 
     def _write_index(self, tx: Transaction, change: PendingWrite, digest: str, items: list[dict[str, Any]]) -> None:
-        """Write an index of all items to core memory."""
+        """Write an index of all items, and the digest of the snapshot, to core memory."""
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
         new = [CoreValue(RESOURCE_INDEX, "", _INDEX_IMPORTANCE), CoreValue(RESOURCE_DIGEST, digest, _INDEX_IMPORTANCE)]

@@ -7,8 +7,8 @@ A `Message` is the value that this package stores. It is converted in three dire
   `Message.from_response_dict`;
 * to the stored bytes with `encode_body`, and back with `decode_body`.
 
-Of this package, the folder imports only `base`. Begin with `message.py`. `role_rounds.py` has posts, rounds and
-conversations between roles. `history_repair.py` repairs a list of messages, so that every provider accepts it.
+The folder imports only `base` and `errors` of this package. Begin with `message.py`. `role_rounds.py` has posts, rounds
+and conversations between roles. `history_repair.py` repairs a list of messages, so that every provider accepts it.
 
 `encode_body` writes JSON without the id, so equal messages share one body. Keys keep their order, since prompts may
 depend on it. `Message.langchain` has the fields that only LangChain has. `additional_kwargs["agentmem"]` of a LangChain

@@ -111,8 +111,8 @@ def group_messages(messages: Sequence[BaseMessage], start: int, stop: int) -> li
 def tail_start(messages: Sequence[BaseMessage], grace: int) -> int:
     """Return the index at which the protected tail begins.
 
-    The tail has the last `grace` assistant messages, or all if there are fewer. Without any, it begins at the last user
-    message. Without a user message, it begins at the last message that is not a tool result.
+    The tail has the last `grace` assistant messages, or all if there are fewer. Without assistant messages, it begins
+    at the last user message. Without a user message, it begins at the last message that is not a tool result.
 
     Args:
         messages: The history.
@@ -413,8 +413,8 @@ def _clean_message(message: BaseMessage) -> BaseMessage | None:
     changes: dict[str, Any] = {}
     if message.name is not None and (name := _make_valid_name(message.name) or None) != message.name:
         changes["name"] = name
-    if isinstance(message, ToolMessage) and (key := _make_valid_id(message.tool_call_id)) != message.tool_call_id:
-        changes["tool_call_id"] = key
+    if isinstance(message, ToolMessage) and (call_id := _make_valid_id(message.tool_call_id)) != message.tool_call_id:
+        changes["tool_call_id"] = call_id
     if isinstance(message, AIMessage):
         changes |= _clean_calls(message)
     content = changes.get("content", message.content)

@@ -137,8 +137,8 @@ EXACT_CLASSES = frozenset(_CLASS_INFOS)
 """LangChain's own classes, which are restored exactly."""
 
 _INFO_BY_TYPE = {info.type_name: info for info in _CLASS_INFOS.values()}
-_ROLE_BY_TYPE = LANGCHAIN_ROLES | dict.fromkeys(("system", "tool", "function"))
-_INFO_BY_ROLE = {role or wire: _INFO_BY_TYPE[wire] for wire, role in _ROLE_BY_TYPE.items()} | {
+_ROLE_BY_TYPE = LANGCHAIN_ROLES | dict.fromkeys(("system", "tool", "function"))  # None: the type is also the role
+_INFO_BY_ROLE = {role or name: _INFO_BY_TYPE[name] for name, role in _ROLE_BY_TYPE.items()} | {
     "developer": _INFO_BY_TYPE["system"]
 }
 _CHAT = _INFO_BY_TYPE["chat"]
@@ -231,7 +231,7 @@ def _find_nearest_class(message: Any) -> _ClassInfo:
 
 def _build_message(
     fields: dict[str, Any], info: _ClassInfo, extra: dict[str, Any] | None, new_id: str | None = None
-) -> Message:
+) -> Message:  # from the fields of a LangChain message
     content = fields["content"]
     langchain: dict[str, Any] = {}
     values: dict[str, Any] = {
@@ -240,9 +240,8 @@ def _build_message(
         "message_id": fields["id"] or new_id,
         "name": fields["name"],
     }
-    note = None
-    if fields["additional_kwargs"]:
-        note = _split_kwargs(fields["additional_kwargs"], info, langchain, values)
+    kwargs = fields["additional_kwargs"]
+    note = _split_kwargs(kwargs, info, langchain, values) if kwargs else None
     langchain |= {
         name: _copy_containers(value)
         for name, default in info.own_fields.items()  # the fields that only LangChain has
@@ -270,7 +269,7 @@ def _build_message(
 def _split_kwargs(
     kwargs: dict[Any, Any], info: _ClassInfo, langchain: dict[str, Any], values: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Split `additional_kwargs` into fields of `Message` and other values.
+    """Split `additional_kwargs`: add fields of `Message` to `values`, the rest to `langchain`.
 
     Return the note with the fields that LangChain lacks, or None.
     """
@@ -313,7 +312,7 @@ _OTHER_FIELDS = [name for name in STORED_FIELDS if name not in ("role", "content
 
 def _build_fields(
     message: Message, info: _ClassInfo, part_of: provider_content.PartOf | None
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+) -> tuple[dict[str, Any], dict[str, Any] | None]:  # the fields of a LangChain message, and its extra fields
     langchain = message.langchain or _NO_FIELDS
     kwargs: dict[str, Any] = _copy_containers(langchain.get("additional_kwargs", _NO_FIELDS))
     if message.role == "developer" and info.role == "system":

@@ -32,7 +32,7 @@ def _read_reply(reply: Any) -> dict[str, Any]:
     """Read the fields of a message from a reply, which is an object or a dictionary.
 
     Raises:
-        MessageError: The reply has none of these fields.
+        MessageError: The reply has no field of a message.
     """
     fields = _read_fields(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
     fields |= _read_fields(reply, ("tool_calls", "agent_calls"))
@@ -407,7 +407,7 @@ def check_fields(names: Iterable[str], valid_names: Sequence[str]) -> None:
         MessageError: A name is not valid.
     """
     if unknown := [name for name in names if name not in valid_names]:
-        raise MessageError(f"No field {safe_repr(unknown[0])}: a message has {', '.join(valid_names)}.")
+        raise MessageError(f"Unknown field {safe_repr(unknown[0])}. A message has {', '.join(valid_names)}.")
 
 
 STORED_FIELDS = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")

@@ -13,8 +13,8 @@ The message of a `Summary` replaces many messages of a context. The texts of a s
 they are fenced, and the text around them has no instruction. The summary is also stored in `additional_kwargs`. So it
 is read back exactly, and is never summarized like a message of a user.
 
-A shortened tool output has the id of the message that it replaces. In a graph's state, its mark prevents that it is
-recorded as a newer version of that message.
+A shortened tool output has the id of the message that it replaces. In a graph's state, the mark prevents the shortened
+output from being recorded as a newer version of that message.
 """
 
 from __future__ import annotations
@@ -236,8 +236,8 @@ def _has_exact_text(message: BaseMessage, summary: Summary) -> bool:
     Images of the summary and the id in the text may be missing.
     """
     content = [message.content] if isinstance(message.content, str) else message.content
-    images = [body for body in content if not isinstance(body, str) and block_type(body) != "text"]
-    if len(images) > len(summary.kept_images) or not all(block_type(body) in IMAGE_TYPES for body in images):
+    images = [block for block in content if not isinstance(block, str) and block_type(block) != "text"]
+    if len(images) > len(summary.kept_images) or not all(block_type(block) in IMAGE_TYPES for block in images):
         return False
     text = str(message.text)
     for image in reversed(summary.kept_images):

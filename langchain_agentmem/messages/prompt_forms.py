@@ -74,8 +74,8 @@ class MemoryRunnable(Runnable[Any, Any]):
         config = check_config(config)
         if self._database.tracing.shows_content:
             return self._call_with_config(self._run, input, config)  # type: ignore[arg-type]  # passes `config` by name
-        with self._database.tracing.use_config(config) as complete:  # LangChain would trace the input
-            return self._run(input, complete)
+        with self._database.tracing.use_config(config) as full_config:  # LangChain would trace the input
+            return self._run(input, full_config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Run on an input asynchronously; see `invoke`."""
@@ -83,8 +83,8 @@ class MemoryRunnable(Runnable[Any, Any]):
         config = check_config(config)
         if self._database.tracing.shows_content:
             return await self._acall_with_config(self._arun, input, config)  # type: ignore[arg-type]
-        with self._database.tracing.use_config(config) as complete:
-            return await self._arun(input, complete)
+        with self._database.tracing.use_config(config) as full_config:
+            return await self._arun(input, full_config)
 
     def _run(self, input_value: Any, config: RunnableConfig) -> Any:
         raise NotImplementedError
@@ -192,7 +192,7 @@ def question_of(query: Callable[[Any], str] | None, prompt: Any, messages: Seque
 
 
 def _insertion_index(messages: Sequence[BaseMessage], index: int) -> int:
-    """Return `index`, or a smaller index if that would insert between a call and its result."""
+    """Return `index`, or the index of the call if `index` is between a call and its result."""
     answered_ids = {getattr(message, "tool_call_id", None) for message in messages[index:]} - {None}
     for call_index in range(index) if answered_ids else ():
         if any(call.get("id") in answered_ids for call in calls_of(messages[call_index])):
@@ -312,7 +312,7 @@ def get_history(state: Any) -> Any:
 
 
 def find_state_keys(config: RunnableConfig, *keys: str) -> list[str] | None:
-    """Return the keys that the running graph's state has too; None if no graph runs.
+    """Return the given keys that the running graph's state has; None if no graph runs.
 
     LangGraph silently drops updates of keys that the state's schema does not have.
 

@@ -3,7 +3,7 @@
 A `Conversation` is a list of `Round`s, one for each user query. A round is a list of `Post`s that roles send to each
 other. A post may have `Attachment`s, such as a plan, a thought, or the result of an execution. A `SharedMemoryEntry` is
 stored as an attachment and visible to every role. `MessageContent` is the thought and the next action of an agent.
-`Retention` limits the messages that are kept.
+`Retention` limits the messages or checkpoints that are kept.
 
 These values are frozen and compared by content. Each converts to a dictionary, to JSON or to YAML and back without
 loss, ids included. Dictionaries of TaskWeaver, an agent framework with the same classes, load too: missing ids are
@@ -449,11 +449,11 @@ class MessageContent(PortableModel):
 
 
 class Retention(Options):
-    """A limit on the messages that are kept. Default: no limit.
+    """A limit on the messages or checkpoints that are kept. Default: no limit.
 
     Attributes:
-        keep_last: The number of newest messages to keep, at least 1. Default None: no limit.
-        max_age: The maximum age of messages, greater than 0. Default None: no limit.
+        keep_last: The number of newest messages or checkpoints to keep, at least 1. Default None: no limit.
+        max_age: The maximum age of messages or checkpoints, greater than 0. Default None: no limit.
     """
 
     keep_last: int | None = Field(default=None, ge=1)

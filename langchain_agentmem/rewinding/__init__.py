@@ -1,13 +1,13 @@
-"""Memory that follows the thread: versioned rows on branches, and what each checkpoint shows of them.
+"""Memory that follows the thread: versioned rows on branches, and the rows that each checkpoint shows.
 
 The package may import `language_models`, `search`, `threads` and the packages below them. Begin with `memory_rows.py`
 (versions and views). Then read `graph_runs.py` and `sealing.py` (the memory that a checkpoint shows), and
 `thread_memory.py` and `branches.py` (the two kinds of memory position). The layers (`layers/`) use both kinds alike.
 
 Everything that can be rewound is a row of the table `memory`, identified by kind and key: core memory, events, records,
-facts, items of a thread, and the rounds and posts of its session. A *view* shows the newest version of each key. If
-that version is a deletion mark, the view shows no entry. A view consists of a *lineage* and of *groups*. A lineage is a
-list of branches, each up to a position. A group holds rows that have no position on a branch yet.
+facts, and a thread's messages, items, rounds and posts. A *view* shows the newest version of each key. If that version
+is a deletion mark, the view shows no entry. A view consists of a *lineage* and of *groups*. A lineage is a list of
+branches, each up to a position. A group holds rows that have no position on a branch yet.
 
 - A row is visible on its branch from `position` up to, but not including, `until`, where the branch's next version of
   the key begins. So the current rows at the end of a branch are one range of an index, whatever the number of earlier
@@ -20,8 +20,8 @@ list of branches, each up to a position. A group holds rows that have no positio
 - A group that ended without a result, or is older than a day, is deleted when the task is executed again. A write for
   an execution that is over raises `StepIsOver` and does not create the group again.
 - The transaction that puts a checkpoint *seals* the groups that led to it: their rows get a position. The checkpoint's
-  *place* is this branch and position. If there is nothing to seal, the checkpoint shares its parent's place. If the
-  parent's branch already has later positions, a new branch begins at the parent's place.
+  *place* is this branch and position. If there is nothing to seal, the checkpoint shares its parent's place. Otherwise,
+  if the parent's branch already has later positions, a new branch begins at the parent's place.
 - A group that is sealed on a second branch is copied, as rows without bodies. Most copies come from subgraphs: their
   groups are sealed on the subgraph's branch and on the branch of the graph that called it.
 - The process that runs the graph knows which groups led to a checkpoint (`graph_runs.py`). For earlier runs, the
@@ -36,7 +36,7 @@ list of branches, each up to a position. A group holds rows that have no positio
 - `delete_for_runs` also deletes pending writes that the runs stored under checkpoints of other runs, and the memory of
   the tasks that wrote them.
 - A subgraph's branch records its *base*: the id of the outer graph's checkpoint, the place of that checkpoint at that
-  time, and the groups that the calling task had written. Another checkpoint id means another branch.
+  time, and the groups that the calling task had written. A call under another checkpoint uses another branch.
 - A subgraph that keeps its state (`checkpointer=True`) continues from its own checkpoint under any outer checkpoint.
   Its new branch repeats the groups that its own checkpoint shows and the new outer checkpoint does not. The thread
   receives these groups when the subgraph ends. Then rows of a fork may be older than rows of its parent branch. Such a

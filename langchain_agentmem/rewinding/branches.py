@@ -127,7 +127,7 @@ def resolve_branch(branch: str | MemoryPosition, namespace: Any, scopes: Scopes)
         scopes: The rules that resolve a call to its namespace.
 
     Raises:
-        InvalidInput: The branch name is not valid, or no namespace is given.
+        InvalidInput: The branch name or namespace is not valid, or a key of the namespace template is missing.
     """
     if not isinstance(branch, str):
         return branch

@@ -140,8 +140,8 @@ class GraphLoop:
     Attributes:
         ns: Its checkpoint namespace; empty for the thread's own graph.
         start_id: The id of the checkpoint that it began with.
-        last_input: The id of the newest checkpoint that nodes have read: `start_id`, or the parent of an unread input.
-            None if there is no such checkpoint.
+        last_input: The id of the newest checkpoint that nodes have read: `start_id`, or its parent if `start_id` holds
+            an input that no node reads. None if there is no such checkpoint.
         step_number: LangGraph's number of the step that `start_id` ended.
         versions: The channel versions of `start_id`.
         parent_task: The id of the task that called it, for a subgraph.
@@ -184,7 +184,7 @@ class GraphLoop:
         return self.last_put or self.start_id
 
     def restart(self, checkpoint: str | None) -> None:
-        """Restart the loop at a checkpoint that it neither began with nor put."""
+        """Restart the loop at a checkpoint that it neither began with nor put last."""
         self.start_id, self.last_put, self.starts_in_past = checkpoint, None, False
         self.step_number, self.versions = None, {}
         self.tasks_with_results = self.finished_tasks = self.own_groups = None
@@ -243,12 +243,12 @@ class GraphRun:
         ran_tasks: The ids of tasks that are known to have run in it.
         replaced_executions: The task ids and keys of executions that later ones have replaced.
         failed_tasks: The ids of tasks that failed, or whose callers failed. They cannot write until they are retried.
-        attempts: LangChain's run of the newest attempt, by the ids of tasks whose newest attempt has not ended.
+        attempts: The newest attempt of each task that has not ended: the id of LangChain's run, by task id.
         dropped_calls: The ids of functions that failed attempts called. Their writes are not part of the run.
         final_calls: The ids of functions that each successful task called, including functions whose earlier results
             were reused.
         resumed: True if LangGraph may reuse results of earlier runs in it.
-        has_memory: True if its thread is known to have memory.
+        has_memory: True if tasks of its thread are known to use memory. Recording messages does not set it.
         thread_identity: The row id and creation time of its thread, if the thread existed when the run began.
         thread_deleted: True if that thread is known to be deleted.
     """
@@ -478,7 +478,7 @@ class RunRegistry:
 
         Args:
             configurable: The configurable of a task's config.
-            ns: The checkpoint namespace of the graph around the task.
+            ns: The checkpoint namespace of the nested graph.
         """
         with self.lock:
             loops = [run.loops.get(ns) for run in self._find_runs_of_task(configurable) if "" in run.loops]
@@ -506,7 +506,7 @@ class RunRegistry:
         return [run for run in self._runs.values() if run.identity is identity and run.thread_key.name == name]
 
     def forget(self, deleted: Collection[ThreadKey] = ()) -> None:
-        """Forget the places of all checkpoints, which a deletion may have changed.
+        """Forget the known places and finished tasks, which a deletion may have changed.
 
         Args:
             deleted: The deleted threads. `thread_deleted` is set in their runs.
@@ -540,7 +540,7 @@ class RunRegistry:
             thread: The row of the thread. The run records its identity, to detect a later deletion of the thread.
 
         Returns:
-            For a new loop of a subgraph: its run, the loop, and the task that called it. Otherwise None.
+            For a new loop of a subgraph: its run, the loop, and the node that called it, also indirectly. Else None.
         """
         ns = new_loop.ns
         run = self.ensure_run(configurable, thread_key)
@@ -580,7 +580,7 @@ class RunRegistry:
             return run, new_loop, run.find_outermost_caller(task)
 
     def collect_outer_writes(self, run: GraphRun, loop: GraphLoop, task: GraphTask) -> LiveWrites:
-        """Return the current writes of a subgraph's caller, without those of the subgraph."""
+        """Return the current writes of the node that called a subgraph, without the subgraph's."""
         with self.lock:
             return self._collect_task_writes(run, task, without=(loop,))
 
@@ -683,7 +683,7 @@ class RunRegistry:
     def resolve_execution(
         self, configurable: Mapping[str, Any], thread_key: ThreadKey
     ) -> tuple[GraphRun, list[LoopLevel], list[LevelCaller], TaskExecution]:
-        """Return the run, levels, callers and execution of the task that a config names.
+        """Return the run, levels, callers of inner levels, and execution of a config's task.
 
         Raises:
             InvalidInput: The graph uses another checkpointer.
@@ -753,11 +753,11 @@ class RunRegistry:
             loop = run.loops.get(ns)
             if loop is None:
                 return None
-            put_writes = _get_writes_at(loop, checkpoint if checkpoint in loop.places else loop.head)
+            shown_writes = _get_writes_at(loop, checkpoint if checkpoint in loop.places else loop.head)
             further_writes = self._collect_loop_writes(run, loop, checkpoint)
-            for place in put_writes.places:
+            for place in shown_writes.places:
                 del further_writes.places[place]
-            return next(iter(put_writes.places), None), further_writes
+            return next(iter(shown_writes.places), None), further_writes
 
     def list_steps_to_seal(self, run: GraphRun, loop: GraphLoop, before: str) -> list[tuple[str, LiveWrites]]:
         """Return the steps that a put seals, with the current writes of their tasks."""
@@ -770,7 +770,7 @@ class RunRegistry:
         The group is a random number, so choosing it needs no transaction.
 
         Raises:
-            StepIsOver: Another execution has replaced it, or a checkpoint that follows its step was put.
+            StepIsOver: Another execution has replaced this one, or a checkpoint that follows its step was put.
         """
         with self.lock:
             loop = run.loops.get(run.find_outermost_caller(execution.task).ns)

@@ -1,8 +1,8 @@
 """The rows of memory: versions of entries that are identified by kind and key, and the views of these versions.
 
-A *view* is what one position sees: a lineage of branches, each up to a position, and *groups* of rows that have no
-position on a branch yet. The view shows the newest version of each key. If that version is a deletion mark, the view
-shows no entry for the key. New versions go to a *write target*: the next position of a branch, or a group.
+A *view* is the memory that one position sees: a lineage of branches, each up to a position, and *groups* of rows that
+have no position on a branch yet. The view shows the newest version of each key. If that version is a deletion mark, the
+view shows no entry for the key. New versions go to a *write target*: the next position of a branch, or a group.
 
 `find_problems` reports damage that the database itself cannot detect.
 """
@@ -232,7 +232,7 @@ def load_current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVer
     """Return all entries of a kind that a view shows, in the order of writing."""
     if kind == FACT and view.scope is not None:
         return sorted(_merge_versions(tx, view).values(), key=lambda version: version.number)
-    # Core memory is sorted by its callers. The other kinds in a scope are sorted by stamp.
+    # In a scope, entries are sorted by stamp. Only core memory does not need this order: its callers sort it.
     if (branch := view.single_branch) is not None and (view.scope is None or kind == CORE):
         shown = _select_visible(query.branch_memory(tx, **branch, kind=kind), view.time)
         return [read_version(row) for row in sorted(shown, key=itemgetter("number"))]
@@ -254,7 +254,7 @@ def load_named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]
 
 
 def _select_visible(rows: Iterable[Row], time: int) -> list[Row]:
-    """Return the last row of each key, if it is neither deleted nor, at a given time, expired."""
+    """Return the last row of each key, without deleted rows and rows expired by a given time."""
     return [
         row
         for row in {row["key"]: row for row in rows}.values()
@@ -430,7 +430,7 @@ def format_conversation_source(conversation_id: str) -> str:
 
 
 def delete_unseen(tx: Transaction, ids: Iterable[int], *, keep_past: bool = True) -> list[int]:
-    """Delete the invisible ones of some rows, with their contents and search documents.
+    """Delete the given rows that nothing shows, with their contents and search documents.
 
     Args:
         tx: The transaction.
@@ -460,18 +460,18 @@ def delete_rows(tx: Transaction, rows: Sequence[Row]) -> None:
         _delete_unused_bodies(tx, rows)
 
 
-def mark_deleted(tx: Transaction, rows: Sequence[Row], *, hides_nothing: bool = False) -> None:
+def mark_deleted(tx: Transaction, rows: Sequence[Row], *, branch_only: bool = False) -> None:
     """Delete the content of rows but keep them as deletion marks, which hide older versions.
 
     Args:
         tx: The transaction.
         rows: As for `delete_rows`.
-        hides_nothing: True if the marks hide older versions only on their branches, not in views of other threads.
+        branch_only: True if the marks hide older versions only on their branches, not in views of other threads.
             Default: False.
     """
     if rows:
         _remove_from_index(tx, rows)
-        query.mark_memory_deleted.run_many(tx, [{"id": row["id"], "hide": int(hides_nothing)} for row in rows])
+        query.mark_memory_deleted.run_many(tx, [{"id": row["id"], "hide": int(branch_only)} for row in rows])
         query.delete_sources.run_many(tx, [{"memory": row["id"]} for row in rows])
         _delete_unused_bodies(tx, rows)
 

@@ -179,7 +179,7 @@ def _find_rows_with_sources(tx: Transaction, low: str, high: str, names: list[st
 
 
 def find_hiding_numbers(tx: Transaction, rows: Sequence[Row]) -> set[int]:
-    """Return the numbers of those of the given rows that may hide an older version.
+    """Return the numbers of the given rows that may hide an older version.
 
     Such a row must remain as a deletion mark, so that the older version does not become visible again. A row hides no
     version of its own branch, since each version ends where the next one begins. On a fork it may hide a version of an

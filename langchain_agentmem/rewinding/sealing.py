@@ -6,13 +6,13 @@ This module uses five terms:
 - A *place* is a position on a branch. A checkpoint with a place shows the lineage of the place.
 - The *lineage* of a place is its branch up to that position, and the parents of the branch up to each fork.
 - To *seal* a group is to give its rows a position on a branch.
-- The *base* of a subgraph's branch is what the subgraph sees of the graph that called it: the place of that graph's
-  checkpoint, and the groups that the calling task had written when the subgraph began.
+- The *base* of a subgraph's branch is the visible memory of the graph that called the subgraph: the place of that
+  graph's checkpoint, and the groups that the calling task had written when the subgraph began.
 
 In the transaction that puts a checkpoint, the saver seals the groups of the tasks that led to the checkpoint. The place
-of the checkpoint is the position of these groups. If there are none, the checkpoint shares its parent's place. If the
-parent's branch has later positions, a new branch begins at the parent's place. So a fork is one row, which the first
-write after that place creates.
+of the checkpoint is the position of these groups. If there are none, the checkpoint shares its parent's place. If there
+are groups and the parent's branch has later positions, the groups go to a new branch, which begins at the parent's
+place. So a fork is one row, which the first write after the parent's place creates.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ class _SubgraphBase(NamedTuple):
     groups: Groups
 
 
-_UNORDERED_BASE = _SubgraphBase("", None, {})
-"""The base of a branch of the thread's own graph whose first groups are older than rows of its parent branch."""
+_EMPTY_BASE = _SubgraphBase("", None, {})
+"""No base. It is stored only for a fork of a thread's own graph with groups older than rows of its parent branch."""
 
 
 # -- queries, views and groups ----------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def drop_group(tx: Transaction, group: int) -> None:
 
 
 def note_outer_writes(tx: Transaction, runs: RunRegistry, run: GraphRun, loop: GraphLoop, task: GraphTask) -> None:
-    """Record the groups that the calling task has written when a subgraph begins.
+    """Record the groups that the calling node has written when a subgraph begins.
 
     The subgraph sees each group up to its last row at that time. If the subgraph continues from its own checkpoint,
     also record the groups that the checkpoint shows and the outer graph's checkpoint does not.
@@ -420,7 +420,7 @@ def update_visibility(tx: Transaction, thread: int, before: Place | None, after:
 
 
 def load_author_row(tx: Transaction, thread: int) -> Row:
-    """Return the row of a thread's author, with its scope; its id is None if missing.
+    """Return the author and the scope of a thread; "id" is None if there is no author.
 
     Raises:
         BranchMoved: The thread was deleted meanwhile. The database then retries the transaction.
@@ -457,7 +457,7 @@ def _seal_checkpoint(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> 
             run.resumed = True
     has_known_parent = put.parent in (None, put.head)
     if not has_known_parent and not query.checkpoint_exists(tx, ns_id=put.ns_id, checkpoint=put.parent):
-        runs.forget()  # the thread was deleted meanwhile, and this put creates it again
+        runs.forget()  # the parent was deleted meanwhile, so the cached places may be wrong
     load_start_places(tx, runs, run, put.ns, put.prefetched[2])
     if put.parent is not None and put.parent == loop.start_id and loop.last_put is None and source == "loop":
         _resume_first_step(tx, runs, loop, put)
@@ -598,7 +598,7 @@ def _find_subgraph_base(
     runs: RunRegistry | None,
     run: GraphRun | None,
     at: ThreadKey,
-    inner: str,
+    subgraph_ns: str,
     parents: Mapping[str, str],
 ) -> _SubgraphBase | None:
     """Return the base of a subgraph's branch; None if the graph is not a subgraph.
@@ -608,11 +608,11 @@ def _find_subgraph_base(
         runs: The runs of this process.
         run: The run; None outside of runs.
         at: The key of the thread, from its namespace and id.
-        inner: The checkpoint namespace of the subgraph.
+        subgraph_ns: The checkpoint namespace of the subgraph.
         parents: The checkpoint ids of the outer loops, by checkpoint namespace.
     """
-    outer_namespaces = [level.ns for level in reversed(list_levels(inner, parents)) if level.ns != inner]
-    if not inner or not outer_namespaces:
+    outer_namespaces = [level.ns for level in reversed(list_levels(subgraph_ns, parents)) if level.ns != subgraph_ns]
+    if not subgraph_ns or not outer_namespaces:
         return None
     base = _SubgraphBase(parents[outer_namespaces[0]], None, {})
     for ns in outer_namespaces:  # if the nearest graph has no place yet, use the place of the next outer graph
@@ -699,7 +699,7 @@ def _seal_groups(
     thread = row["thread"]
     is_unordered = any(group["late"] for group in unsealed)  # some rows are older than rows of the branch
     if is_unordered or row["head"] > place[1]:
-        branch_base = _UNORDERED_BASE if is_unordered and base is None else base
+        branch_base = _EMPTY_BASE if is_unordered and base is None else base
         place, thread = (_create_branch(tx, put, place, branch_base), 0), put.at.name
     branch, position = place[0], place[1] + 1
     author = put.author or ensure_author(tx, put.thread.id)
@@ -775,7 +775,7 @@ def _load_visible_hashes(
 
 def _write_messages(
     tx: Transaction, put: CheckpointPut, place: Place, recorded: Sequence[RecordedMessage], hashes: Mapping[str, Any]
-) -> None:
+) -> None:  # `hashes` are the hashes of the visible messages, by key
     branch, position = place
     author = put.author or ensure_author(tx, put.thread.id)
     stamp = put.now
@@ -808,7 +808,7 @@ def _insert_branch(tx: Transaction, path: str, thread: str, parent: Place | None
 
 
 def _create_branch(tx: Transaction, put: CheckpointPut, parent: Place | None, base: _SubgraphBase | None) -> int:
-    """Create a branch of a checkpoint's thread, with a base if it has one; return its row id."""
+    """Create a branch of a checkpoint's thread, and store its base, if any; return its row id."""
     branch = _insert_branch(tx, put.thread.path, put.at.name, parent, put.now)
     if base is not None:
         base_branch, position = base.place or (None, None)
@@ -828,10 +828,10 @@ def _store_place(tx: Transaction, put: CheckpointPut, place: Place | None) -> Pl
 
 
 def _load_branch_base(tx: Transaction, branch: int) -> _SubgraphBase:
-    """Return the base of a branch; `_UNORDERED_BASE` if it has none."""
+    """Return the base of a branch; `_EMPTY_BASE` if it has none."""
     row = next(iter(query.find_branch_base(tx, branch=branch)), None)
     if row is None:
-        return _UNORDERED_BASE
+        return _EMPTY_BASE
     place = None if row["base_id"] is None else (row["base_id"], row["base_position"])
     return _SubgraphBase(row["checkpoint"], place, dict(json.loads(row["groups"])))
 

@@ -115,7 +115,7 @@ EVERYWHERE = SearchView()
 
 
 def visible_messages(tx: Transaction, search_view: SearchView, numbers: Collection[int], now: int) -> Rows:
-    """Return those of the given messages that a position shows, in the versions that it shows.
+    """Return the given messages that a position shows, in the versions shown there.
 
     Args:
         tx: The transaction.

@@ -87,19 +87,19 @@ class ThreadPosition(NamedTuple):
             return self._with_scope(tx, view)
         ns = self.configurable.get("checkpoint_ns") or ROOT_NS
         thread = find_thread(tx, self.at, ns)
-        name = self.configurable.get("checkpoint_id")
+        checkpoint_id = self.configurable.get("checkpoint_id")
         if thread is None or thread.ns_id is None:
             return self._with_scope(tx, MemoryView((), (), now))
         path = thread.path  # a config may name only the thread's id, so `self.at` may lack the namespace
         max_stamp = None
-        if name is None:
+        if checkpoint_id is None:
             latest = query.latest_checkpoint(tx, ns_id=thread.ns_id)
-            name = latest[0]["name"] if latest else ""
+            checkpoint_id = latest[0]["name"] if latest else ""
         elif not self.own_only:
-            rows = query.find_view_stamp(tx, ns_id=thread.ns_id, name=name)
+            rows = query.find_view_stamp(tx, ns_id=thread.ns_id, name=checkpoint_id)
             max_stamp = rows[0]["stamp"] if rows else None
-        place = sealing.find_place(tx, thread.ns_id, name)
-        view = MemoryView((), (), now) if place is None else load_view(tx, *place, sealing.parse_id_time(name) or now)
+        place, time = sealing.find_place(tx, thread.ns_id, checkpoint_id), sealing.parse_id_time(checkpoint_id) or now
+        view = MemoryView((), (), now) if place is None else load_view(tx, *place, time)
         return self._with_scope(tx, view, max_stamp, path)
 
     def _with_scope(self, tx: Transaction, view: MemoryView, stamp: int | None = None, path: str = "") -> MemoryView:
@@ -155,7 +155,7 @@ def amending_position(database: Database, name: str, path: str) -> ThreadPositio
         InvalidInput: The threads of the namespace share their memory, so people write to its branch "main" instead.
     """
     if database.scopes.is_shared(path):
-        raise InvalidInput("The threads of a namespace share their memory: leave out thread_id to change it for all.")
+        raise InvalidInput("The threads of this namespace share memory. To change it for all, leave out thread_id.")
     return ThreadPosition(get_run_registry(database), namespaces.ThreadKey(path, name), {}, amends=True)
 
 
@@ -347,7 +347,7 @@ def delete_threads(
         The deleted threads.
 
     Raises:
-        InvalidInput: Several users have a thread of this id, and no namespace selects one of them.
+        InvalidInput: Several namespaces have a thread of this id, and `low` selects none of them.
     """
     threads = query.threads_within(tx, low=low, high=high, name=name)
     if scopes is not None and name is not None and not low:
@@ -362,7 +362,7 @@ def delete_threads(
     deleted = thread_rows.delete_threads(tx, threads)
     for row in threads:
         thread_recorder().delete_thread_entries(tx, namespaces.ThreadKey(row["path"], row["name"]))
-    for branch, position in merged_places:  # a copy on "main" whose original is otherwise unused is replaced by it
+    for branch, position in merged_places:  # an original that nothing else uses replaces its copy on "main"
         if rows := query.copies_to_replace(tx, branch=branch, position=position):
             pairs = [{"copy": row["copy"], "original": row["original"]} for row in rows]
             query.replace_copy.run_many(tx, pairs)
@@ -426,7 +426,7 @@ def forget_authors(tx: Transaction, low: str, high: str, name: str) -> None:
     memory_rows.delete_rows(tx, main_rows)
     deleted = {row["id"] for row in main_rows}
     deleted.update(memory_rows.delete_unseen(tx, [row["copy_of"] for row in main_rows if row["copy_of"] is not None]))
-    memory_rows.mark_deleted(tx, [row for row in rows if row["id"] not in deleted], hides_nothing=True)
+    memory_rows.mark_deleted(tx, [row for row in rows if row["id"] not in deleted], branch_only=True)
     authors = query.authors_without_thread(tx, low=low, high=high, name=name)
     if authors:
         query.anonymize_author.run_many(tx, [{"id": row["id"]} for row in authors])

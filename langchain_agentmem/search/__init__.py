@@ -2,7 +2,7 @@
 
 Allowed imports: `storage`, `messages`, `tracing` and `base`. Begin with `memory_search.py`, which finds and explains
 results. `ranking.py` scores candidates without a database, and `search_index.py` updates the index at each write.
-`analysis.py` turns text into terms, and `dates.py` finds the times that a question names. `vectors.py` embeds documents
+`analysis.py` turns text into terms, and `dates.py` finds the times that a query names. `vectors.py` embeds documents
 in the background. Other folders register their searchable kinds (`storage/part.py`).
 
 A *document* is one searchable text, such as a message or an item. An index *scope* holds the documents of one kind in
@@ -17,11 +17,11 @@ a question mark or a time. A write first reserves the document's number, then in
 the document. FTS5 has a high cost per transaction. So on SQLite, up to 64 documents wait with their terms in a table.
 They are added to the index together. Searches also read this table.
 
-The *postings* of a term are the documents that contain it. A search reads the postings of the question's terms within
+The *postings* of a term are the documents that contain it. A search reads the postings of the query's terms within
 its filter. It computes the rarity of each term from these postings, so no score reveals another tenant's texts. The
-candidates are eighty documents with the rarest terms, documents of the times that the question names, the documents
-with the nearest vectors, and their neighbours. For a very frequent term, a search reads only some documents: the
-newest, those that also contain other terms, and those near the candidates. Results of a one-word question contain it.
+candidates are eighty documents with the rarest terms, documents of the times that the query names, the documents with
+the nearest vectors, and their neighbours. For a very frequent term, a search reads only some documents: the oldest and
+newest, those that also contain other terms, and those near the candidates. One-word queries ignore neighbours' terms.
 
 The score of a candidate is a weighted sum of signals. The weights depend on the average length of the searched
 messages. The frequency of a feature is computed by role from the documents that the search reads, so no counts are
@@ -46,6 +46,6 @@ created in the background. A search uses the HNSW index only if it covers 50,000
 If the index then returns too few results, pgvector compares every vector in the ranges.
 
 A message's vector is used twice: alone, and mixed with its neighbours' vectors. The mixture weighs more among short
-messages, and the vector alone among long ones. Keyword matches show whether the model knows the question's language. If
-documents with the question's words are no nearer than others, vectors weigh little, and terms as without vectors.
+messages, and the vector alone among long ones. Keyword matches show whether the model knows the query's language. If
+documents with the query's words are no nearer than others, vectors have little weight and terms their full weight.
 """

@@ -270,7 +270,7 @@ class AnalyzedQuery(NamedTuple):
         spellings: The terms of alternative spellings (muenchen), with the term of the spelling in the query (munchen).
         phrases: The terms of each phrase in quotation marks.
         answer_kinds: The kinds of answers that the query asks for.
-        is_lookup: True if the query is one word, so that results must contain the word.
+        is_lookup: True if the query is one word, so that a result must match it itself, not only by its neighbours.
         now: The current time, in microseconds since 1970.
     """
 

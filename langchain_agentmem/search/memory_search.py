@@ -3,11 +3,12 @@
     analyzed query → ranges of document numbers → postings of the terms → candidates → their neighbours → ranking
 
 The number of a document encodes its scope (one kind in one namespace), its series (such as a conversation) and its
-place in the series, see `search_index.py`. The postings of a term are the numbers of the documents that contain it.
+place in the series, see `search_index.py`. The postings of a term are the numbers of the documents that contain it. In
+this module, `question` is the analyzed query, and `query` is the module of the SQL queries.
 
-The cost of a search depends on the size of the searched namespaces. For a very frequent term, a search reads only the
-newest documents and those that contain other terms of the question. Scores are comparable within one search only. The
-rarity of a term is computed within the search filter, so that no score reveals another tenant's texts.
+The cost of a search depends on the size of the searched namespaces. For a very frequent term, a search reads only some
+documents, see `_load_postings`. Scores are comparable within one search only. The rarity of a term is computed within
+the search filter, so that no score reveals another tenant's texts.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ CANDIDATES = 80
 MAX_POSTINGS = 2_000
 """Maximum documents to read for one term in one range of document numbers."""
 MAX_REPEATS = 64
-"""Maximum documents, the newest ones, whose texts are compared with the question's text."""
+"""Maximum documents, the newest ones, whose texts are compared with the query's text."""
 MAX_DATED = 300
-"""Maximum candidates for each time that the question names."""
+"""Maximum candidates for each time that the query names."""
 FETCH_FACTOR = 5
 """The number of hits per result that a search reads first, if a later step reorders or removes hits."""
 _DAY = 86_400_000_000  # microseconds
@@ -61,7 +62,7 @@ RELATED_KINDS = frozenset({"message", "nested_message", "event", "thread_post"})
 """The kinds whose consecutive documents are neighbours. Consecutive items, for example, are unrelated."""
 
 MAX_RANGES = 64
-"""Maximum ranges of document numbers in a search. If there are more, the search reads all kinds and filters them."""
+"""Maximum ranges of document numbers in a search. If there are more, all kinds are searched, then filtered by kind."""
 _NO_FILTERS = {"filtered": 0, "roles": None, "before": None, "after": None}
 
 Range = tuple[int, int]
@@ -94,7 +95,7 @@ class SearchFilter(NamedTuple):
     ignored: frozenset[int] | None = None
 
     def contains(self, result: Recollection) -> bool:
-        """Return true if a result is in these namespaces and conversations."""
+        """Return true if a result is in these namespaces, and in these conversations or none."""
         in_namespaces = self.low <= path_of(result.namespace) < self.high
         return in_namespaces and (self.conversations is None or result.conversation_id in (None, *self.conversations))
 
@@ -244,21 +245,21 @@ def search(
         filters: The filter of the search.
         limit: Maximum hits, 1 or more.
         weights: The weight of each signal. Default: the fitted weights, see `ranking.weights_with_vectors`.
-        dense: The question's vector query, or None without embeddings.
+        dense: The vector of the query, or None without embeddings.
         order: The order of the final results: "time" uses other default weights. Default: "score".
 
     Returns:
         The hits, the best first, even for the order "time". Of hits with equal scores, the newest is first.
     """
-    ranges, kinds = find_ranges(tx, filters)
+    ranges, kind_of = find_ranges(tx, filters)
     if not ranges:
         return []
     totals_rows = query.search_totals.lazy(tx, ranges=as_json(ranges))  # runs together with the next query
     words = _words_json(question)
     rows = query.find_speakers(tx, words=words, ranges=as_json(ranges))
-    speakers, names = {row["speaker"] for row in rows}, {question.words[row["word"]] for row in rows}
-    unnamed = tuple(term for term in question.terms if term not in names)
-    terms = unnamed or question.terms
+    speakers, name_terms = {row["speaker"] for row in rows}, {question.words[row["word"]] for row in rows}
+    other_terms = tuple(term for term in question.terms if term not in name_terms)
+    terms = other_terms or question.terms
     [totals] = totals_rows
     if not totals["documents"]:
         return []
@@ -267,7 +268,7 @@ def search(
         return []
     postings, term_weights = _load_postings(tx, terms, question.spellings, ranges, filters, totals)
     terms = tuple(postings)
-    if speakers and not unnamed:  # a question of names only matches all messages of these speakers
+    if speakers and not other_terms:  # a query that has only names matches all messages of these speakers
         for row in query.documents_of_speakers(tx, words=words, ranges=as_json(ranges), limit=CANDIDATES):
             term = question.words[row["word"]]
             postings.get(question.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
@@ -279,40 +280,40 @@ def search(
     candidates -= filters.ignored or set()
     if not candidates:
         return []
-    related = {number >> PLACE_BITS for number in candidates if kinds[number >> _SCOPE_BITS] in RELATED_KINDS}
+    related = {number >> PLACE_BITS for number in candidates if kind_of[number >> _SCOPE_BITS] in RELATED_KINDS}
     near_ranges = ranking.neighbour_ranges(candidates, related)
     owners, documents = _load_documents(tx, near_ranges)
-    repeats = _find_repeats(tx, question, filters, postings, owners, documents, kinds)
+    repeats = _find_repeats(tx, question, filters, postings, owners, documents, kind_of)
     conversations = ranking.conversation_scores(postings, int(totals["series"]), repeats)
     _complete_postings(tx, postings, near_ranges, related, is_filtered=filters.is_selective)
     _remove_ignored(filters, postings, documents)
-    vector_scores, defaults = VectorScores(), WEIGHTS
+    vector_scores, default_weights = VectorScores(), WEIGHTS
     if dense is not None:
         questions = {number for number, document in documents.items() if document.is_question}
         vector_scores = dense.score_documents(tx, documents, related, questions, repeats)
         trust = ranking.vector_trust(vector_scores.own, set().union(*postings.values()))
-        defaults = ranking.weights_with_vectors(trust)
+        default_weights = ranking.weights_with_vectors(trust)
     if order == "time":
-        defaults = ranking.weights_in_time(defaults)
+        default_weights = ranking.weights_in_time(default_weights)
     average_length = max(totals["words"] / totals["documents"], 1.0)
     ranked = ranking.rank_documents(
         RankingQuery(terms, question.answer_kinds, times, speakers, question.is_lookup),
         RankingData(postings, term_weights, documents, average_length, conversations, related, vector_scores, repeats),
-        _filter(documents, filters, kinds),
+        _filter(documents, filters, kind_of),
         limit=limit,
-        weights=weights or defaults,
+        weights=weights or default_weights,
     )
     word_of = {term: word for word, term in reversed(question.words.items())}
     return [
-        SearchHit(hit.number, kinds[hit.number >> _SCOPE_BITS], owners[hit.number], hit.score, _explain(hit, word_of))
+        SearchHit(hit.number, kind_of[hit.number >> _SCOPE_BITS], owners[hit.number], hit.score, _explain(hit, word_of))
         for hit in ranked
     ]
 
 
-def _filter(documents: Mapping[int, Document], filters: SearchFilter, kinds: Mapping[int, str]) -> Collection[int]:
-    """Return the numbers of the documents that pass a filter. `kinds` maps scopes to kinds."""
-    scopes = {scope for scope, kind in kinds.items() if filters.kinds is None or kind in filters.kinds}
-    if len(scopes) == len(kinds) and not filters.is_selective:
+def _filter(documents: Mapping[int, Document], filters: SearchFilter, kind_of: Mapping[int, str]) -> Collection[int]:
+    """Return the documents that pass a filter. `kind_of` has the kind of each index scope."""
+    scopes = {scope for scope, kind in kind_of.items() if filters.kinds is None or kind in filters.kinds}
+    if len(scopes) == len(kind_of) and not filters.is_selective:
         return documents
     return [number for number, each in documents.items() if number >> _SCOPE_BITS in scopes and filters.accepts(each)]
 
@@ -325,12 +326,12 @@ def find_ranges(tx: Transaction, filters: SearchFilter) -> tuple[list[Range], di
     """
     if filters.conversations is not None:
         rows = query.series_within(tx, low=filters.low, high=filters.high, keys=json.dumps(filters.conversations))
-        bits, kinds = PLACE_BITS, {row["id"] >> SERIES_BITS: row["kind"] for row in rows}
+        bits, kind_of = PLACE_BITS, {row["id"] >> SERIES_BITS: row["kind"] for row in rows}
     else:
         rows = query.scopes_within(tx, low=filters.low, high=filters.high)
-        bits, kinds = _SCOPE_BITS, {row["id"]: row["kind"] for row in rows}
+        bits, kind_of = _SCOPE_BITS, {row["id"]: row["kind"] for row in rows}
     ranges = _merge_ranges([row["id"] for row in rows if filters.kinds is None or row["kind"] in filters.kinds], bits)
-    return (ranges if len(ranges) <= MAX_RANGES else _merge_ranges([row["id"] for row in rows], bits)), kinds
+    return (ranges if len(ranges) <= MAX_RANGES else _merge_ranges([row["id"] for row in rows], bits)), kind_of
 
 
 def _merge_ranges(numbers: Iterable[int], bits: int) -> list[Range]:
@@ -360,8 +361,7 @@ def _load_postings(
     """Return the documents that contain each term within the filter, and each term's weight.
 
     Alternative spellings of a word are merged into one term. For a term in more than `MAX_POSTINGS` documents of a
-    range, the index returns the oldest and the newest. Other documents with the term are read only
-    if they also contain another term.
+    range, only its oldest and its newest documents are read, and those that also contain another of the terms.
     """
     postings: Postings = {term: set() for term in terms}
     if not terms:
@@ -410,8 +410,8 @@ def _look_up_terms(
 def _estimate_count(oldest: Collection[int], series: int, documents: int) -> int:
     """Estimate the number of documents that contain a term, from the oldest ones.
 
-    If these are in one series, the estimate assumes the same density everywhere. Otherwise, it assumes that each other
-    series has as many documents with the term.
+    If the oldest documents are in one series, the estimate assumes the same density everywhere. Otherwise, it assumes
+    that each other series has on average as many documents with the term.
     """
     first, last = min(oldest), max(oldest)
     if first >> PLACE_BITS == last >> PLACE_BITS:
@@ -421,7 +421,7 @@ def _estimate_count(oldest: Collection[int], series: int, documents: int) -> int
 
 
 def _find_dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Range]) -> set[int]:
-    """Return documents from two days before to a week after each time that a question names.
+    """Return documents from two days before to a week after each time that a query names.
 
     For each time, at most `MAX_DATED` documents are returned, the nearest ones.
     """
@@ -480,19 +480,19 @@ def _find_repeats(
     postings: Postings,
     owners: Mapping[int, int],
     documents: Mapping[int, Document],
-    kinds: Mapping[int, str],
+    kind_of: Mapping[int, str],
 ) -> set[int]:
-    """Find the documents that repeat the question. Outside of a run only.
+    """Find the documents with the same terms as the query; within a run, return none.
 
     These documents add no score to their neighbours.
     """
     length = analysis.analyze_text(question.text).length
     matches = set.intersection(*postings.values()) if postings and filters.ignored is None else ()
     candidates = sorted(number for number in matches if number in documents and documents[number].length == length)
-    question_terms = analysis.extract_terms(question.text) if candidates else []
-    numbers = {(kinds[number >> _SCOPE_BITS], owners[number]): number for number in candidates[-MAX_REPEATS:]}
+    query_terms = analysis.extract_terms(question.text) if candidates else []
+    numbers = {(kind_of[number >> _SCOPE_BITS], owners[number]): number for number in candidates[-MAX_REPEATS:]}
     texts = texts_of(tx, (key for key in numbers if key[0] in RELATED_KINDS))
-    return {numbers[key] for key, text in texts.items() if analysis.extract_terms("\n".join(text)) == question_terms}
+    return {numbers[key] for key, text in texts.items() if analysis.extract_terms("\n".join(text)) == query_terms}
 
 
 def _explain(hit: ranking.ScoredDocument, word_of: Mapping[str, str]) -> Explanation:
@@ -628,7 +628,7 @@ class Search(NamedTuple):
         inputs = {"query": self.question.text, "limit": self.limit}
         with database.step(self.name, lambda: {**inputs, **more_inputs()}, "retriever") as step:
             for part in all_parts().all:
-                index_kinds = {form.index_name for forms in part.search_kinds.values() for form in forms}
+                index_kinds = {kind.index_name for kinds in part.search_kinds.values() for kind in kinds}
                 if not part.has_pending or not part.settle or index_kinds.isdisjoint(filters.kinds or ()):
                     continue
                 if engine.read(part.has_pending):  # rows that are not indexed yet
@@ -663,7 +663,7 @@ class Search(NamedTuple):
                 unique = order_by_time(unique, question, limit)
             elif question.phrases:
                 unique.sort(key=lambda each: -each.score)
-            # Up to `MAX_COMPARED` hits, further hits replace the repeats that the order of time merged.
+            # Below `MAX_COMPARED` hits, a repeat that `order_by_time` merged does not count, so more hits are read.
             if (distinct_count if hit_limit >= MAX_COMPARED else len(unique)) >= limit or len(hits) < hit_limit:
                 break
             hit_limit *= FETCH_FACTOR  # too few results: some hits have expired, are not visible, or repeat others
@@ -671,14 +671,14 @@ class Search(NamedTuple):
 
 
 def make_vector_query(database: Database, question: AnalyzedQuery, filters: SearchFilter) -> VectorQuery | None:
-    """Return the vector query of a question, or None.
+    """Return the vector of a query, or None.
 
-    The result is None if the question is empty, or if there are no embeddings or they fail.
+    The result is None if the query is empty, or if there are no embeddings or they fail.
 
     Args:
         database: The database to search.
-        question: The question.
-        filters: The filter of the search. If the question names one speaker in it, the vector is that of the question
+        question: The analyzed query.
+        filters: The filter of the search. If the query names one speaker in it, the vector is that of the query
             in the first person.
     """
     embedder = embedder_of(database)
@@ -690,6 +690,6 @@ def make_vector_query(database: Database, question: AnalyzedQuery, filters: Sear
 
 
 def _speaker_names(tx: Transaction, question: AnalyzedQuery, filters: SearchFilter) -> set[str]:
-    """Return the words of a question that name a speaker within the filter."""
+    """Return the words of a query that name a speaker within the filter."""
     ranges, _ = find_ranges(tx, filters)
     return {row["word"] for row in query.find_speakers(tx, words=_words_json(question), ranges=as_json(ranges))}

@@ -1,8 +1,8 @@
-"""The ranking of candidates for a question: a weighted sum of signals, without a database.
+"""The ranking of candidates for a query: a weighted sum of signals, without a database.
 
-A message is scored by its own terms, by the terms of its neighbours, and by its conversation, speaker and date. A
-question contributes most to the message after it, since short answers do not repeat the words of their question.
-`Weights` documents each signal.
+A message is scored by its own terms, by the terms of its neighbours, and by its conversation, speaker and date. Among
+neighbours, a question contributes most to the message after it, since short answers do not repeat its words. Here, a
+*question* is a message with a question mark, not the search query. `Weights` documents each signal.
 
 The best weights differ between short messages of people and long replies of an assistant. The neighbours of a message
 of ten words help to rank it; those of a message of five hundred words do not. So a weight can be a linear function of
@@ -34,7 +34,7 @@ REACH = 4
 _DAY = 86_400_000_000  # microseconds
 _QUESTION, _STANDING_WISH, _PREFERENCE = (FEATURE_BITS[name] for name in ("question", "standing wish", "preference"))
 _COMMON_BITS = {"question": _QUESTION, "first_person": FEATURE_BITS["first person"]}
-"""The bits of the features that are signals for every question, by the name of their weight."""
+"""The bits of the features that are signals for every query, by the names of their weights."""
 _ANSWER_BITS = {"time": FEATURE_BITS["time"], "number": FEATURE_BITS["number"], "place": FEATURE_BITS["proper noun"]}
 """The bits of the features that are signals for one kind of answer, by the name of the kind and of their weight."""
 
@@ -51,14 +51,14 @@ _SATURATION = 1.2  # BM25's k1: with a lower value, further occurrences of a ter
 # BM25's k1 and 1 - b. Terms in a text have the factor 1.9 / (1 + .9 (.6 + .4 length / average)).
 _DAMPING, _FIXED_SHARE = 0.9, 0.6
 _NEIGHBOUR_FACTOR = 0.3  # the factor of a neighbour's term, divided by the square root of the distance
-_HALVING_WORDS = 40  # an answer of this many words gets half the value of its question's terms
+_HALVING_WORDS = 40  # a message of this many words after a question gets half the value of the question's terms
 _SHORT_WORDS = 25  # up to this average message length in words, weights equal their base
 _MAX_LENGTH = 1.2  # the maximum logarithmic length; weights do not change beyond it
 _META_FACTOR = 0.3  # the factor of words that refer to the conversation itself
 _FULL_TRUST = 0.2  # the lowest correlation for which vectors are fully trusted
 _PRIOR_TRUST, _PRIOR_COUNT = 0.3, 20  # the prior correlation, and its weight as a number of documents
 _OPENING_PLACE = 40  # the place in a conversation at which the signal `opening` is halved
-_WISH_FACTOR = 0.3  # the value of a wish or a preference that contains no term of the question
+_WISH_FACTOR = 0.3  # the value of a wish or a preference that contains no term of the query
 
 TermDocuments: TypeAlias = Mapping[str, Collection[int]]
 """The postings of each term: the numbers of the documents that contain the term."""
@@ -75,32 +75,32 @@ class Weights(Options):
     role have the feature.
 
     Attributes:
-        own: The terms of the question in the document. They count less in longer texts.
-        context: The highest value of each term in the document and its neighbours. A preceding question counts most.
-        cover: The total weight of the question's terms in the document, relative to all terms of the question.
+        own: The terms of the query in the document. They count less in longer texts.
+        context: The highest value of each term in the document and its neighbours. A question before it counts most.
+        cover: The total weight of the query's terms in the document, relative to all terms of the query.
         conversation: The score of the whole conversation.
-        date: The nearness of the document's time to a time that the question names.
-        speaker: The question names the speaker of the document.
+        date: The nearness of the document's time to a time that the query names.
+        speaker: The query names the speaker of the document, and no other speaker.
         phrase: The document contains the phrases in quotation marks. The weight must be a number.
         question: The document is a question.
         first_person: The speaker speaks about themselves.
-        time: The document names a time, if the question asks for one.
-        number: The document has a number, if the question asks for one.
-        place: The document has a proper noun, if the question asks for a place.
+        time: The document names a time, if the query asks for one.
+        number: The document has a number, if the query asks for one.
+        place: The document has a proper noun, if the query asks for a place.
         length: The logarithm of the number of words, divided by 5. Among long messages, its weight is negative.
         user: The user is the author.
-        reply: The assistant is the author, if the question asks for an earlier statement of the assistant.
-        summary: The assistant is the author, if the question asks for a summary.
-        account: The length of a user's message, if the question asks for a summary or the order of events.
+        reply: The assistant is the author, if the query asks for an earlier statement of the assistant.
+        summary: The assistant is the author, if the query asks for a summary.
+        account: The length of a user's message, if the query asks for a summary or the order of events.
         answer: For the assistant's messages: the cover of the previous message.
         answered: For the user's messages: the cover of the next message.
-        standing_wish: The user states a wish that always applies, if the question asks for advice. The signal grows
+        standing_wish: The user states a wish that always applies, if the query asks for advice. The signal grows
             with the cover.
         preference: The user states a preference, under the same conditions as `standing_wish`.
         introduction: The user begins with a statement about themselves.
         opening: The user's message is early in its conversation. 0 except in `weights_in_time`.
-        vectors: The cosine of the question's vector and the document's vector mixed with its neighbours'.
-        own_vector: The cosine of the question's vector and the document's own vector.
+        vectors: The cosine of the query's vector and the document's vector mixed with its neighbours'.
+        own_vector: The cosine of the query's vector and the document's own vector.
 
     Raises:
         InvalidInput: A weight has another type.
@@ -202,7 +202,7 @@ _traits_of = itemgetter(1, 3, 4)
 
 
 class VectorScores(NamedTuple):
-    """The cosines of documents to a question, by document number.
+    """The cosines of documents to a query, by document number.
 
     Attributes:
         own: The cosines of the documents' own vectors.
@@ -219,14 +219,14 @@ class VectorScores(NamedTuple):
 
 
 class RankingQuery(NamedTuple):
-    """The properties of a question that ranking needs.
+    """The properties of a query that ranking needs.
 
     Attributes:
         terms: The terms, without the names of speakers.
         answer_kinds: The result of `analysis.answer_kinds`.
-        spans: The time spans that the question names.
-        speakers: The numbers of the speakers that the question names.
-        is_lookup: True if the question is one word, so that results must contain the word.
+        spans: The time spans that the query names.
+        speakers: The numbers of the speakers that the query names.
+        is_lookup: True if the query is one word: then the terms of neighbours and inexact dates are no matches.
     """
 
     terms: Sequence[str]
@@ -240,13 +240,13 @@ class RankingData(NamedTuple):
     """The documents that a search ranks, and the statistics that ranking needs.
 
     Attributes:
-        postings: The documents that contain each term of the question.
+        postings: The documents that contain each term of the query.
         term_weights: The result of `term_weight` for each term.
         documents: The candidates and their neighbours.
         average_length: The average number of words of a document.
         conversations: The score of each series, 0 to 1.
         related: The series in which adjacent documents are neighbours.
-        vector_scores: The cosines of documents to the question; empty without vectors.
+        vector_scores: The cosines of documents to the query; empty without vectors.
         isolated: Documents whose terms do not contribute to their neighbours.
     """
 
@@ -271,15 +271,15 @@ def term_weight(term: str, documents: int, matches: int) -> float:
 
 
 def vector_trust(cosines: Mapping[int, float], matches: Collection[int]) -> float:
-    """Return the trust in the vectors of documents for a question, from 0 to 1.
+    """Return the trust in the vectors of documents for a query, from 0 to 1.
 
-    If the embeddings know the words of a question, documents that contain these words have higher cosines than others.
+    If the embeddings know the words of a query, documents that contain these words have higher cosines than others.
     Otherwise, as is common in languages other than English, keywords find more than vectors. The trust grows with the
     correlation between matches and cosines, shrunk towards a prior because few documents are compared.
 
     Args:
         cosines: The cosines, by document number.
-        matches: The documents that contain a term of the question.
+        matches: The documents that contain a term of the query.
     """
     numbers = sorted(cosines)
     try:
@@ -291,7 +291,7 @@ def vector_trust(cosines: Mapping[int, float], matches: Collection[int]) -> floa
 
 
 def conversation_scores(postings: TermDocuments, series: int, isolated: Collection[int] = ()) -> dict[int, float]:
-    """Return the score of each whole series for a question.
+    """Return the score of each whole series for a query.
 
     The score is BM25 over series instead of documents, divided by the highest possible score.
 
@@ -349,8 +349,8 @@ class ScoredDocument(NamedTuple):
     Attributes:
         number: The number of the document.
         score: The sum of all parts.
-        terms: The parts of the question's terms in the document.
-        nearby: The parts of the question's terms in neighbours of the document.
+        terms: The parts of the query's terms in the document.
+        nearby: The parts of the query's terms in neighbours of the document.
         signals: The other parts, positive or negative, by the names of `Weights`.
     """
 
@@ -362,15 +362,15 @@ class ScoredDocument(NamedTuple):
 
 
 def rank_documents(
-    question: RankingQuery, data: RankingData, candidates: Collection[int], *, limit: int, weights: Weights = WEIGHTS
+    query: RankingQuery, data: RankingData, candidates: Collection[int], *, limit: int, weights: Weights = WEIGHTS
 ) -> list[ScoredDocument]:
-    """Return the candidates that match a question best.
+    """Return the candidates that match a query best.
 
-    Each result matches a term, a date or the vector of the question. Other signals, such as the length, do not suffice.
-    For a one-word question, neighbours' terms and inexact dates do not suffice either.
+    Each result matches a term, a date or the vector of the query. Other signals, such as the length, do not suffice.
+    For a one-word query, neighbours' terms and inexact dates do not suffice either.
 
     Args:
-        question: The question.
+        query: The query.
         data: The documents to rank, with their statistics.
         candidates: Numbers of documents, all of them in `data.documents`.
         limit: Maximum results.
@@ -379,7 +379,7 @@ def rank_documents(
     Returns:
         The best first. Newer documents precede older ones of the same score.
     """
-    scorer = _Scorer(question, data, weights.at_length(data.average_length))
+    scorer = _Scorer(query, data, weights.at_length(data.average_length))
     scored = [(*scorer.score(number), number) for number in scorer.select_matches(candidates)]
     best = heapq.nlargest(limit, scored, key=itemgetter(0, 2))
     return [
@@ -389,20 +389,20 @@ def rank_documents(
 
 
 class _Scorer:
-    """A scorer of documents for one question.
+    """A scorer of documents for one query.
 
     Args:
-        question: The question.
+        query: The query.
         data: The documents to rank, with their statistics.
         weight: The weight of each signal, by its name.
     """
 
-    def __init__(self, question: RankingQuery, data: RankingData, weight: Mapping[str, float]) -> None:
-        self._question, self._weight, self._documents, self._related = question, weight, data.documents, data.related
+    def __init__(self, query: RankingQuery, data: RankingData, weight: Mapping[str, float]) -> None:
+        self._query, self._weight, self._documents, self._related = query, weight, data.documents, data.related
         self._postings, self._conversations, self._isolated = data.postings, data.conversations, data.isolated
         self._vector_scores = data.vector_scores
-        total = sum(data.term_weights[term] for term in question.terms) or 1.0
-        self._shares = {term: data.term_weights[term] / total for term in question.terms}
+        total = sum(data.term_weights[term] for term in query.terms) or 1.0
+        self._shares = {term: data.term_weights[term] / total for term in query.terms}
         # The factor of terms and the length signal, by the length of a document.
         self._length_factors: dict[int, tuple[float, float]] = {
             length: (
@@ -413,8 +413,8 @@ class _Scorer:
         }
         self._cover: dict[int, float] = {}  # filled by `_spread_term`
         self._term_values = {term: self._spread_term(term, share) for term, share in self._shares.items()}
-        dated = data.documents.items() if question.spans else ()
-        self._date_values = {number: value for number, each in dated if (value := _date_value(question.spans, each))}
+        dated = data.documents.items() if query.spans else ()
+        self._date_values = {number: value for number, each in dated if (value := _date_value(query.spans, each))}
         self._matches = {*self._date_values, *data.vector_scores.own}.union(*self._term_values.values())
         counts = Counter(map(_traits_of, data.documents.values()))
         self._roles = _RoleStats(counts)
@@ -459,27 +459,27 @@ class _Scorer:
 
     def _signals_of_traits(self, features: int, speaker: int | None, role: str | None) -> dict[str, float]:
         """Return the signals that depend only on a document's features, speaker and role."""
-        question, weight, roles = self._question, self._weight, self._roles
-        bits = {**_COMMON_BITS, **{name: bit for name, bit in _ANSWER_BITS.items() if name in question.answer_kinds}}
+        query, weight, roles = self._query, self._weight, self._roles
+        bits = {**_COMMON_BITS, **{name: bit for name, bit in _ANSWER_BITS.items() if name in query.answer_kinds}}
         parts = {name: weight[name] * roles.rarity(role, bit) if features & bit else 0.0 for name, bit in bits.items()}
-        if len(question.speakers) == 1 and speaker in question.speakers:
+        if len(query.speakers) == 1 and speaker in query.speakers:
             parts["speaker"] = weight["speaker"]
         if features & FEATURE_BITS["introduction"]:
             parts["introduction"] = weight["introduction"]
         if roles.has_two_roles and role == USER:
             parts["user"] = weight["user"]
         elif roles.has_two_roles and role is not None:
-            parts |= {name: weight[name] for name in ("reply", "summary") if name in question.answer_kinds}
+            parts |= {name: weight[name] for name in ("reply", "summary") if name in query.answer_kinds}
         return parts
 
     def select_matches(self, candidates: Collection[int]) -> set[int]:
-        """Return the candidates that match a term, a date or the vector of the question.
+        """Return the candidates that match a term, a date or the vector of the query.
 
-        Terms of neighbours suffice, except for a one-word question. Dates in the question must match exactly.
+        For a one-word query, the terms of neighbours and inexact dates do not suffice.
         """
         matches = self._matches.intersection(candidates)
-        if self._question.is_lookup:
-            exact = set(self._vector_scores.own).union(*(self._postings[term] for term in self._question.terms))
+        if self._query.is_lookup:
+            exact = set(self._vector_scores.own).union(*(self._postings[term] for term in self._query.terms))
             matches = {number for number in matches if number in exact or self._date_values.get(number) == 1}
         return matches
 
@@ -545,7 +545,7 @@ class _Scorer:
 
     def _dialogue_signals(self, number: int, document: Document, length: float) -> tuple[float, ...]:
         """Return the last six of `_SIGNALS` for a message in a dialogue with an assistant."""
-        weight, kinds = self._weight, self._question.answer_kinds
+        weight, kinds = self._weight, self._query.answer_kinds
         if document.role != USER:
             return 0.0, 0.0, 0.0, 0.0, weight["answer"] * self._answer_cover.get(number, 0.0), 0.0
         account = 0.0 if _LIST_ANSWERS.isdisjoint(kinds) else length

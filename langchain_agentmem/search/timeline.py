@@ -2,11 +2,11 @@
 
     merge repeats → mark changes → select the best → sort by time
 
-A *repeat* is a result whose terms are all in another result by the same speaker, and are most of that result's terms.
-A *change* is a pair of results with statements about the question's subject: one statement denies the other, or the
-later statement has a new number.
-Changes are detected by words, so there are false negatives and false positives. Denials are detected in several
-languages, new numbers in English only (`english.toml`). For facts, the database records which fact replaced another.
+A *repeat* is a result whose terms are all in another result by the same speaker, and are at least 80% of the terms of
+the other result. A *change* is a pair of results with statements about the subject of the query: one statement denies
+the other, or the later statement has a new number. Changes are detected by words, so there are false negatives and
+false positives. Denials are detected in several languages, new numbers in English only (`english.toml`). For facts, the
+database records which fact replaced another.
 
 The module compares texts and does not read the database. Each result is compared with at most `MAX_COMPARED` others.
 """
@@ -34,7 +34,7 @@ MAX_COMPARED = 200
 """Maximum results to compare with each other, the best ones."""
 _MAX_CHARS = 3_000  # maximum characters of a text that are split into statements
 _REPEAT_SHARE = 0.8  # a repeat has at least this share of the other text's terms
-_TOPIC_SHARE = 0.25  # a statement on the topic has terms with at least this share of the question's total weight
+_TOPIC_SHARE = 0.25  # a statement on the topic has terms with at least this share of the query's total weight
 _MIN_DOCUMENTS = 20  # minimum `documents` for `rarity`, so that common terms in few results keep some weight
 _SUBJECT_SHARE = 0.4  # statements on one subject share terms with at least this part of the weight of one of them
 _MAX_STATEMENTS = 8  # maximum statements to compare in one text, because a pasted table has hundreds
@@ -58,9 +58,9 @@ class _Statement(NamedTuple):
 
 
 def choose_order(question: analysis.AnalyzedQuery) -> Order:
-    """Return the order of results for a question.
+    """Return the order of results for a query.
 
-    The order is "time" for questions about a development, a contradiction or a summary.
+    The order is "time" for queries about a development, a contradiction or a summary.
     """
     return "score" if _TIMELINE_KINDS.isdisjoint(question.answer_kinds) else "time"
 
@@ -70,7 +70,7 @@ def order_by_time(results: Sequence[Recollection], question: analysis.AnalyzedQu
 
     Args:
         results: The results of a search. Results with the same time keep their order.
-        question: The question.
+        question: The analyzed query.
         limit: Maximum results.
     """
     time_ranks = _indexes_by_key(sorted(results, key=lambda result: result.created_at))
@@ -154,7 +154,7 @@ def _comparison_key(result: Recollection) -> tuple[object, ...]:
     return result.namespace, result.kind, result.replaced_by, *author
 
 
-def _mark_changes(merged: Sequence[Recollection], question: analysis.AnalyzedQuery) -> list[Recollection]:
+def _mark_changes(merged: Sequence[Recollection], query: analysis.AnalyzedQuery) -> list[Recollection]:
     """Set `replaced_by` on each result that a later one changes.
 
     `merged` begins with the oldest result. Both results of a change get the higher of their scores.
@@ -162,7 +162,7 @@ def _mark_changes(merged: Sequence[Recollection], question: analysis.AnalyzedQue
     results = list(merged)
     replacements = _replacements(results)
     pairs = [(index, successor) for index, successor in replacements.items() if successor is not None]
-    for _, later, earlier in sorted(_find_changes(results, question), key=lambda change: (-change[0], change[1])):
+    for _, later, earlier in sorted(_find_changes(results, query), key=lambda change: (-change[0], change[1])):
         if earlier not in replacements:
             replacements[earlier] = later
             results[earlier] = replace(results[earlier], replaced_by=(results[later].kind, results[later].id))
@@ -174,16 +174,16 @@ def _mark_changes(merged: Sequence[Recollection], question: analysis.AnalyzedQue
     return results
 
 
-def _find_changes(hits: Sequence[Recollection], question: analysis.AnalyzedQuery) -> Iterator[tuple[float, int, int]]:
-    """Yield the certainty of each change, and the indexes of its later and its earlier hit.
+def _find_changes(results: Sequence[Recollection], query: analysis.AnalyzedQuery) -> Iterator[tuple[float, int, int]]:
+    """Yield the certainty of each change, and the indexes of its later and its earlier result.
 
-    Each later hit is paired with the earlier one that has the most similar contradicting statement.
+    Each later result is paired with the earlier one that has the most similar contradicting statement.
     """
     # Words about the conversation itself, such as "mentioned", are no topic.
-    topic = frozenset(question.terms) - analysis.word_list_terms("talk_words")
-    statements = [_extract_statements(hit) for hit in hits]
+    topic = frozenset(query.terms) - analysis.word_list_terms("talk_words")
+    statements = [_extract_statements(result) for result in results]
     counts = Counter(term for group in statements for term in frozenset().union(*(each.terms for each in group)))
-    term_weights = {term: ranking.rarity(max(_MIN_DOCUMENTS, len(hits)), count) for term, count in counts.items()}
+    term_weights = {term: ranking.rarity(max(_MIN_DOCUMENTS, len(results)), count) for term, count in counts.items()}
 
     def weigh(terms: Collection[str]) -> float:
         return sum(term_weights[term] for term in terms)
@@ -198,7 +198,7 @@ def _find_changes(hits: Sequence[Recollection], question: analysis.AnalyzedQuery
         matches = (
             (weigh(new.terms & old.terms) / min(weigh(new.terms), weigh(old.terms)), earlier)
             for earlier in range(later if new_statements else 0)
-            if _comparison_key(hits[earlier]) == _comparison_key(hits[later])
+            if _comparison_key(results[earlier]) == _comparison_key(results[later])
             for old in on_topic[earlier]
             for new in new_statements
             if _is_change(old, new)

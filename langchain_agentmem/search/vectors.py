@@ -1,11 +1,11 @@
-"""Vectors of documents: embedding, storage, and comparison with a question's vector.
+"""Vectors of documents: embedding, storage, and comparison with the vector of a search query.
 
 A document is stored without its vector and marked as pending in the same transaction. A process with the embeddings
 adds the vector later; until then, keyword search finds the document. A document may have several passages, each with a
 vector. pgvector compares vectors if PostgreSQL has it when vectors are enabled or copied; otherwise numpy does.
 
-Messages are short, so the vector of a message is also mixed with its neighbours' vectors. A preceding question has more
-weight than other neighbours. Only this module needs numpy, and it loads numpy on demand.
+Messages are short, so a message also has a second score, for a mixture of its vector and its neighbours' vectors. A
+preceding question has more weight than other neighbours. Only this module needs numpy, and it loads numpy on demand.
 
 Documents are embedded in the background, in batches, and never block a write. The database records pending documents,
 so a crash loses none, and any process with the embeddings can continue the work. Embedding requires a lease, so that
@@ -89,7 +89,7 @@ class PendingEmbedding(NamedTuple):
 
 
 def enable_vectors(tx: Transaction, dimensions: int) -> None:
-    """Enable vectors, for existing documents too.
+    """Enable vectors, and mark all existing documents as pending.
 
     Args:
         tx: The transaction.
@@ -242,10 +242,10 @@ def _unpack_vectors(vectors: Any) -> Any:
 
 
 class VectorQuery(NamedTuple):
-    """The vector of a question, with methods that compare it with the database's vectors.
+    """The vector of a search query, with methods that compare it with the database's vectors.
 
     Attributes:
-        vector: The question's vector, as `normalize` returns it.
+        vector: The query's vector, as `normalize` returns it.
         cache: The cache of vectors read from the database.
     """
 
@@ -253,7 +253,7 @@ class VectorQuery(NamedTuple):
     cache: VectorCache
 
     def nearest(self, tx: Transaction, ranges: Sequence[Range], limit: int) -> dict[int, float]:
-        """Return the documents in some ranges that are nearest to the question, with cosines.
+        """Return the documents in some ranges that are nearest to the query, with cosines.
 
         The document with the highest cosine comes first.
         """
@@ -284,24 +284,24 @@ class VectorQuery(NamedTuple):
         questions: Collection[int],
         isolated: Collection[int] = (),
     ) -> VectorScores:
-        """Return the cosines of some documents to the question.
+        """Return the cosines between the query and some documents, alone and with neighbours.
 
         Args:
             tx: The transaction.
             numbers: The numbers of the documents and their neighbours.
-            related: The series in which adjacent documents are neighbours.
-            questions: The documents that are questions.
-            isolated: Documents that are not mixed into their neighbours.
+            related: The numbers of the series in which adjacent documents are neighbours.
+            questions: The numbers of the documents whose text is a question.
+            isolated: The numbers of documents that are not mixed into their neighbours.
         """
         np = numpy()
         rows = query.vectors_of(tx, ids=json.dumps(sorted(numbers)))
-        question_vector = self.vector
+        query_vector = self.vector
         vectors: dict[int, Floats] = {}
         own: dict[int, float] = {}
         for row in rows:  # the nearest passage of a document determines its cosine
             number, vector = row["document_id"], _unpack_vectors(row["vector"]).astype(np.float32)
             vectors[number] = vector
-            own[number] = max(float(vector @ question_vector), own.get(number, -1.0))
+            own[number] = max(float(vector @ query_vector), own.get(number, -1.0))
         mixed = dict(own)
         for number, vector in vectors.items():
             if number >> PLACE_BITS in related:
@@ -312,7 +312,7 @@ class VectorQuery(NamedTuple):
                     if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors and other not in isolated:
                         mixture = mixture + weight * vectors[other]
                 length = float(np.linalg.norm(mixture))
-                mixed[number] = float(mixture @ question_vector) / length if length else 0.0
+                mixed[number] = float(mixture @ query_vector) / length if length else 0.0
         return VectorScores(own, mixed)
 
 
@@ -335,7 +335,7 @@ class _Block(NamedTuple):
 class VectorCache:
     """A cache of recently read vectors, up to `MAX_CACHE_BYTES`.
 
-    Each search reads the vectors that were added since and extends the cached block.
+    Each search extends the cached block of its ranges by the vectors added since the previous search.
     """
 
     _lock = PerProcess(threading.Lock)
@@ -380,12 +380,12 @@ class VectorCache:
 
 
 def _is_current(block: _Block, state: Any) -> bool:
-    """Return true if a block is valid and lacks so few newer vectors that its use is faster.
+    """Return true if a block is valid, and extending it is faster than reading all vectors.
 
     If a tenant was moved, the tenant's schema may have fewer vectors than the block. The block is then invalid.
     """
-    latest_id = block.newest_id + max(PAGE_SIZE, 4 * len(block.numbers))
-    return bool(block.removals == state["removals"] and block.newest_id <= state["newest"] <= latest_id)
+    max_newest_id = block.newest_id + max(PAGE_SIZE, 4 * len(block.numbers))
+    return bool(block.removals == state["removals"] and block.newest_id <= state["newest"] <= max_newest_id)
 
 
 def _top_cosines(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
@@ -525,7 +525,7 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
 
     Args:
         database: The database.
-        embeddings: LangChain `Embeddings`.
+        embeddings: LangChain `Embeddings`. Ignored if the database already has embeddings of these dimensions.
         dimensions: The number of dimensions of a vector.
 
     Raises:
@@ -549,7 +549,7 @@ def embedder_of(database: Database) -> Embedder | None:
 
 
 class Embedder:
-    """A component that embeds the documents and the questions of a database.
+    """A component that embeds the documents and the search queries of a database.
 
     Args:
         database: The database.
@@ -608,10 +608,10 @@ class Embedder:
         self._tasks[0].settle()
 
     def make_query(self, text: str) -> VectorQuery | None:
-        """Return the vector of a question; None if the embeddings fail.
+        """Return the vector of a search query, after embedding pending documents; None on failure.
 
         Args:
-            text: The question.
+            text: The search query.
         """
         if self._engine.read(lambda tx: load_pending(tx, 1)):
             with release_slot():

@@ -12,11 +12,11 @@ synchronous driver, and no connection is bound to an event loop. A call changes 
 
 SQLite has one writing connection behind a lock, and reading connections that each see a snapshot; readers never wait.
 PostgreSQL has a pool of connections. Reads are repeatable-read. Writes lock the branch that they append to, and then
-move its head by compare-and-set. A transaction mainly costs its round trips, and the driver's work for each statement.
-So statements are sent through libpq's pipeline (`postgres_session.py`). The begin, the commit, and statements without
-rows need no round trip of their own. `query.find_branch.lazy(tx, …)`, for example, returns without waiting for the
-server: its rows are fetched when they are first read. Storing a checkpoint of an existing thread waits for two round
-trips.
+move its head by compare-and-set. Round trips, and the driver's work for each statement, take most of a transaction's
+time. So statements are sent through libpq's pipeline (`postgres_session.py`). The begin, the commit, and statements
+without rows need no round trip of their own. `query.find_branch.lazy(tx, …)`, for example, returns without waiting for
+the server: its rows are fetched when they are first read. Storing a checkpoint of an existing thread waits for two
+round trips.
 
 `storage/schema/` defines the schema. `tests/storage/schema.sqlite.txt` and `schema.postgres.txt` show all tables:
 
@@ -52,7 +52,7 @@ An export is a SQLite database with the rows of a namespace. An import adds them
 rows, vectors included. Both engines have the same tables of numbers, texts and bytes, so rows are copied unchanged and
 only the full-text index is rebuilt. The source is read on one snapshot, and the copy is verified. A copy in a file has
 a temporary name until it is complete. A dry run (`erase` and `prune` with `dry_run`) is the operation itself, in a
-transaction that is rolled back.
+transaction that is rolled back, so its report is exact.
 """
 
 from __future__ import annotations

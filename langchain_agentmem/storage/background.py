@@ -6,7 +6,7 @@
 A task finds its work in the database, so another process does the remaining work of a killed process. A worker holds a
 *lease*: a row that names its owner and expires after some seconds unless it is renewed. Results are written only if
 `Lease.renew` returns True in the same transaction. `renew` returns False after an erasure, or if the lease expired and
-another worker took it.
+another worker took the lease.
 
 All databases of a process share its worker threads and one event loop, which runs the timers. Closing a database stops
 its tasks and releases its leases. A forked child has threads, timers and leases of its own.
@@ -35,7 +35,7 @@ from langchain_agentmem.storage.transaction import Operation, Rows, Transaction
 T = TypeVar("T")
 
 LEASE_SECONDS = 15.0
-"""Seconds after which the work of a process that died may be taken over."""
+"""Seconds from the last renewal of a lease to its expiry. Then another process may continue the work."""
 RENEW_SECONDS = 5.0
 """Seconds between two renewals of a lease."""
 POLL_SECONDS = 5.0
@@ -63,7 +63,7 @@ class TaskKey(NamedTuple):
 
 
 def backoff(failures: int, maximum: float = 60.0) -> float:
-    """Return the seconds to wait after some earlier failures: 1, 2, 4, … `maximum`."""
+    """Return the seconds to wait after a number of failures: 1, 2, 4, up to `maximum`."""
     return min(2.0 ** min(failures, 10), maximum)
 
 
@@ -88,7 +88,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _run_in_thread(function: Callable[[], object]) -> None:
-    """Call a function in a background thread, without the caller's trace as the parent."""
+    """Call a function in a background thread, in an empty context instead of the caller's."""
     _workers.submit(partial(Context().run, function))
 
 
@@ -182,7 +182,7 @@ class _TaskState:
         scheduled: True if a timer will continue the remaining work.
         overdue: True if a call of `run_now` timed out, and the task has not become idle since.
         failures: The number of consecutive failures.
-        timer_count: The number of timers set so far. Only the last timer has an effect.
+        timer_count: The number of timers set so far. Earlier timers than the last one have no effect.
         worker_threads: The ids of the threads that run the work.
     """
 
@@ -200,7 +200,7 @@ class Task:
         background: The background work of the database.
         key: The name of the task.
         due: Returns the seconds until work is due: 0 if it is due now, None if there is no work.
-        work: Runs under a lease, in any thread. It may return the seconds until more work is due.
+        work: Does the due work under a lease, in any thread. It may return the seconds until more work is due.
         poll: Seconds between checks without a wake-up. Default: no polling.
         on_stop: Called once, when the task is stopped.
 
@@ -228,7 +228,7 @@ class Task:
         background.tasks.add(self)
 
     def wake(self) -> None:
-        """Start a check for work in the background. A failed task waits for its next attempt."""
+        """Start a check for work in the background, unless a retry after a failure is scheduled."""
         if not (self._state.failures and self._state.scheduled):
             self._start()
 
@@ -257,7 +257,8 @@ class Task:
     def settle(self) -> None:
         """Run all work in this thread, including work that is due later.
 
-        The method waits while another worker runs the work.
+        The method waits while another worker runs the work. It returns when no work is left, so it also runs work that
+        is submitted meanwhile.
 
         Raises:
             Exception: The exception of the work.

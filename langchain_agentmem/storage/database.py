@@ -77,8 +77,8 @@ class Database:
         namespace_finders: Functions that find the namespace of a run by its config's "configurable", if the config does
             not name the namespace. They return () if they do not know the run.
         pending_writers: Objects whose `close` stores their pending writes. It is called before the database closes.
-        attachments: Objects that the database and its views share, by their class.
-        original: The database that this object is a view of (see `with_scopes`); None if it is not a view.
+        attachments: Objects that the database and its views (see `with_scopes`) share, by their class.
+        original: The database that this object is a view of; None if it is not a view.
         url: The URL that the database was opened with. It may contain a password.
         fact_workers: Objects that extract facts. Their `drain` extracts all pending facts, unlike `background.settle`.
 
@@ -132,7 +132,7 @@ class Database:
 
     @property
     def limits(self) -> MemoryLimits:
-        """The upper limits for what callers may pass."""
+        """The upper limits of the values that callers pass."""
         return self.engine.options.limits
 
     def now(self) -> int:
@@ -140,7 +140,7 @@ class Database:
         return to_micros(self.clock())
 
     def close(self) -> None:
-        """Close the database after its running calls. A view closes nothing."""
+        """Wait for running calls, then close the database. A view closes nothing."""
         if self.original is not None:
             return
         for writer in self.pending_writers:
@@ -248,7 +248,7 @@ def shared_database(url: str | os.PathLike[str]) -> Database:
     """Return the database that all parts with this path or URL share; open it if needed.
 
     The database stays open as long as a part that was built from the path is in use. An `AgentMemory` never shares its
-    database with other objects of this path. A database in memory is not shared either: each call opens a new one.
+    database with other objects of this path. ":memory:" is not shared either: each call opens a new database.
 
     Args:
         url: A path, ":memory:" or a `postgresql://` URL.

@@ -2,8 +2,8 @@
 
 For every connection, SQLCipher needs half a second to derive a key from a passphrase (PBKDF2, 256,000 rounds). This
 module derives the key once for a file, and passes the derived key to each connection. SQLCipher can still open the file
-with the passphrase. The derivation needs the file's salt. SQLCipher reads the salt, because if this module opened and
-closed the file itself, the process would lose SQLite's locks on the file.
+with the passphrase. The derivation needs the file's salt, which this module reads through SQLCipher: if the module
+opened and closed the file itself, the process would lose SQLite's locks on the file.
 
 `rewrite_file` encrypts a file, decrypts it, or changes its key. It writes a new file, which then replaces the old one.
 Meanwhile it holds SQLite's exclusive lock, so no other process uses the old file. It overwrites the first page of the

@@ -281,7 +281,7 @@ class Engine(ABC):
             raise errors.DatabaseReadOnly(
                 f"{safe_repr(self.path)} was opened with read_only=True. Open it without this option to write."
             )
-        # A write within a call for reads frees its worker slot: it may wait for other writers, and reads must not wait.
+        # A write in a read worker frees the worker's slot: the write may wait for other writers, but reads must not.
         calls = self._begin_call()
         try:
             if not is_in_read_worker():
@@ -383,7 +383,7 @@ class Engine(ABC):
 
         Args:
             tables: The tables of the database.
-            applied: Reads the rows of the applied migrations.
+            applied: Reads the rows of the migration table. It is called only if `tables` is not empty.
 
         Raises:
             ForeignDatabase: The tables belong to another program.
@@ -460,9 +460,9 @@ COLUMN_TYPES = {
     "index_id": ("", ", id"),
     "without_rowid": (" without rowid", ""),
 }
-"""What a migration may contain in braces, such as `{int}`, and its replacements in SQLite and in PostgreSQL. A `serial`
-is an id that is never assigned again. `text` sorts by code points on every server. `index_id` appends the id to an
-index of PostgreSQL; SQLite appends it to every index itself."""
+"""The placeholders of migrations, such as `{int}`, with their SQL for SQLite and for PostgreSQL. A `serial` is an id
+that is never assigned again. `text` sorts by code points on every server. `index_id` appends the id to an index of
+PostgreSQL; SQLite appends the id to every index itself."""
 
 
 @cache

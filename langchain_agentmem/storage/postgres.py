@@ -96,8 +96,8 @@ class _ConnectionLostError(_ConnectError):
 
 
 _POOLER_ERRORS = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
-"""Errors behind an undetected pooler, which has changed the server connection. The new connection lacks a statement
-that this session prepared, or another client has prepared a statement under its name."""
+"""Errors after an undetected pooler has changed the server connection. The new connection lacks a statement that this
+session prepared, or another client has already prepared a statement with the same name there."""
 _RETRYABLE = (errors.BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_POOLER_ERRORS)
 """Errors that another transaction may cause: the operation is run again and finds the new state. For example, a
 constraint fails if another transaction has just deleted the content that this operation is about to reference."""
@@ -282,10 +282,8 @@ class PostgresEngine(Engine):
             is_committing = write
             session.commit(wait=write)
         except BaseException as error:
-            # With several hosts, a read-only server may be a former primary: the operation is run again.
-            is_read_only = isinstance(error, pg.ReadOnlySqlTransaction)
-            is_reusable = self._roll_back(session, error) and not (is_read_only and self._host_count > 1)
-            if is_reusable or not (is_read_only or isinstance(error, psycopg.OperationalError)):
+            is_retryable = isinstance(error, psycopg.OperationalError | pg.ReadOnlySqlTransaction)
+            if self._roll_back(session, error) or not is_retryable:
                 raise
             if not (is_committing and has_written and self._was_committed(session)):
                 if isinstance(error, NoAnswerError):
@@ -296,7 +294,7 @@ class PostgresEngine(Engine):
         return value
 
     def _was_committed(self, session: Session) -> bool:
-        """Return whether a transaction was committed whose connection was lost in the commit.
+        """Return whether a transaction whose connection was lost in the commit was committed.
 
         Raises:
             StorageError: The result of the commit cannot be determined.
@@ -319,10 +317,12 @@ class PostgresEngine(Engine):
             ) from error
 
     def _roll_back(self, session: Session, error: BaseException) -> bool:
-        """Roll back a failed transaction; return whether the connection still works."""
+        """Roll back a failed transaction; return whether the connection can be used again."""
         if isinstance(error, _POOLER_ERRORS):
             session.is_direct = False  # each other session detects the pooler at its own first error
-        if isinstance(error, Exception) and not isinstance(error, NoAnswerError) and not session.broken:
+        # With several hosts, a read-only server may be a former primary: the operation needs a connection to another.
+        unusable = NoAnswerError if self._host_count == 1 else (NoAnswerError, pg.ReadOnlySqlTransaction)
+        if isinstance(error, Exception) and not isinstance(error, unusable) and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.roll_back()
                 self._pool.give_back(session)
@@ -411,7 +411,7 @@ class PostgresEngine(Engine):
 
     def _migrate(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
-        # Another process may have been faster: check again, now that no other process migrates.
+        # Another process may have migrated meanwhile: check again, now that no other process migrates.
         pending = self._missing_migrations(connection.execute)
         exists = connection.execute("select from pg_namespace where nspname = %s", (self.options.schema,)).fetchall()
         if not exists:  # a role that may not create schemas can use an existing one

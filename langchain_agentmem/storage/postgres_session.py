@@ -1,9 +1,9 @@
 """A connection to PostgreSQL that pipelines its statements.
 
-A transaction mainly costs round trips, and the driver's own work for each of them. So a session uses libpq's pipeline
-mode, through the driver's wrapper of libpq. It sends statements without waiting for their answers, and waits only when
-rows are read. If a statement without rows fails, the error is raised at the next wait, in the same transaction. The
-driver's own pipeline takes twice the time (`tests/benchmarks/postgres_session.py`).
+Round trips, and the driver's work for each of them, take most of a transaction's time. So a session uses libpq's
+pipeline mode, through the driver's wrapper of libpq. The session sends statements without waiting for their answers,
+and waits only when rows are read. If a statement without rows fails, the next wait raises the error, in the same
+transaction. The driver's own pipeline takes twice the time (`tests/benchmarks/postgres_session.py`).
 
 A pooler, such as PgBouncer, may run each transaction on another server connection. So settings apply to one transaction
 only, and a session prepares statements only if it is connected to the server directly. Behind a pooler, the server
@@ -73,7 +73,7 @@ class PreparedQuery(NamedTuple):
 
 
 class NoAnswerError(psycopg.OperationalError):
-    """The error for a server that does not answer in time."""
+    """An error of a server that does not answer in time."""
 
 
 _StatementKey: TypeAlias = tuple[str, bytes, tuple[int, ...]]
@@ -190,7 +190,7 @@ class Session:
     def detect_pooler(self, timeout: float) -> None:
         """Set `is_direct` if the connection has no pooler.
 
-        When it accepts a connection, a pooler reports another process id than that of the server process.
+        A pooler reports to a new connection a process id that differs from the id of the server process.
 
         Args:
             timeout: Seconds to wait for an answer of the server.

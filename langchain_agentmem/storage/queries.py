@@ -125,8 +125,8 @@ def sqlite_statement(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]
 def returns_rows(sql: str) -> bool:
     """Return whether a query returns rows.
 
-    The verb of the query decides, and a "returning" clause. Subqueries are ignored: text in parentheses is removed, the
-    innermost first.
+    A query returns rows if its verb is "select" or "values", or if it has a "returning" clause. Subqueries are ignored:
+    text in parentheses is removed, the innermost first.
     """
     outer, count = _QUOTED.sub("", sql), 1
     while count:
@@ -152,7 +152,7 @@ def value_parameters(dialect: str, name: str) -> tuple[str, ...] | None:
     """Return the names of a query's parameters whose sizes must be checked before a write.
 
     Returns:
-        The names; None if nothing is checked. For `insert_entries` (), since only its number of rows is checked.
+        The names; None if nothing is checked. () for `insert_entries`: only its number of rows is checked.
     """
     sql = load_queries(dialect).get(name, "")
     names = tuple(filter(parameter_names(sql).__contains__, _VALUE_PARAMETERS))
@@ -242,7 +242,7 @@ def store_bodies(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
 
 
 def collect_bodies(tx: Transaction, hashes: Iterable[bytes]) -> None:
-    """Delete those of some bodies to which no row refers.
+    """Delete the given bodies to which no row refers.
 
     Args:
         tx: The transaction.

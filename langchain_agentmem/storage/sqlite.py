@@ -105,6 +105,11 @@ class _SqliteTransaction(Transaction):
         self._executemany(f"insert into {table} ({', '.join(columns)}) values ({placeholders})", rows)  # noqa: S608 - our own names
 
     def take_ids(self, table: str, count: int) -> list[int]:
+        """Return the ids after the highest id that the table ever had.
+
+        They are not reserved, but no other writer can take them: a transaction that writes holds SQLite's only write
+        lock from its beginning (`begin immediate`) to its end. Within it, insert the rows before the next call.
+        """
         ever_used = self.run_sql("select seq as id from sqlite_sequence where name = :table", {"table": table})
         existing = self.run_sql(f"select max(id) as id from {table}", {})  # noqa: S608 - our own name
         first = 1 + max((row["id"] or 0) for row in (*ever_used, *existing))
@@ -150,7 +155,8 @@ class SqliteEngine(Engine):
         self._idle_readers: list[sqlite3.Connection] = []
         self._write_connection: sqlite3.Connection | None = None
         if any((other.cipher is None) != (self.cipher is None) for other in self.find_open(file_of(self._file))):
-            raise errors.InvalidInput(f"{safe_repr(path)} is already open in this process, with another key or none.")
+            problem = f"is already open in this process, {'with' if self.cipher is None else 'without'} a key"
+            raise errors.InvalidInput(f"{safe_repr(path)} {problem}. Close it first, or open it in the same way.")
         self._open_engines.add(self)
         try:
             with self._active_call(), self._translate_errors():
@@ -183,7 +189,7 @@ class SqliteEngine(Engine):
     # -- transactions ------------------------------------------------------------------------------------------
 
     def _run(self, operation: Operation[T], *, write: bool) -> T:
-        # Every call passes here, so no generator is a context manager: each costs 2 us.
+        # Every call runs this code, so it uses no generator-based context manager: each would cost 2 us.
         begin = "begin immediate" if write else "begin"
         try:
             if write or not self.persistent:  # a database in memory has only the writing connection
@@ -303,7 +309,7 @@ class SqliteEngine(Engine):
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check that the file belongs to this package, and upgrade its schema.
 
-        A connection that fails here is closed.
+        If this method raises an error, its caller closes the connection.
         """
         has_fts = connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]
         if self._driver.sqlite_version_info < MIN_SQLITE_VERSION or not has_fts:
@@ -336,7 +342,7 @@ class SqliteEngine(Engine):
             for statement in _split_statements(script):
                 connection.execute(statement)
 
-        # Another process may have been faster: check again, now that no other process can write.
+        # Another process may have migrated meanwhile: check again, now that no other process can write.
         engine.migrate(self._missing_migrations(connection), run)
         connection.execute(f"pragma application_id = {APPLICATION_ID}")
         connection.execute("commit")
@@ -368,9 +374,9 @@ class SqliteEngine(Engine):
     def before_fork(self, deadline: float) -> None:
         """Wait for running calls, block new ones, and close the connections.
 
-        A child would inherit SQLite's record of the file locks that the parent holds, but not the locks themselves. Its
-        connections would rely on that record and take no locks of their own. When the parent closed its connection, the
-        child's writes would be lost. A database in memory keeps its connection, and the child gets a copy.
+        A child would inherit SQLite's record of the file locks that the parent holds, but not the locks themselves. The
+        child's connections would rely on that record and take no locks of their own. When the parent closed its
+        connection, the child's writes would be lost. For ":memory:", the connection stays open; the child gets a copy.
 
         Args:
             deadline: The `time.monotonic` time at which waiting for running calls ends.
@@ -397,7 +403,7 @@ class SqliteEngine(Engine):
         with self._active_call(), self._translate_errors(), self._reader() as connection:
             faults = [str(row[0]) for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
             faults += [
-                f"row {row['rowid']} of {row['table']} names a missing row of {row['parent']}"
+                f"row {row['rowid']} of {row['table']} refers to a missing row of {row['parent']}"
                 for row in connection.execute("pragma foreign_key_check")
             ]
         # The index's own check is written as an insert, which a read-only file refuses.

@@ -73,7 +73,10 @@ class Transaction(ABC):
         raise NotImplementedError
 
     def take_ids(self, table: str, count: int) -> list[int]:
-        """Return unused ids for new rows of a table, in ascending order."""
+        """Return unused ids for new rows of a table, in ascending order.
+
+        Insert the rows before the next call for this table: on SQLite, it may return ids without rows again.
+        """
         raise NotImplementedError
 
     def advance_ids(self) -> None:  # noqa: B027 - SQLite advances ids itself

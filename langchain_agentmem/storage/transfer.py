@@ -190,10 +190,10 @@ def open_rows(engine: Engine) -> Iterator[RowSource]:
         yield RowSource(select, engine.dialect)
 
 
-def has_row(tx: Transaction, name: str, values: Mapping[str, Any]) -> Rows:
+def find_row(tx: Transaction, name: str, values: Mapping[str, Any]) -> Rows:
     """Find a row of a table with these values, without waiting for the server.
 
-    The result is a sequence that is empty if there is no such row. Its first use waits for the answer.
+    Return a sequence, which is empty if there is no such row. Its first use waits for the answer.
     """
     return tx.run_sql(f"select 1 as found from {name} where {_equality_condition(values)}", values, lazy=True)
 
@@ -331,7 +331,7 @@ def check_file(source: RowSource, empty: RowSource) -> None:
     """Refuse a SQLite file that this version cannot have written.
 
     The function compares the schema, since the file could contain a malicious trigger. It also checks the type of each
-    value, and that each referenced row exists. `verify` checks the further rules of each feature.
+    value, and that each referenced row exists and (in the same table) is older. `verify` checks each feature's rules.
 
     Args:
         source: The rows of the file.

@@ -5,12 +5,12 @@ a thread. `store_batch` runs their batches of operations. `item_rows` stores ite
 stores the items of threads, and registers items for search and upkeep. `byte_store` is LangChain's key-value store.
 `retriever` is a LangChain retriever.
 
-Imports base, language_models, messages, storage, search, rewinding and tracing. Only `agent_memory`, `parts` and upkeep
-import this folder.
+Imports base, language_models, messages, storage, search, rewinding and tracing. Only `agent_memory`, `parts`, cli,
+importers and upkeep import this folder.
 
 An item is a row. Its value is stored as JSON, with tags for types that JSON lacks, so a read returns an equal value as
-a new object. Every query filters expired items, so sweeping only frees space. Reading an item postpones its expiry. A
-batch that only reads does so in a second transaction, and only if an item expires. So most readers do not wait for
+a new object. Every query omits expired items, so sweeping only frees space. Reading an item with a ttl postpones its
+expiry. After a batch that only reads, a second transaction postpones the expiry, so most readers do not wait for
 writers. A page without a filter is read from an index that contains no values. Filters are evaluated in Python, equally
 for SQLite and PostgreSQL. If a filter requires a text, the database first excludes the values without this text. An
 item with named index fields also stores the texts of these fields. The removal from the index needs these exact texts,

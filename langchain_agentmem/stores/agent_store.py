@@ -164,7 +164,7 @@ class ItemStore(BaseStore):
 
     supports_ttl = True
     _part: str
-    """The prefix of the names of the store's traces, such as "store" for "store.get"."""
+    """The prefix of the names of the store's steps in a trace, such as "store" for "store.get"."""
 
     def __init__(self, memory: MemoryLike, index: IndexLike | None, ttl: TTLConfig | None) -> None:
         self.index_config, self._fields = parse_index(index)
@@ -238,7 +238,7 @@ class ItemStore(BaseStore):
     def _make_item_opener(self) -> Callable[[], ItemAccess]:
         """Return a function that makes the `ItemAccess` of a transaction.
 
-        The store of a thread determines the running thread in this call, and not when that function is called.
+        The store of a thread determines the running thread now, not when the returned function is called.
         """
         raise NotImplementedError
 
@@ -292,7 +292,7 @@ def _make_embeddings(embed: Any, dims: int | None) -> Embeddings:
         try:
             return langgraph.ensure_embeddings(embed)
         except (ImportError, ValueError) as error:  # the provider is unknown or not installed
-            raise InvalidInput(f"index['embed'] cannot be made of {safe_repr(embed)}: {error}") from error
+            raise InvalidInput(f"index['embed'] cannot be created from {safe_repr(embed)}: {error}") from error
     if dims != vectors.STATIC_DIMENSIONS:
         raise InvalidInput(f"'static' has {vectors.STATIC_DIMENSIONS} dimensions, not {dims}: leave index['dims'] out.")
     return vectors.StaticEmbeddings()
@@ -315,7 +315,7 @@ class Sweeper(Future[None]):
     """A future whose background task sweeps a store periodically.
 
     The task ends when the future is cancelled or stopped, or when the store is garbage-collected. The future is done
-    when the task has ended. Awaiting the future immediately returns an `asyncio.Task`; cancelling either cancels both.
+    when the task has ended. `await` returns an `asyncio.Task` without waiting; cancelling either one cancels both.
     """
 
     def __init__(self, store: AgentMemoryStore, seconds: float) -> None:
@@ -438,7 +438,7 @@ class AgentMemoryStore(Closable, ItemStore):
             StorageError: The database failed.
         """
         database, base = self.database, self._base_namespace()
-        if not isinstance(key, str) or database.step("store.get") is not NULL_STEP:  # converted or traced by a batch
+        if not isinstance(key, str) or database.step("store.get") is not NULL_STEP:  # a batch checks and traces
             return super().get(namespace, key, refresh_ttl=refresh_ttl)
         place = store_batch.make_place(namespace, key, base)
         concurrency.check_cancelled()
@@ -472,14 +472,14 @@ class AgentMemoryStore(Closable, ItemStore):
     asweep_ttl = awaited(sweep_ttl, writes=True)
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Sweeper:
-        """Sweep in the background, until `stop_ttl_sweeper`, `close`, or the end of this store.
+        """Sweep in the background, until `stop_ttl_sweeper` or `close`. Return the sweeper.
 
         Args:
             sweep_interval_minutes: Minutes between two sweeps. Default: "sweep_interval_minutes" of `ttl`, else 5.
 
         Returns:
-            A `concurrent.futures.Future` that is done when the sweeper has ended. Cancelling it stops the sweeper.
-            `await store.start_ttl_sweeper()` returns an `asyncio.Task` for it. If a sweeper is running, it is returned.
+            The running sweeper, or else a new one: a `concurrent.futures.Future` that is done when the sweeper has
+            ended. Cancelling it stops the sweeper. `await store.start_ttl_sweeper()` returns an `asyncio.Task` for it.
 
         Raises:
             InvalidInput: The interval is not a positive number of minutes.
@@ -528,7 +528,7 @@ class AgentMemoryThreadStore(ItemStore):
         embeddings: The embeddings of that configuration, or None.
 
     Raises:
-        InvalidInput: An argument is wrong. Each method raises it too if no thread is running.
+        InvalidInput: An argument is wrong. Without `config`, each method also raises it if no thread is running.
         StorageError: The database cannot be opened.
     """
 
@@ -548,9 +548,9 @@ class AgentMemoryThreadStore(ItemStore):
             thread_position(self.database, config)  # raises InvalidInput now, not in the first call
 
     def at(self, config: ThreadLike) -> Self:
-        """Return this store at a checkpoint, by default the thread's newest one.
+        """Return a store with the items at a checkpoint, by default the thread's newest one.
 
-        It is read-only, except in a running node.
+        The returned store is read-only, except in a running node.
 
         Args:
             config: A config with the thread_id, and optionally a checkpoint_id; or the config or `Runtime` of a running

@@ -118,7 +118,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     """A key-value store of one namespace. Namespaces below it have their own keys.
 
     A key is any string of at most 2,000 bytes in UTF-8. It is stored unchanged. It may be empty, and may contain NULs
-    and unpaired surrogates. A value is `bytes`, up to the maximum of the database, which is about one gigabyte.
+    and unpaired surrogates. A value is `bytes`, at most `MemoryLimits.value_bytes` long (default: 256 MiB).
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database. Default: a database in memory.
@@ -178,7 +178,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         """Return an iterator over the keys in code point order. It reads one page at a time.
 
         No lock is held between pages, so the store can be written during the iteration, even inside the loop. A key
-        that exists during the whole iteration is yielded once. A key that is added or deleted during it may be yielded.
+        that exists during the whole iteration is yielded once. A key added or deleted meanwhile may be yielded or not.
 
         Args:
             prefix: Yield only keys that begin with this text. It has no wildcards. Default: all keys.
@@ -203,7 +203,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             key_value_pairs: Pairs of a key and its value. Of several pairs with the same key, the last is stored.
 
         Raises:
-            InvalidInput: A key is not a string or is too long, or a value is not `bytes`.
+            InvalidInput: A key is not a string, a value is not `bytes`, or either is too long.
             StorageError: The database failed. Nothing was written.
         """
         values = dict(check_value(_PAIRS, key_value_pairs, "key_value_pairs"))

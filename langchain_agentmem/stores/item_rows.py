@@ -151,7 +151,7 @@ def _decode(data: bytes) -> Any:
 
 
 def encode_texts(field_texts: tuple[str, ...] | None) -> str | None:
-    """Encode the texts of the indexed fields for storage. None for an indexed whole value."""
+    """Encode the texts of indexed fields for storage; None if the whole value is indexed."""
     return None if field_texts is None else json.dumps(field_texts)
 
 
@@ -240,7 +240,7 @@ ItemChanges: TypeAlias = Mapping[ItemPlace, ItemDraft | None]
 
 
 def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
-    """Return the items with some namespaces and keys. Missing and expired items are omitted."""
+    """Return the items at the given places, except missing and expired ones."""
     items: dict[ItemPlace, StoredItem] = {}
     for path, keys in _by_namespace(places):
         if len(keys) == 1:

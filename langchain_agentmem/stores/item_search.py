@@ -9,8 +9,8 @@ Filters are evaluated in Python, so that SQLite and PostgreSQL return equal resu
 
 A condition is a plain value that must be equal, a dictionary of operators, or a dictionary of conditions on the keys of
 a nested dictionary. `$and` and `$or` take a list of conditions, and `$not` takes one. These three may also be keys of
-the filter itself. The value of a missing key is None: the condition None and `$ne` match it, and ordering operators do
-not. Ordering operators do not match values that Python cannot order, such as text and numbers. Comparing items never
+the filter itself. A missing key has the value None, so the condition None matches it, `$ne` matches it unless its
+operand is None, and ordering operators do not. They also do not match values that Python cannot order. Comparing never
 raises an error. `check_filter` reports an invalid filter before the first item is read.
 
 An item of a thread is stored as a row of the thread's memory, so it rewinds with the thread. The row contains the time
@@ -78,7 +78,7 @@ def check_filter(conditions: Any, limits: MemoryLimits) -> Mapping[str, Any] | N
 def required_text(conditions: Mapping[str, Any]) -> bytes | None:
     """Return the longest text that every matching value contains, as stored bytes.
 
-    With this text, the database excludes most values before Python decodes them. None if no condition requires a text.
+    With this text, the database excludes most values before Python decodes any. None if no condition requires a text.
     """
     texts = sorted(_required_texts(conditions), key=len)  # the longest is last
     return write_plain(texts[-1]) if texts else None
@@ -372,7 +372,7 @@ THREAD_ITEM = "thread_item"
 ITEM_READ = "thread_item_read"
 """The kind of a row that stores the postponed expiry of an item after a read."""
 
-MAX_NAME_CHARS = 1_000
+MAX_ROW_KEY_CHARS = 1_000
 """The maximum length of a row's key. Longer keys are hashed, since PostgreSQL limits the size of index entries."""
 TOUCH_DIVISOR = 100
 """A read postpones the expiry of an item only by more than 1/`TOUCH_DIVISOR` of its ttl, to limit the writes."""
@@ -392,7 +392,7 @@ class ThreadItems:
         self._cached_view: MemoryView | None = None
 
     def get(self, tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
-        """Return the items with some namespaces and keys, except missing and expired ones."""
+        """Return the items at the given places, except missing and expired ones."""
         view = self._load_view(tx, now)
         versions = memory_rows.load_named(tx, view, THREAD_ITEM, dict.fromkeys(map(make_row_key, places)))
         unexpired = unexpired_items(tx, view, list(versions.values()))
@@ -517,7 +517,7 @@ def unexpired_items(tx: Transaction, view: MemoryView, items: Sequence[MemoryVer
 
 
 def _load_expiries(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> dict[int, int]:
-    """Return the times at which items expire, by row number. Others have no entry."""
+    """Return the times at which items expire, by row number, without those that never expire."""
     expiries = {version.number: int(version.extra["ends"]) for version in items if "ends" in version.extra}
     if expiries:
         row_keys = [version.key for version in items if version.number in expiries]
@@ -529,7 +529,7 @@ def _load_expiries(tx: Transaction, view: MemoryView, items: Sequence[MemoryVers
 def make_row_key(place: ItemPlace) -> str:
     """Return the key of an item's row: its namespace and key as JSON, or a hash of the JSON."""
     text = as_json([namespace_of(place.path), place.key])
-    return text if len(text) <= MAX_NAME_CHARS else blake2b(text.encode(), digest_size=32).hexdigest()
+    return text if len(text) <= MAX_ROW_KEY_CHARS else blake2b(text.encode(), digest_size=32).hexdigest()
 
 
 def parse_place(version: MemoryVersion) -> ItemPlace:

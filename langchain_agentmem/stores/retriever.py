@@ -114,9 +114,9 @@ class AgentMemoryRetriever(BaseRetriever):
         roles: Only messages of these roles. Default: all.
         before: Only results from before this time. A time without a time zone is UTC.
         after: Only results from this time or later.
-        everything: True searches every namespace, for administrators. Default: False.
-        abandoned: True also finds messages that a rewind has hidden. Default: False.
-        order: "score": the best first. "time": the best results on a topic, the oldest first. Default: "score".
+        everything: True to search every namespace, as an administrator. Default: False.
+        abandoned: True to also find messages that a rewind has hidden. Default: False.
+        order: "score" for the best first, "time" for the oldest first, as for `AgentMemory.search`. Default: "score".
         trust: The lowest trusted level of writers, or a sequence of levels, as for `AgentMemory.search`. Default: all.
         weights: The weights of the signals in the score. Default: those of the memory.
 

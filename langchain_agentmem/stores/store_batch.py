@@ -58,7 +58,7 @@ def _trace_document(item: langgraph.SearchItem) -> dict[str, Any]:
 
 
 WHOLE_VALUE = "$"
-"""The path that means the whole value, in LangGraph's index options."""
+"""The path of the whole value in LangGraph's index options."""
 _COUNT: Any = Annotated[int, Ge(0), Le(2**31)]
 """The valid range of a limit or an offset."""
 
@@ -177,7 +177,7 @@ class Batch:
         return list(matching)[op.offset : op.offset + op.limit]
 
     def run(self, tx: Transaction, items: ItemAccess, now: int) -> BatchResults:
-        """Run all operations: first those that read, then those that write. Postpone expiries.
+        """Run the operations that read, postpone the expiry of items read, then run the writes.
 
         Args:
             tx: The transaction.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
 PAGE = 50
-"""The number of objects per page."""
+"""The maximum number of objects per page."""
 LARGEST_FORM = 16_000_000
 """Maximum size of a submitted form, in bytes."""
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

@@ -80,14 +80,14 @@ def _format_value(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def parse_changes(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the form fields that differ from a value, as arguments of `Corrections`.
+def parse_changes(kind: str, current: Mapping[str, Any] | None, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields that differ from the current value, as arguments of `Corrections`.
 
     Raises:
         InvalidInput: A field cannot be parsed.
     """
     changes: dict[str, Any] = {}
-    for name, text in format_fields(kind, present).items():
+    for name, text in format_fields(kind, current).items():
         before = text.replace("\r\n", "\n")
         submitted = fields.get(name, before).replace("\r\n", "\n")  # browsers submit line breaks as CR LF
         if submitted != before:
@@ -147,25 +147,25 @@ async def correct(
     """
     subject = parse_subject(request)
     corrections = web.studio_of(request).memory.corrections
-    present = await corrections.acurrent(subject.kind, subject.key, **subject.location)
+    current = await corrections.acurrent(subject.kind, subject.key, **subject.location)
     history = await corrections.ahistory(subject.kind, subject.key, **subject.location, limit=web.PAGE)
-    if present.value is None and not history and subject.kind != "core":
+    if current.value is None and not history and subject.kind != "core":
         where = safe_repr(subject.thread or subject.branch)
         raise web.not_found(f"There is no {KIND_NAMES[subject.kind]} {safe_repr(subject.key)} on {where}.")
-    current = format_fields(subject.kind, present.value)
+    current_fields = format_fields(subject.kind, current.value)
     return web.render_page(
         request,
         "correct.html",
         status,
         subject=subject,
         name=KIND_NAMES[subject.kind],
-        present=present,
-        in_words=describe_value,
-        fields={name: (fields or {}).get(name, text) for name, text in current.items()},
-        sendable=all(map(_is_submittable, current.values())),
+        current=current,
+        describe=describe_value,
+        fields={name: (fields or {}).get(name, text) for name, text in current_fields.items()},
+        submittable=all(map(_is_submittable, current_fields.values())),
         problem=problem,
         history=history,
-        undoable=history[0].id if history and history[0].after == present.value else None,
+        undoable=history[0].id if history and history[0].after == current.value else None,
     )
 
 
@@ -199,14 +199,14 @@ async def _apply_correction(request: Request, subject: CorrectionSubject, fields
     if fields.get("do") == "delete":
         await corrections.adelete(subject.kind, subject.key, **author, **location)
         return
-    present = await corrections.acurrent(subject.kind, subject.key, **location)
-    if version != present.version:
+    current = await corrections.acurrent(subject.kind, subject.key, **location)
+    if version != current.version:
         raise Outdated
-    changes = parse_changes(subject.kind, present.value, fields)
-    if present.value is not None and not changes:
-        raise InvalidInput("The value is the same, so nothing was changed.")
+    changes = parse_changes(subject.kind, current.value, fields)
+    if current.value is not None and not changes:
+        raise InvalidInput("The submitted value equals the current value, so nothing was changed.")
     if subject.kind == "core":
-        value = changes.pop("value", (present.value or {}).get("value", ""))
+        value = changes.pop("value", (current.value or {}).get("value", ""))
         await corrections.acore(subject.key, value, **changes, **author, **location)
     else:
         method = corrections.afact if subject.kind == "fact" else corrections.arecord
@@ -233,7 +233,7 @@ async def corrections(request: Request) -> Response:
         namespace=namespace,
         names=KIND_NAMES,
         corrections=history[: web.PAGE],
-        in_words=describe_value,
+        describe=describe_value,
         newer=max(start - web.PAGE, 0) if start else None,
         older=start + web.PAGE if len(history) > web.PAGE else None,
     )
@@ -283,7 +283,7 @@ async def erase(request: Request) -> Response:
 
 
 def _render_erasure(request: Request, target: EraseTarget, status: int = 200, **values: Any) -> Response:
-    defaults: dict[str, Any] = {"rehearsed": None, "erased": None, "other_namespaces": (), "problem": None}
+    defaults: dict[str, Any] = {"preview": None, "erased": None, "other_namespaces": (), "problem": None}
     return web.render_page(request, "erase.html", status, target=target, **defaults | values)
 
 
@@ -297,7 +297,7 @@ async def _show_preview(
 ) -> Response:
     report = await web.studio_of(request).memory.aerase(**target._asdict(), dry_run=True)
     rows, others = _nonzero_counts(report), report.other_namespaces
-    return _render_erasure(request, target, status, rehearsed=rows, other_namespaces=others, problem=problem)
+    return _render_erasure(request, target, status, preview=rows, other_namespaces=others, problem=problem)
 
 
 async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:

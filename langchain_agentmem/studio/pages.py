@@ -179,8 +179,8 @@ async def search(request: Request) -> Response:
         conversation=params.get("conversation", ""),
         limit=limit,
         hits=hits,
-        best=max((each.score for each in results), default=0.0),
-        most=max((abs(value) for _, reasons, _ in hits for _, _, value in reasons), default=0.0),
+        max_score=max((each.score for each in results), default=0.0),
+        max_contribution=max((abs(value) for _, reasons, _ in hits for _, _, value in reasons), default=0.0),
     )
 
 
@@ -279,7 +279,7 @@ async def facts(request: Request) -> Response:
         before=before,
         older=page_facts[-1].id if len(latest) > web.PAGE else None,
         branches=sorted({MAIN, *branch_names}, key=lambda name: (name != MAIN, name)),
-        below=[each for each in dict.fromkeys(namespaces) if each[:depth] == target.namespace != each],
+        namespaces_below=[each for each in dict.fromkeys(namespaces) if each[:depth] == target.namespace != each],
         sources=MAX_SOURCES,
     )
 
@@ -349,7 +349,7 @@ async def audit_entries(request: Request) -> Response:
     kind, junk, words = params.get("kind") or None, params.get("junk", ""), params.get("q", "")
     conversation = params.get("conversation") or None
     if junk not in JUNK_VALUES:
-        raise InvalidInput(f"junk must be {' or '.join(filter(None, JUNK_VALUES))}, or left out.")
+        raise InvalidInput(f"junk must be {' or '.join(map(repr, filter(None, JUNK_VALUES)))}, or omitted.")
     entries: list[AuditEntry]
     older = None  # the id before which the next page begins
     if words:

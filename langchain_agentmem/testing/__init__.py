@@ -11,8 +11,8 @@ Mistral, and Bedrock's Converse, for messages as LangChain's clients send them. 
 continue with another model. The rules, each with the providers that require it:
 
 - The list is not empty: Anthropic ("messages: at least one message is required"). It contains a user message, and only
-  system messages precede the first one: Anthropic ('messages: first message must use the "user" role'), Gemini ("Please
-  ensure that function call turn comes immediately after a user turn or after a function response turn").
+  system messages precede the first user message: Anthropic ('messages: first message must use the "user" role'), Gemini
+  ("Please ensure that function call turn comes immediately after a user turn or after a function response turn").
 - System messages are consecutive at the beginning: langchain-anthropic ("Received multiple non-consecutive system
   messages"). langchain-google-genai silently omits later system messages if the first message is not one.
 - Assistant messages are not consecutive: Gemini refuses calls directly after another assistant message ("Please ensure

@@ -16,10 +16,10 @@ and, for dictionaries and `Send`, recipes within recipes.
 - There are two series of part numbers. Lists in channels use the first series, so they stay one range even if many
   tasks write in parallel. Task writes and everything else use the second.
 - A checkpoint is a row with its channel versions as JSON, and a header (everything else except values). A value is a
-  row with the key that LangGraph uses: checkpoint namespace, channel and version. Later checkpoints, forks and copies
-  therefore share unchanged values. Reading a checkpoint takes six queries, whatever the length of its history.
+  row with the key that LangGraph uses: checkpoint namespace, channel and version. Later checkpoints and forks
+  therefore share unchanged values. Reading a checkpoint takes at most six queries, however long its history.
 - A pending write may arrive before its checkpoint, so its row has no foreign key to the checkpoint. LangGraph's special
-  writes, such as errors, have negative indexes and replace earlier ones. Of other writes the first one is kept.
+  writes, such as errors, have negative indexes and replace earlier ones. For other writes, the first one is kept.
 - Headers, metadata, recipes and parts carry checksums, since LangGraph's serializer turns some damage into None.
   Unreadable data raises `CheckpointUnreadable` with the thread and checkpoint.
 - Removed checkpoints leave values and parts behind. A *sweep* deletes the values that no checkpoint has, the parts that
@@ -29,7 +29,7 @@ and, for dictionaries and `Send`, recipes within recipes.
 - A thread belongs to the memory namespace of the run that created it. LangGraph's own tools know only thread ids. A
   call without a namespace therefore refers to the thread of that id in the root, else to the only thread of that id.
 
-There are two caches. A message that was read or stored has a *stamp* with its part number, on the set in which pydantic
+There are two caches. A message that was read or stored has a *stamp* with its part number, in the set in which pydantic
 records the explicitly set fields. When a checkpoint is put, each message is compared with its stamp, usually by one
 comparison of lists, and changed messages are serialized again. Recently read messages are cached as *prototypes*, and
 callers receive copies. Parts never change, so prototypes cannot be stale. They use at most 32 MB.

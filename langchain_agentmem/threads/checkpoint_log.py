@@ -37,7 +37,7 @@ from langchain_agentmem.threads.value_store import Recall, StoredPart, StorePosi
 VERSION_WIDTH = 32
 """The number of digits with which a version begins, as LangGraph's savers write it."""
 SHORT_WIDTH = 6
-"""The minimum digits of the number in the short form of a version."""
+"""The minimum number of digits in the short form of a version."""
 _FIELDS = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "pending_sends")
 """The fields of a checkpoint that `pack_header` knows. Any other fields are stored as a dictionary."""
 
@@ -206,7 +206,7 @@ def unpack_header(header: Any, versions: dict[str, str], checkpoint_id: str, val
 
 
 def _compact_time(ts: Any) -> Any:
-    """Compress a time in LangGraph's format to a list of its microseconds since 1970."""
+    """Compress a LangGraph time to `[microseconds since 1970]`, or return it unchanged."""
     with suppress(ValueError, TypeError, OverflowError):
         at = to_micros(datetime.fromisoformat(ts))
         if from_micros(at).isoformat() == ts:
@@ -219,10 +219,10 @@ ANCESTORS_PAGE = 200
 
 
 class TaskWrite(NamedTuple):
-    """A pending write of a task to a channel; `place` is LangGraph's index of the write."""
+    """A pending write of a task to a channel; `idx` is LangGraph's index of the write."""
 
     task: str
-    place: int
+    idx: int
     path: str
     channel: str
     recipe: value_store.Recipe
@@ -405,8 +405,8 @@ def read_new_parts(
 ) -> list[StoredPart]:
     """Return the channel parts that the parent checkpoint lacks, in channel order.
 
-    Parts that the parent has fewer times come last: equal messages without ids share one part, so the new values may
-    contain it more often than the parent.
+    Parts that the new values contain more often than the parent come last. There can be such parts, because equal
+    messages without ids share one part.
 
     Args:
         tx: The transaction.
@@ -459,7 +459,7 @@ def put_writes(
         now: The time, in microseconds since 1970.
         run_id: The id of the task's run, if it has one.
         exact: True if the empty path stands for the root only. Default: False.
-        before_insert: Called before the writes are stored, while the writes of other runs can still be distinguished.
+        before_insert: Called before the writes are stored. It can still check if another run stored this task's result.
         check: As for `put`.
 
     Returns:
@@ -478,7 +478,7 @@ def put_writes(
 
 
 def get(
-    tx: Transaction, at: ThreadKey, ns: str, name: str | None, recall: Recall, last_seen: Thread | None = None
+    tx: Transaction, at: ThreadKey, ns: str, checkpoint: str | None, recall: Recall, last_seen: Thread | None = None
 ) -> StoredCheckpoint | None:
     """Read one checkpoint, in a fixed number of queries for any length of history.
 
@@ -486,23 +486,23 @@ def get(
         tx: The transaction.
         at: The thread.
         ns: The checkpoint namespace.
-        name: The id of the checkpoint; None for the newest.
+        checkpoint: The id of the checkpoint; None for the newest.
         recall: A function that returns cached parts.
         last_seen: The thread as the saver last read it, with its root checkpoint namespace.
     """
     ns_id = None if last_seen is None or ns != ROOT_NS else last_seen.ns_id
-    queries = None if ns_id is None else _start_queries(tx, ns_id, name)
+    queries = None if ns_id is None else _start_queries(tx, ns_id, checkpoint)
     thread = find_thread(tx, at, ns)
     if thread is None or thread.ns_id is None:
         return None
     if queries is None or ns_id != thread.ns_id:
-        queries = _start_queries(tx, thread.ns_id, name)
+        queries = _start_queries(tx, thread.ns_id, checkpoint)
     checkpoints = _finish_queries(tx, thread, [queries], recall)
     return checkpoints[0] if checkpoints else None
 
 
 def load(
-    tx: Transaction, thread: Thread, ns_id: int, names: Sequence[str | None], recall: Recall
+    tx: Transaction, thread: Thread, ns_id: int, checkpoints: Sequence[str | None], recall: Recall
 ) -> list[StoredCheckpoint]:
     """Read some checkpoints of a checkpoint namespace; each part is read once.
 
@@ -510,25 +510,25 @@ def load(
         tx: The transaction.
         thread: The thread.
         ns_id: The row id of the checkpoint namespace.
-        names: The ids; None for the newest. Missing checkpoints are left out.
+        checkpoints: The ids; None for the newest. Missing checkpoints are left out.
         recall: A function that returns cached parts.
     """
-    return _finish_queries(tx, thread, [_start_queries(tx, ns_id, name) for name in names], recall)
+    return _finish_queries(tx, thread, [_start_queries(tx, ns_id, each) for each in checkpoints], recall)
 
 
-def _start_queries(tx: Transaction, ns_id: int, name: str | None) -> tuple[Rows, Rows, Rows]:
+def _start_queries(tx: Transaction, ns_id: int, checkpoint: str | None) -> tuple[Rows, Rows, Rows]:
     """Start the queries for a checkpoint, its values and pending writes, without waiting."""
-    if name is None:
-        checkpoints = query.latest_checkpoint.lazy(tx, ns_id=ns_id)
+    if checkpoint is None:
+        rows = query.latest_checkpoint.lazy(tx, ns_id=ns_id)
     else:
-        checkpoints = query.find_checkpoint.lazy(tx, ns_id=ns_id, name=name)
-    values = query.checkpoint_values.lazy(tx, ns_id=ns_id, name=name)
-    return checkpoints, values, query.pending_writes.lazy(tx, ns_id=ns_id, checkpoint=name)
+        rows = query.find_checkpoint.lazy(tx, ns_id=ns_id, name=checkpoint)
+    values = query.checkpoint_values.lazy(tx, ns_id=ns_id, name=checkpoint)
+    return rows, values, query.pending_writes.lazy(tx, ns_id=ns_id, checkpoint=checkpoint)
 
 
 def _finish_queries(
     tx: Transaction, thread: Thread, queries: Sequence[tuple[Rows, Rows, Rows]], recall: Recall
-) -> list[StoredCheckpoint]:
+) -> list[StoredCheckpoint]:  # reads the results, and the parts that their recipes need
     found: list[StoredCheckpoint] = []
     parts: dict[int, Any] = {}
     for rows, values, writes in queries:
@@ -537,7 +537,7 @@ def _finish_queries(
             try:
                 versions = parse_versions(row["versions"])
                 stored = {each["channel"]: _unpack_recipe(each) for each in values}
-                task_writes = [_task_write(each) for each in writes]
+                task_writes = [_read_task_write(each) for each in writes]
             except value_store.DamagedValue as error:
                 error.checkpoint = name
                 raise
@@ -611,7 +611,7 @@ def load_keys(
 
 
 def load_ancestors(
-    tx: Transaction, at: ThreadKey, ns: str, name: str | None, channels: Iterable[str], recall: Recall
+    tx: Transaction, at: ThreadKey, ns: str, start: str | None, channels: Iterable[str], recall: Recall
 ) -> list[StoredCheckpoint]:
     """Load channels of a checkpoint's ancestors, back to a stored value of each channel.
 
@@ -619,7 +619,7 @@ def load_ancestors(
         tx: The transaction.
         at: The thread.
         ns: The checkpoint namespace.
-        name: The id of the checkpoint; None for the newest.
+        start: The id of the checkpoint; None for the newest.
         channels: The names of the channels.
         recall: A function that returns cached parts.
 
@@ -629,28 +629,28 @@ def load_ancestors(
     thread = find_thread(tx, at, ns)
     if thread is None or thread.ns_id is None:
         return []
-    if name is None:
-        name = next((row["name"] for row in query.latest_checkpoint(tx, ns_id=thread.ns_id)), None)
+    if start is None:
+        start = next((row["name"] for row in query.latest_checkpoint(tx, ns_id=thread.ns_id)), None)
     found: dict[str, StoredCheckpoint] = {}
     parts: dict[int, Any] = {}
     missing = set(channels)
-    while missing and (rows := query.checkpoint_ancestors(tx, ns_id=thread.ns_id, name=name, limit=ANCESTORS_PAGE)):
-        # Skip known names: a checkpoint that was stored twice can be its own ancestor, which would be an endless loop.
+    while missing and (rows := query.checkpoint_ancestors(tx, ns_id=thread.ns_id, name=start, limit=ANCESTORS_PAGE)):
+        # Skip known checkpoints: one that was stored twice can be its own ancestor, which would be an endless loop.
         batch = {row["name"]: parse_versions(row["versions"]) for row in rows if row["name"] not in found}
         wanted = {"ns_id": thread.ns_id, "channels": json.dumps(sorted(missing))}
         versions = {each[channel] for each in batch.values() for channel in missing & each.keys()}
         stored = query.values_of_versions(tx, versions=json.dumps(sorted(versions)), **wanted)
         recipes = {(row["channel"], row["version"]): row for row in stored}
-        for name, each in batch.items():
+        for ancestor, own_versions in batch.items():
             if missing:
-                stored_rows = [recipes[key] for key in each.items() if key[0] in missing and key in recipes]
+                stored_rows = [recipes[key] for key in own_versions.items() if key[0] in missing and key in recipes]
                 values = {row["channel"]: _unpack_recipe(row) for row in stored_rows}
-                found[name] = StoredCheckpoint(thread, name, None, each, b"", b"", values, [], parts)
+                found[ancestor] = StoredCheckpoint(thread, ancestor, None, own_versions, b"", b"", values, [], parts)
                 missing -= values.keys()
-        reached_names = json.dumps([name for name in batch if name in found])
-        for row in query.writes_of_channels(tx, checkpoints=reached_names, **wanted):
-            found[row["checkpoint"]].writes.append(_task_write(row))
-        name = rows[-1]["name"] if batch else None
+        reached_ids = json.dumps([ancestor for ancestor in batch if ancestor in found])
+        for row in query.writes_of_channels(tx, checkpoints=reached_ids, **wanted):
+            found[row["checkpoint"]].writes.append(_read_task_write(row))
+        start = rows[-1]["name"] if batch else None
     needed = [recipe for each in found.values() for recipe in each.values.values()]
     needed += [write.recipe for each in found.values() for write in each.writes]
     parts.update(value_store.fetch_parts(tx, thread.store.store_id, needed, recall))
@@ -687,7 +687,7 @@ def _store_values(
     return thread._replace(ns_id=ns_id), ns_id, plan, rows, writer
 
 
-def _task_write(row: Row) -> TaskWrite:
+def _read_task_write(row: Row) -> TaskWrite:
     return TaskWrite(row["task"], row["idx"], row["path"], row["channel"], _unpack_recipe(row))
 
 

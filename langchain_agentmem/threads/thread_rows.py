@@ -132,7 +132,7 @@ def make_ns(tx: Transaction, thread: Thread, ns: str) -> int:
 
 
 MAX_REMOVED = 32
-"""The number of removals after which the part store is swept, and the maximum number that one `put` removes."""
+"""The number of removals after which the part store is swept, and the limit of each removal in one `put`."""
 BATCH_SIZE = 200
 """The maximum number of checkpoints that `prune_thread` removes per transaction, so that no writer waits for long."""
 
@@ -263,7 +263,7 @@ def add_rows(tx: Transaction, ns_id: int, rows: Sequence[dict[str, Any]]) -> int
     Args:
         tx: The transaction.
         ns_id: The row id of the checkpoint namespace.
-        rows: Rows of values, writes and checkpoints. Their columns tell them apart.
+        rows: Rows of values, writes and checkpoints. They are distinguished by their columns.
 
     Returns:
         The number of added checkpoints.

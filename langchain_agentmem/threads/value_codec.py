@@ -380,7 +380,7 @@ class ValueDraft:
                 return self._shared_recipe(value, kind, depth)
         return self._whole_recipe(value)
 
-    def _shared_recipe(self, value: Any, kind: type, depth: int) -> Recipe:
+    def _shared_recipe(self, value: Any, kind: type, depth: int) -> Recipe:  # of any value but lists and messages
         recipe: Recipe | None = None
         if kind is dict and value and all(map(_is_plain_key, value)):
             if len(value) > FEW_ELEMENTS and not any(map(_contains_messages, value.values())):
@@ -412,15 +412,15 @@ class ValueDraft:
                     return recipe
         return self._whole_recipe(value)
 
-    def _messages_recipe(self, value: list[Any]) -> Recipe:
+    def _messages_recipe(self, value: list[Any]) -> Recipe:  # of a list in which any element is a message
         self._message_lists.append(value)
         known_count, ranges = (0, []) if self.store is None else self._cache.known_prefix(value, self.store)
         items: list[Range | int] = [*ranges]
         self.relied_ranges += ranges
         remaining = value[known_count:]
-        known = itertools.repeat(None) if self.store is None else self._cache.part_numbers(remaining, self.store)
+        numbers = itertools.repeat(None) if self.store is None else self._cache.part_numbers(remaining, self.store)
         rest: list[Any] = []  # elements that are not messages, and wait to be added as chunks
-        for item, number in zip(remaining, known, strict=False):
+        for item, number in zip(remaining, numbers, strict=False):
             if number is None and not isinstance(item, BaseMessage):
                 rest.append(item)
                 continue
@@ -432,7 +432,7 @@ class ValueDraft:
             items += self._add_chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
         return [value_store.LIST, items]
 
-    def _use_part(self, number: int) -> Range:
+    def _use_part(self, number: int) -> Range:  # for a part that is stored already
         self.relied_ranges.append((number, number + 1))
         return self.relied_ranges[-1]
 
@@ -485,7 +485,7 @@ class ValueDraft:
             close()
         return numbers
 
-    def _whole_recipe(self, value: Any) -> Recipe:
+    def _whole_recipe(self, value: Any) -> Recipe:  # without splitting the value: inline, or one part
         kind, data = self._serde.dumps_typed(value)
         if len(data) <= INLINE_BYTES:
             return [value_store.INLINE, kind, bytes(data)]
@@ -620,7 +620,7 @@ def _needs_recipe(value: Any) -> bool:
 def _contains_messages(value: Any) -> bool:
     """Return True for messages, `Send`, and collections that contain messages.
 
-    Of dictionaries, the values are checked. Such a value has its own recipe, so that its messages are shared.
+    For a dictionary, the values are checked. Such a collection gets its own recipe, so that its messages are shared.
     """
     if type(value) is dict:
         return any(map(_contains_messages, value.values()))

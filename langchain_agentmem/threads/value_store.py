@@ -369,7 +369,7 @@ def write_parts(
 
 
 def write_messages(tx: Transaction, store: StorePosition, bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
-    """Store those messages without ids that are not stored yet.
+    """Store messages without ids, except those that are stored already.
 
     Args:
         tx: The transaction.
@@ -588,8 +588,8 @@ def _known_numbers(
     """Return the number of an equal stored part for each part; None if it must be stored.
 
     Elements of a list get consecutive numbers if possible, so that the list is one range. Equal elements therefore get
-    separate parts. If an element cannot continue the range of the previous one, and several stored parts are equal to
-    it, a part whose next part equals the following element is preferred.
+    separate parts. If an element cannot continue the range of the previous element, another stored part equal to it is
+    used, preferably one whose next part equals the next element.
     """
     found_numbers: list[int | None] = []
     last, used = -1, set[int]()
@@ -610,7 +610,7 @@ def _known_numbers(
 
 
 def _sweep_values(tx: Transaction, ns_id: int) -> list[Range]:
-    """Delete the unused values of a checkpoint namespace, and return the needed ranges."""
+    """Delete unused values of a checkpoint namespace; return the part ranges still needed."""
     checkpoints = query.ns_versions(tx, ns_id=ns_id)
     used = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
     values = {(row["channel"], row["version"]): row for row in query.ns_values(tx, ns_id=ns_id)}

@@ -1,7 +1,7 @@
 """Upkeep of a database: statistics, verification, copies, exports, imports, erasure.
 
 This folder reads the data of every feature through the descriptions in `langchain_agentmem.parts` (`storage/part.py`).
-It may import all folders except the facade, the module of `AgentMemory`. No feature imports it.
+It may import all folders, but not the module `agent_memory`. No feature imports this folder.
 
 Begin with `admin.py`, which contains the class of `memory.admin`: listings, statistics and pruning. `maintenance.py`
 contains the base class of `AgentMemory` with its exports, imports and erasures. `integrity.py` verifies, diagnoses and

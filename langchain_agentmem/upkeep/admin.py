@@ -85,7 +85,7 @@ def tables_by_part() -> dict[str, Sequence[str]]:
 class ThreadSummary:
     """A LangGraph thread, a conversation, or both under one id.
 
-    Without `sizes=True`, `checkpoints`, `forks` and `bytes` are None.
+    With `threads(sizes=False)`, the attributes `checkpoints`, `forks` and `bytes` are None.
 
     Attributes:
         namespace: The namespace of the owner.
@@ -116,7 +116,7 @@ class ThreadList:
 
     Attributes:
         threads: The page, the most recently changed first.
-        total: The number without a limit.
+        total: The number of all threads and conversations that match, without `limit` and `offset`.
     """
 
     threads: tuple[ThreadSummary, ...]
@@ -246,7 +246,7 @@ class Admin(Upkeep):
         """List threads and conversations, with sizes and times of the last changes.
 
         Args:
-            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
+            namespace: This namespace and all below it. Default: the running config's namespace, else the root (all).
             thread_id: Only the thread and conversation of this id. Default: all.
             query: Only threads with a message that contains all words of this text, or with this text in the id.
                 Rewound messages are included. Default: all.
@@ -292,7 +292,7 @@ class Admin(Upkeep):
         """List the named branches of layered memory and facts.
 
         Args:
-            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
+            namespace: This namespace and all below it. Default: the running config's namespace, else the root (all).
 
         Returns:
             The branches by namespace, each branch before its forks.
@@ -324,7 +324,7 @@ class Admin(Upkeep):
         This reads much of the database.
 
         Args:
-            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
+            namespace: This namespace and all below it. Default: the running config's namespace, else the root (all).
 
         Returns:
             The namespaces, sorted by name.
@@ -351,7 +351,7 @@ class Admin(Upkeep):
         This reads much of the database.
 
         Args:
-            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
+            namespace: This namespace and all below it. Default: the running config's namespace, else the root (all).
             days: Number of days in UTC, today included, 1 to 3,660. Default: 30.
 
         Returns:
@@ -385,7 +385,7 @@ class Admin(Upkeep):
 
         On SQLite, this reads the whole file twice: 1 GB takes about a second if the operating system has cached it. On
         PostgreSQL, this reads the bodies of messages; sizes come from the server's catalog. A memory that is limited to
-        a namespace counts only that namespace. It returns neither `contents` nor `parts` nor sizes of the database.
+        a namespace counts only that namespace, without contents, content_bytes, parts, waiting_groups and the sizes.
 
         Returns:
             The numbers of these objects, by name.
@@ -422,7 +422,7 @@ class Admin(Upkeep):
     astats = awaited(stats)
 
     def verify(self, *, progress: Watch | None = None) -> VerifyReport:
-        """Verify the whole database: its pages, its stored contents, and all features.
+        """Verify the whole database: its pages, its stored contents, and the data of all features.
 
         Args:
             progress: Receives the name of each check before it runs.
@@ -508,8 +508,8 @@ class Admin(Upkeep):
         """Copy a snapshot of the whole database to another file or server.
 
         The copy includes vectors. The text index is rebuilt, and the copy is verified. A file is written under a
-        temporary name and renamed when it is complete. On a server, the rows are written in one transaction. With
-        `force`, close the target in all other programs first.
+        temporary name and renamed when it is complete. On a server, the rows are written in one transaction, before
+        the verification. With `force`, close the target in all other programs first.
 
         Args:
             target: A path or a "postgresql://…" URL without stored data.
@@ -518,8 +518,8 @@ class Admin(Upkeep):
             key: The key to encrypt a copy in a SQLite file. Default: the key of this database, or of the environment.
 
         Raises:
-            InvalidInput: The target has data, or the other engine cannot store a value.
-            StorageError: A database failed. The target is unchanged.
+            InvalidInput: The target has data and `force` is False, or the other engine cannot store a value.
+            StorageError: A database failed. A target file is unchanged. A target server may contain the copied rows.
         """
         key = EncryptionKey.of(key)
         self._check_unscoped("copy")
@@ -539,7 +539,7 @@ class Admin(Upkeep):
 
         Args:
             thread_id: The thread, or a conversation without a thread.
-            namespace: The target. It is created if it does not exist.
+            namespace: The namespace to move the thread to. It is created if it does not exist.
 
         Raises:
             InvalidInput: The root has no such thread, the namespace already has one, or a copy shares its memory.
@@ -578,7 +578,7 @@ class Admin(Upkeep):
             progress: Receives the number of threads and conversations processed.
 
         Raises:
-            InvalidInput: No argument selects data to prune, or an argument is wrong.
+            InvalidInput: `keep_checkpoints`, `retention` and `archive_before` are all missing, or an argument is wrong.
         """
         low, high = path_range(self._resolve_namespace(namespace))
         retention = check_retention(retention) or Retention()

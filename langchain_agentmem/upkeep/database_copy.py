@@ -316,7 +316,7 @@ def copy(source: Engine, target: str, *, force: bool, progress: Watch | None, ke
 
 
 def _server_identity(engine: Engine) -> list[dict[str, Any]]:
-    """Return the values that identify a PostgreSQL schema. Return [] for SQLite."""
+    """Return the values that identify a PostgreSQL schema and its server; [] for SQLite."""
     sql = "select current_database(), current_schema(), cast(pg_postmaster_start_time() as text) as began"
     return [] if engine.dialect == "sqlite" else engine.read(lambda tx: [dict(row) for row in tx.run_sql(sql, {})])
 
@@ -434,7 +434,7 @@ def restore(
 
 
 def _check_verified(engine: Engine, prefix: str, progress: Watch | None = None, *, index: bool = False) -> VerifyReport:
-    """Verify a database. With `index`, verify the full-text index too.
+    """Verify a database, with `index` also its full-text index.
 
     Raises:
         DatabaseUnreadable: The verification found a problem. The message begins with `prefix`.
@@ -458,8 +458,8 @@ def rekey(
     No program may have the database open. The database is written to a new file with the new key. The new file is
     verified and then replaces the old one. After an interruption, either the old file or the new one is at the path.
 
-    The old file is deleted, but most of its content is not overwritten. The disk may still contain this content, and
-    backups and exports too.
+    The old file is deleted, but most of its content is not overwritten. The disk may still contain this content.
+    Existing backups and exports are not changed.
 
     Args:
         path: The database.

@@ -191,7 +191,7 @@ def erase(
         namespace: The namespace. Without an id, all data in it and below it is deleted. Default with `thread_id`: all
             namespaces. Default with `conversation_id`: the root.
         thread_id: The id of threads and conversations to delete, in the namespace and below it.
-        conversation_id: The id of a conversation to delete, only in the namespace itself.
+        conversation_id: The id of a conversation to delete, in the namespace but not below it.
 
     Returns:
         The counts of removed objects, and the path and name of each removed conversation.
@@ -319,7 +319,7 @@ def diagnose(
     Args:
         url: A path or a `postgresql://` URL. Default: only the installation is checked.
         schema: The PostgreSQL schema of the tables. Default: "agentmem".
-        deep: True to verify the content too, which reads the whole database. Default: True.
+        deep: True to also verify the stored data, which reads the whole database. Default: True.
         progress: Receives the progress of the verification.
         key: The key of an encrypted file. Default: the key in the environment, if any.
 

@@ -40,7 +40,7 @@ class Upkeep:
     database: Database
 
     def _resolve_namespace(self, namespace: Sequence[str] | None) -> Namespace:
-        """Return the given namespace, else that of the run or of this memory, else the root."""
+        """Return the given namespace, else the run's or this memory's, else the root."""
         return self.database.scopes.resolve(namespace, optional=True)
 
     def _check_unscoped(self, operation: str) -> None:
@@ -62,7 +62,7 @@ class Upkeep:
 
 
 class Maintenance(Upkeep):
-    """The base class of `AgentMemory` that lists conversations, exports, imports and erases."""
+    """The base class of `AgentMemory` with listings, exports, imports and erasures."""
 
     def conversations(
         self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
@@ -70,7 +70,7 @@ class Maintenance(Upkeep):
         """List the conversations, the most recently active first.
 
         Args:
-            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
+            namespace: This namespace and all below it. Default: the running config's namespace, else the root (all).
             limit: The maximum number of conversations. Default: 100.
             offset: The number of conversations to skip. Default: 0.
 
@@ -97,8 +97,8 @@ class Maintenance(Upkeep):
     ) -> TransferReport:
         """Export a snapshot to a SQLite file, which `import_` and `restore` read on both engines.
 
-        The file is verified. `AgentMemory` opens it like any other database. A memory that is limited to a namespace
-        exports only that namespace.
+        The SQLite file is verified. `AgentMemory` opens it like any other database. A memory that is limited to a
+        namespace exports only that namespace.
 
         Args:
             path: The target file. An older export there is replaced once the new one is complete.
@@ -109,7 +109,7 @@ class Maintenance(Upkeep):
                 `import_` does not read such a file. Default: False.
 
         Raises:
-            InvalidInput: The file cannot be written, or the path has a file that is no export.
+            InvalidInput: The file cannot be written, or an existing file is no export (with `as_json`: is a database).
             StorageError: The database is damaged; `verify` reports details. No file was written.
         """
         key = EncryptionKey.of(key)
@@ -170,20 +170,20 @@ class Maintenance(Upkeep):
 
         Args:
             namespace: This namespace and all below it; `()` is everything. With `conversation_id`, only this namespace.
-                Default with an id: that of the running config. A memory that is limited to a namespace erases only
+                Default with an id: the running config's namespace. A memory that is limited to a namespace erases only
                 there.
-            thread_id: This thread. Without a namespace, it is erased in every namespace. If the memory has a namespace
-                template, the id must then exist in one namespace only.
-            conversation_id: This conversation. Without a namespace, it is erased in the root.
+            thread_id: This thread. With neither `namespace` nor a running config's, it is erased in every namespace. If
+                the memory has a namespace template, the id must then exist in one namespace only.
+            conversation_id: This conversation. With neither `namespace` nor a running config's, it is in the root.
             dry_run: True to only report what would be deleted. Default: False.
             progress: Receives the stages: rows are deleted, and then the storage is rewritten.
 
         Returns:
-            The counts of removed objects. For a whole namespace also `other_namespaces`: namespaces with items that
-            share a label with it, such as a user id.
+            The counts of removed objects. For a whole namespace, `other_namespaces` lists namespaces outside of it that
+            have items and share a label with it, such as a user id.
 
         Raises:
-            InvalidInput: No target was given.
+            InvalidInput: No target or two ids were given, or the id exists in several namespaces.
             StorageError: The rows are deleted, but the storage could not be rewritten. Erase again.
         """
         if (namespace is not None and path_of(namespace)) or self.database.scopes.boundary is not None:

@@ -2,12 +2,12 @@
 
 In this module, "here" means in the database that receives the rows. New rows get new ids here. Existing objects stay
 unchanged. Threads, conversations and named branches are identified by namespace and name, items and byte-store values
-by namespace and key, audit entries by id. The import reads and writes the tables in pages, so that its memory is
-bounded. Existing threads and conversations get the missing checkpoints and messages.
+by namespace and key, audit entries by id. The import reads and writes pages of rows, so that it needs little RAM.
+Existing threads and conversations get the missing checkpoints and messages.
 
 The branches of a thread have no names to identify them. So if a checkpoint has no position on a branch here, its branch
-is imported from the export, with all entries. Imported branches do not replace the branches of an existing thread.
-Memory that was deleted here since the export is restored.
+in the export is imported, with all entries. Imported branches do not replace the branches of an existing thread. Memory
+that was deleted here since the export is restored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from langchain_agentmem.storage.transfer import (
     CountingProgress,
     RowSource,
     Table,
-    has_row,
+    find_row,
     number_documents,
     split_pages,
 )
@@ -165,7 +165,7 @@ class MemoryImport:
 
     def _drop_existing(self, name: str, keys: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
         """Return the rows that do not exist here."""
-        lookups = [has_row(self._tx, name, {column: row[column] for column in keys}) for _, row in rows]
+        lookups = [find_row(self._tx, name, {column: row[column] for column in keys}) for _, row in rows]
         new_rows = []
         for (old_id, row), exists in zip(rows, lookups, strict=True):
             if exists:
@@ -199,9 +199,7 @@ class MemoryImport:
             return
         self._store_contents(name, rows)
         for row in rows:
-            for value in row.values():
-                if isinstance(value, str | bytes):
-                    self._limits.check("value_bytes", len(value), f"A value of the table {name}")
+            self._limits.check_rows(f"table {name}", list(row), row)
             if "document_id" in row:
                 row["document_id"] = None
         self._tx.insert_rows(name, list(rows[0]), [tuple(row.values()) for row in rows])

@@ -148,11 +148,10 @@ class TestRefusals:
         assert decode(data) == datetime(2026, 1, 2, 2, tzinfo=UTC)
 
 
-class TestPlainness:
-    @given(VALUES)
-    def test_plain_values_survive_plain_json(self, value):
-        assert shape(from_plain(json.loads(json.dumps(to_plain(value))))) == shape(value)
-        if is_plain(value):
-            assert shape(json.loads(json.dumps(value))) == shape(value)
-        else:
-            assert to_plain(value) != value or not isinstance(value, dict | list)
+@given(VALUES)
+def test_plain_values_survive_plain_json(value):
+    assert shape(from_plain(json.loads(json.dumps(to_plain(value))))) == shape(value)
+    if is_plain(value):
+        assert shape(json.loads(json.dumps(value))) == shape(value)
+    else:
+        assert to_plain(value) != value or not isinstance(value, dict | list)

@@ -107,6 +107,12 @@ class TestStoredSizes:
         }  # fmt: skip
         assert measured == others
 
+    @pytest.mark.parametrize("character", ["x", "ü", "😀", "\ud800"])
+    def test_texts_are_measured_in_bytes(self, character):
+        longest = character * (2_000 // len(character.encode(errors="surrogatepass")))
+        SMALL.check_rows("query", ["value"], {"value": longest})
+        check_limit("value_bytes", lambda: SMALL.check_rows("query", ["value"], {"value": longest + character}))
+
 
 class TestQueryLimits:
     def test_long_queries_are_rejected(self, memory):
@@ -165,15 +171,14 @@ class TestImports:
 
 
 @pytest.mark.sqlite_suffices
-class TestOptions:
-    def test_invalid_limits_are_rejected(self):
-        for name, wrong in product(MemoryLimits.model_fields, [0, -1, 1.5, "1", True, None]):
-            with pytest.raises(InvalidInput, match=f"{name} must be"):
-                SMALL.replace(**{name: wrong})
-        with pytest.raises(InvalidInput, match="limits must be MemoryLimits"):
-            AgentMemory(limits={"batch": 1})
-        with AgentMemorySaver.from_conn_string(":memory:", limits=SMALL) as saver:
-            assert saver.database.limits == SMALL
+def test_invalid_limits_are_rejected():
+    for name, wrong in product(MemoryLimits.model_fields, [0, -1, 1.5, "1", True, None]):
+        with pytest.raises(InvalidInput, match=f"{name} must be"):
+            SMALL.replace(**{name: wrong})
+    with pytest.raises(InvalidInput, match="limits must be MemoryLimits"):
+        AgentMemory(limits={"batch": 1})
+    with AgentMemorySaver.from_conn_string(":memory:", limits=SMALL) as saver:
+        assert saver.database.limits == SMALL
 
 
 @pytest.mark.sqlite_suffices

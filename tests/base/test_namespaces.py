@@ -70,31 +70,28 @@ class TestPaths:
             path_of((*longest[:-1], "x" * 191))
 
 
-class TestTemplates:
-    def test_keys_match_namespaces_of_template_length(self):
-        scopes = parse_scopes(("users", "{user_id}"))
-        assert scopes.keys_of(path_of(("users", "ada"))) == {"user_id": "ada"}
-        assert scopes.keys_of(path_of(("users",))) == scopes.keys_of(path_of(("users", "ada", "notes"))) == {}
+def test_keys_match_namespaces_of_template_length():
+    scopes = parse_scopes(("users", "{user_id}"))
+    assert scopes.keys_of(path_of(("users", "ada"))) == {"user_id": "ada"}
+    assert scopes.keys_of(path_of(("users",))) == scopes.keys_of(path_of(("users", "ada", "notes"))) == {}
 
 
-class TestIds:
-    def test_ids_are_normalized_and_invalid_ones_rejected(self):
-        number = uuid.uuid4()
-        for right in (7, number, "x" * 500):
-            assert check_id(right, "thread") == str(right)
-        for wrong in ("", "a\0", "a\nb", "\ud800", "x" * 501, True, None, 1.5, b"x", ()):
-            with pytest.raises(InvalidInput, match="conversation"):
-                check_id(wrong, "conversation")
-            with pytest.raises(MessageError, match="message"):
-                check_id(wrong, "message", MessageError)
+def test_ids_are_normalized_and_invalid_ones_rejected():
+    number = uuid.uuid4()
+    for right in (7, number, "x" * 500):
+        assert check_id(right, "thread") == str(right)
+    for wrong in ("", "a\0", "a\nb", "\ud800", "x" * 501, True, None, 1.5, b"x", ()):
+        with pytest.raises(InvalidInput, match="conversation"):
+            check_id(wrong, "conversation")
+        with pytest.raises(MessageError, match="message"):
+            check_id(wrong, "message", MessageError)
 
 
-class TestConfigs:
-    def test_config_namespace_defaults_to_the_root(self):
-        assert Scopes().resolve(None, {"configurable": {"agentmem_namespace": ["a", "b"]}}) == ("a", "b")
-        for config in (None, {}, {"configurable": None}, {"configurable": {}}):
-            assert Scopes().resolve((), config) == ()
-        with pytest.raises(InvalidInput):
-            Scopes().resolve(None, {"configurable": {"agentmem_namespace": "alice"}})
-        of_a_class = {type("Key", (str,), {})("configurable"): {"thread_id": "t"}}
-        assert check_config(of_a_class) is of_a_class
+def test_config_namespace_defaults_to_the_root():
+    assert Scopes().resolve(None, {"configurable": {"agentmem_namespace": ["a", "b"]}}) == ("a", "b")
+    for config in (None, {}, {"configurable": None}, {"configurable": {}}):
+        assert Scopes().resolve((), config) == ()
+    with pytest.raises(InvalidInput):
+        Scopes().resolve(None, {"configurable": {"agentmem_namespace": "alice"}})
+    of_a_class = {type("Key", (str,), {})("configurable"): {"thread_id": "t"}}
+    assert check_config(of_a_class) is of_a_class

@@ -173,7 +173,7 @@ class TestImport:
             for namespace in ((), ("a",), ("b", "c")):
                 given = {"messages": [f"in {namespace}"]}
                 chat_graph(memory.checkpointer).invoke(given, within("t", namespace=namespace))
-            assert saver.import_checkpoints(memory.checkpointer).checkpoints == 9
+            assert saver.import_checkpoints(memory.checkpointer) == ImportReport(checkpoints=9, threads=3)
         for namespace in ((), ("a",), ("b", "c")):
             found = chat_graph(saver).get_state(within("t", namespace=namespace))
             assert found.values["messages"][0].text == f"in {namespace}"
@@ -354,17 +354,16 @@ class TestSerializers:
         assert memory.admin.stats()["checkpoints"] == 2
 
 
-class TestVersions:
-    def test_numeric_versions_of_forks_are_kept_apart(self, saver, stock):
-        stock.get_next_version = partial(BaseCheckpointSaver.get_next_version, stock)
-        graph = ab(stock)
-        graph.invoke({"log": ["first"]}, at())
-        saver.import_checkpoints(stock)
-        early = list(graph.get_state_history(at()))[1].config
-        graph.update_state(early, {"log": ["on a fork"]}, as_node="a")
-        graph.invoke(None, at())
-        saver.import_checkpoints(stock)
-        assert history(ab(saver)) == history(graph)
-        for state in ab(saver).get_state_history(at()):
-            config = at(checkpoint_id=id_in(state.config))
-            assert ab(saver).invoke(None, config) == graph.invoke(None, config)
+def test_numeric_versions_of_forks_are_kept_apart(saver, stock):
+    stock.get_next_version = partial(BaseCheckpointSaver.get_next_version, stock)
+    graph = ab(stock)
+    graph.invoke({"log": ["first"]}, at())
+    saver.import_checkpoints(stock)
+    early = list(graph.get_state_history(at()))[1].config
+    graph.update_state(early, {"log": ["on a fork"]}, as_node="a")
+    graph.invoke(None, at())
+    saver.import_checkpoints(stock)
+    assert history(ab(saver)) == history(graph)
+    for state in ab(saver).get_state_history(at()):
+        config = at(checkpoint_id=id_in(state.config))
+        assert ab(saver).invoke(None, config) == graph.invoke(None, config)

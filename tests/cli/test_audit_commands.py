@@ -91,15 +91,14 @@ class TestEntries:
         assert said == "There are no entries. Entries exist under --namespace /, --namespace ada/private.\n"
 
 
-class TestTodos:
-    def test_todos_are_listed_completed_and_reopened(self, audit, database):
-        listed = "id-3  2026-01-01\n   [TODO] Please fix the gate.\n"
-        assert stdout_of(audit("todos", database)) == listed
-        assert stdout_of(audit("todos", database, "--complete", "id-3")) == "No open todos.\n"
-        assert stdout_of(audit("todos", database, "--done")) == listed
-        assert stdout_of(audit("todos", database, "--reopen", "id-3")) == listed
-        [found] = read_json(audit("todos", database, "--json"))
-        assert found["status"] == "open"
+def test_todos_are_listed_completed_and_reopened(audit, database):
+    listed = "id-3  2026-01-01\n   [TODO] Please fix the gate.\n"
+    assert stdout_of(audit("todos", database)) == listed
+    assert stdout_of(audit("todos", database, "--complete", "id-3")) == "No open todos.\n"
+    assert stdout_of(audit("todos", database, "--done")) == listed
+    assert stdout_of(audit("todos", database, "--reopen", "id-3")) == listed
+    [found] = read_json(audit("todos", database, "--json"))
+    assert found["status"] == "open"
 
 
 class TestMaintenance:

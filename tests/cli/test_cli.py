@@ -96,7 +96,8 @@ def test_missing_path_is_refused_and_not_created(agentmem, tmp_path, monkeypatch
         assert error_of(agentmem(*words.split())) == "There is no database at 'no.db'.", words
     assert "There is no backup" in error_of(agentmem("restore", "new.db", "nothing"))
     assert "There is no export" in error_of(agentmem("import", "new.db", "nothing"))
-    assert error_of(agentmem("demo", "--studio", "--json"))
+    for words in ("demo --studio --json", "demo --no-open", "stats no.db --key-file a --key-command b"):
+        assert "--" in error_of(agentmem(*words.split())), words
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,13 +146,10 @@ def test_command_summaries_are_not_truncated_in_help(agentmem):
         assert "..." not in listed
 
 
-class TestOutput:
-    def test_table_is_not_truncated_outside_a_terminal(self):
-        printed = io.StringIO()
-        Output(Console(file=printed, width=80)).print_table(
-            ("what", "n"), [("x" * 200, "1"), ("[b]", "20")], right=("n",)
-        )
-        first, *rows = printed.getvalue().splitlines()
-        assert first.split() == ["what", "n"]
-        assert [row.split() for row in rows] == [["x" * 200, "1"], ["[b]", "20"]]
-        assert len(set(map(len, map(str.rstrip, rows)))) == 1
+def test_table_is_not_truncated_outside_a_terminal():
+    printed = io.StringIO()
+    Output(Console(file=printed, width=80)).print_table(("what", "n"), [("x" * 200, "1"), ("[b]", "20")], right=("n",))
+    first, *rows = printed.getvalue().splitlines()
+    assert first.split() == ["what", "n"]
+    assert [row.split() for row in rows] == [["x" * 200, "1"], ["[b]", "20"]]
+    assert len(set(map(len, map(str.rstrip, rows)))) == 1

@@ -107,7 +107,6 @@ class TestFiles:
         assert found(database)["vectors"].text.startswith("Documents without a vector: 1.")
 
 
-class TestEnvironment:
-    def test_outdated_sqlite_is_reported(self, monkeypatch):
-        monkeypatch.setattr(sqlite, "MIN_SQLITE_VERSION", (9, 0))
-        assert "too old" in problem(None, "sqlite").text
+def test_outdated_sqlite_is_reported(monkeypatch):
+    monkeypatch.setattr(sqlite, "MIN_SQLITE_VERSION", (9, 0))
+    assert "too old" in problem(None, "sqlite").text

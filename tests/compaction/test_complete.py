@@ -149,30 +149,28 @@ class TestStoredCompaction:
         assert_valid_for_providers(view)
 
 
-class TestCustomProcessor:
-    def test_altered_messages_stay_altered_and_keep_ids(self, memory):
-        def shortened(messages, situation):
-            return [each.model_copy(update={"content": "short"}) if each.type == "tool" else each for each in messages]
+def test_altered_messages_stay_altered_and_keep_ids(memory):
+    def shortened(messages, situation):
+        return [each.model_copy(update={"content": "short"}) if each.type == "tool" else each for each in messages]
 
-        node = memory.compaction(Summarizer(), config(shortened, "summarization", threshold=1_600))
-        history, view = run_turns(node, 10)
-        summaries = [message for message in view if summary_in(message) is not None]
-        behind = [each.message_id for one in summaries for each in replaced_messages(memory, one, conversation_id="t")]
-        assert sorted(behind + [each.id for each in view if not is_filler(each)]) == sorted(each.id for each in history)
-        assert "short" in texts(view), "what it made of a message is not undone by the next compaction"
+    node = memory.compaction(Summarizer(), config(shortened, "summarization", threshold=1_600))
+    history, view = run_turns(node, 10)
+    summaries = [message for message in view if summary_in(message) is not None]
+    behind = [each.message_id for one in summaries for each in replaced_messages(memory, one, conversation_id="t")]
+    assert sorted(behind + [each.id for each in view if not is_filler(each)]) == sorted(each.id for each in history)
+    assert "short" in texts(view), "what it made of a message is not undone by the next compaction"
 
 
-class TestOversizedView:
-    def test_oversized_view_emits_an_event_with_reason(self, url):
-        events = []
-        with AgentMemory(url, hooks=[events.append]) as memory:
-            node = memory.compaction(Summarizer(), config(threshold=100))
-            for _ in range(3):
-                events.clear()
-                view = node.invoke(turn(1), RUN)
-                assert costs(view) > 100
-                [event] = [event for event in events if isinstance(event, CompactionFellShort)]
-                assert "the protected tail" in event.reason
+def test_oversized_view_emits_an_event_with_reason(url):
+    events = []
+    with AgentMemory(url, hooks=[events.append]) as memory:
+        node = memory.compaction(Summarizer(), config(threshold=100))
+        for _ in range(3):
+            events.clear()
+            view = node.invoke(turn(1), RUN)
+            assert costs(view) > 100
+            [event] = [event for event in events if isinstance(event, CompactionFellShort)]
+            assert "the protected tail" in event.reason
 
 
 def test_messages_after_a_compaction_are_repaired(memory):

@@ -304,23 +304,22 @@ class TestPayloadErrors:
             chat.compact_if_needed({"compaction_model": 3})
 
 
-class TestAsync:
-    async def test_async_methods_match_the_sync_methods(self, memory):
-        async def model(messages):
-            await asyncio.sleep(0)
-            return Summarizer().summary()
+async def test_async_methods_match_the_sync_methods(memory):
+    async def model(messages):
+        await asyncio.sleep(0)
+        return Summarizer().summary()
 
-        chat = memory.managed_conversation("c", config=SMALL, model=model)
-        for turn in range(20):
-            await chat.aadd(role="user", content=f"question {turn} " * 8)
-            await chat.aadd_messages([AIMessage(f"answer {turn} " * 8)])
-        shown = await chat.aget_message_dicts()
-        assert shown == chat.get_messages()
-        assert [each.content for each in await chat.aget_context()] == texts(shown)
-        assert len(await chat.aget_raw_messages()) == len(await chat.araw_messages()) == 40
-        assert any(summary_in(each) for each in await chat.aget_context())
-        assert await chat.acompact_if_needed() is False
-        assert await chat.acompact_for_payload_error() is True
+    chat = memory.managed_conversation("c", config=SMALL, model=model)
+    for turn in range(20):
+        await chat.aadd(role="user", content=f"question {turn} " * 8)
+        await chat.aadd_messages([AIMessage(f"answer {turn} " * 8)])
+    shown = await chat.aget_message_dicts()
+    assert shown == chat.get_messages()
+    assert [each.content for each in await chat.aget_context()] == texts(shown)
+    assert len(await chat.aget_raw_messages()) == len(await chat.araw_messages()) == 40
+    assert any(summary_in(each) for each in await chat.aget_context())
+    assert await chat.acompact_if_needed() is False
+    assert await chat.acompact_for_payload_error() is True
 
 
 class TestFailingModels:
@@ -348,26 +347,25 @@ class TestFailingModels:
         assert all(f"question-{turn:03}" in model.everything for turn in range(1, 15))
 
 
-class TestEvents:
-    def test_events_have_the_documented_fields(self, url, clock):
-        heard, hooked = [], []
-        with AgentMemory(url, clock=clock, hooks=[hooked.append]) as memory:
-            chat = memory.managed_conversation("c", config=QUIET, model=Summarizer())
-            chat.set_event_context("Researcher", heard.append, session_id="run_123")
-            fill(chat, 20)
-            heard.clear()
-            assert chat.compact_if_needed()
-        started, completed = [each for each in heard if isinstance(each, CompactionEvent)]
-        assert (started.session_id, started.agent_name, started.status) == ("run_123", "Researcher", "started")
-        assert started.pre_messages == 40
-        assert started.pre_tokens > 600
-        assert (started.post_tokens, started.post_messages, started.duration, started.stages_run) == (0, 0, None, None)
-        assert completed.status == "completed"
-        assert 0 < completed.post_tokens <= 360
-        assert 0 < completed.post_messages < 40
-        assert completed.duration >= 0
-        assert completed.stages_run == ["tool_truncation", "summarization"]
-        assert [each for each in hooked if isinstance(each, CompactionEvent)] == [started, completed]
+def test_events_have_the_documented_fields(url, clock):
+    heard, hooked = [], []
+    with AgentMemory(url, clock=clock, hooks=[hooked.append]) as memory:
+        chat = memory.managed_conversation("c", config=QUIET, model=Summarizer())
+        chat.set_event_context("Researcher", heard.append, session_id="run_123")
+        fill(chat, 20)
+        heard.clear()
+        assert chat.compact_if_needed()
+    started, completed = [each for each in heard if isinstance(each, CompactionEvent)]
+    assert (started.session_id, started.agent_name, started.status) == ("run_123", "Researcher", "started")
+    assert started.pre_messages == 40
+    assert started.pre_tokens > 600
+    assert (started.post_tokens, started.post_messages, started.duration, started.stages_run) == (0, 0, None, None)
+    assert completed.status == "completed"
+    assert 0 < completed.post_tokens <= 360
+    assert 0 < completed.post_messages < 40
+    assert completed.duration >= 0
+    assert completed.stages_run == ["tool_truncation", "summarization"]
+    assert [each for each in hooked if isinstance(each, CompactionEvent)] == [started, completed]
 
 
 def test_erasing_a_conversation_erases_its_compactions(memory):

@@ -1,6 +1,7 @@
 """Processors in isolation: which messages each keeps and removes, on valid and invalid histories."""
 
 import re
+from itertools import product
 
 import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
@@ -58,10 +59,12 @@ class TestToolTruncation:
 
     def test_truncation_fits_every_script_and_size(self):
         for text in (LONG, "漢字" * 4000, "x" * 20_000, "🙂" * 5000, "\n" * 9000 + "a"):
-            for most in (1, 5, 50):
-                config, said = ToolTruncationConfig(max_tool_message_tokens=most, append_marker="…"), round_of(1, text)
-                once = tool_truncation([HumanMessage("go"), *said, *round_of(2)], config=config, counter=COUNTER)
-                assert COUNTER.count_text(once[2].content) <= max(most, COUNTER.count_text("…")), (text[:9], most)
+            for most, marker in product((1, 5, 50), ("…", " [shortened]")):
+                config = ToolTruncationConfig(max_tool_message_tokens=most, append_marker=marker)
+                once = tool_truncation(
+                    [HumanMessage("go"), *round_of(1, text), *round_of(2)], config=config, counter=COUNTER
+                )
+                assert COUNTER.count_text(once[2].content) <= most, (text[:9], most)
                 assert tool_truncation(once, config=config, counter=COUNTER) == once, (text[:9], most)
 
     def test_tool_output_in_user_messages_is_truncated(self):

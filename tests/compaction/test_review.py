@@ -100,14 +100,13 @@ class TestSharedConversation:
             assert recorded == ([each.id for each in talk(14, prefix=name)] if name > "c" else []), name
 
 
-class TestShrinking:
-    def test_pending_calls_get_no_placeholder_result(self, memory):
-        calls = [{"id": name, "name": "look", "args": {}} for name in ("c1", "c2")]
-        asked = [HumanMessage("Look.", id="l"), AIMessage("", id="m", tool_calls=calls)]
-        state = {"messages": [*talk(30), *asked, ToolMessage("A pear.", tool_call_id="c1", id="r")]}
-        shrunk = memory.compaction(None, SMALL, shrink=True).invoke(state, THREAD)["messages"].value
-        assert [message.id for message in shrunk[-3:]] == ["l", "m", "r"]
-        assert len(shrunk) < 20
+def test_pending_calls_get_no_placeholder_result(memory):
+    calls = [{"id": name, "name": "look", "args": {}} for name in ("c1", "c2")]
+    asked = [HumanMessage("Look.", id="l"), AIMessage("", id="m", tool_calls=calls)]
+    state = {"messages": [*talk(30), *asked, ToolMessage("A pear.", tool_call_id="c1", id="r")]}
+    shrunk = memory.compaction(None, SMALL, shrink=True).invoke(state, THREAD)["messages"].value
+    assert [message.id for message in shrunk[-3:]] == ["l", "m", "r"]
+    assert len(shrunk) < 20
 
 
 class TestReturnedMessages:

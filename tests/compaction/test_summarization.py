@@ -153,10 +153,9 @@ class TestEarlierSummary:
         assert all(COUNTER.count(messages) <= 1_050 for messages in model.asked)
 
 
-class TestEmptyHistory:
-    def test_empty_history_asks_no_model(self):
-        model, result = summarized_by([])
-        assert (result.summary, result.calls, model.asked) == (Summary(provisional=True), 0, [])
+def test_empty_history_asks_no_model():
+    model, result = summarized_by([])
+    assert (result.summary, result.calls, model.asked) == (Summary(provisional=True), 0, [])
 
 
 IDS = [image_id(image(n)) for n in range(4)]

@@ -201,10 +201,10 @@ class TestBatches:
 
 NONSENSE = {
     "It is empty.": ["", None, AIMessage("")],
-    "It holds no JSON object with facts.": ["Maya seems to like tea.", 42, "I cannot help with that."],
+    "It contains no JSON object with facts.": ["Maya seems to like tea.", 42, "I cannot help with that."],
     "It is cut off.": ["```json\n{", "{" * 2_000, '{"facts": [{"subject": "Maya", "pred'],
     "Fact 1: The subject of a fact must be text": [{}, {"facts": "none"}],
-    "Fact 1: it is no object": ['[["Maya", "likes"]]'],
+    "Fact 1: it is not an object": ['[["Maya", "likes"]]'],
 }
 
 

@@ -9,17 +9,16 @@ from tests.cli.commands import invoked
 from .sources import SOURCES, memgpt
 
 
-class TestForeignFiles:
-    @pytest.mark.parametrize("name", SOURCES)
-    def test_foreign_file_error_names_the_import_command(self, name, tmp_path):
-        path = SOURCES[name][1](tmp_path)
-        if path.is_dir():
-            path = next(each for each in sorted(path.rglob("*")) if each.suffix in (".yaml", ".json"))
-        before = path.read_bytes()
-        with pytest.raises(ForeignDatabase if path.suffix == ".db" else DatabaseUnreadable) as raised:
-            AgentMemory(path)
-        assert "agentmem import-from" in str(raised.value)
-        assert path.read_bytes() == before
+@pytest.mark.parametrize("name", SOURCES)
+def test_foreign_file_error_names_the_import_command(name, tmp_path):
+    path = SOURCES[name][1](tmp_path)
+    if path.is_dir():
+        path = next(each for each in sorted(path.rglob("*")) if each.suffix in (".yaml", ".json"))
+    before = path.read_bytes()
+    with pytest.raises(ForeignDatabase if path.suffix == ".db" else DatabaseUnreadable) as raised:
+        AgentMemory(path)
+    assert "agentmem import-from" in str(raised.value)
+    assert path.read_bytes() == before
 
 
 def test_command_reports_imported_and_skipped(tmp_path):

@@ -130,13 +130,14 @@ class TestOwners:
         there = {(each.namespace, each.conversation_id) for each in memory.conversations()}
         assert there == {(("users", "ada"), "ada"), (("users", "bob"), "bob"), (("of", "u-1"), "ada")}
 
-    def test_invalid_owners_are_rejected(self, memory, tmp_path):
+    def test_invalid_owners_and_unused_options_are_rejected(self, memory, tmp_path):
         path, users = SOURCES["chat-history"][1](tmp_path), ("users", "{user_id}")
         for given, said in (
             ({"owners": {"ada": "u-1"}}, "owners needs a namespace with exactly one key"),
             ({"owners": {"ada": 1}, "namespace": users}, "owners must be"),
             ({"owners": "owners.json", "namespace": users}, "owners must be"),
             ({"namespace": ("{a}-{b}",)}, "several keys"),
+            ({"allow": ["my_app.Plan"]}, "allow applies only to the kind langgraph-saver"),
         ):
             with pytest.raises(InvalidInput, match=said):
                 memory.import_from("chat-history", path, **given)

@@ -59,12 +59,13 @@ class TestSavers:
             assert (told.added, told.left_out) == (report.added, report.left_out)
             assert report.added_to == {"threads": 2}
             assert report.left_by["threads"] == 1
-            assert "it has no user_id" in report.left_out[0].why
+            assert "its metadata has no user_id" in report.left_out[0].why
             config = {"configurable": {"thread_id": "a", "user_id": "ada"}}
             said = chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage("And now?")]}, config)["messages"]
             assert len(said) > 2
             [left] = memory.import_from("langgraph-saver", theirs, namespace=("users", "{user}"), only=["a"]).left_out
-            assert "it has no user, but user_id. Name its owner with owners=…, or to the command: --owners" in left.why
+            hint = "Pass the owners with owners=…, or on the command line with --owners"
+            assert f"its metadata has no user, only user_id. {hint}" in left.why
             memory.import_from("langgraph-saver", theirs, namespace=users, owners={"c": "eve"}, only=["c"])
             assert memory.within(user_id="eve").conversation("c").messages[0].text == "I am c."
             report = memory.within(user_id="bob").import_from("langgraph-saver", theirs, namespace=users)
@@ -108,7 +109,7 @@ class TestSavers:
                 memory.import_from(kind, source)
         with (
             AgentMemory(url, namespace=("users", "{user_id}")) as other,
-            pytest.raises(InvalidInput, match=r"Pass namespace=\('users', '\{user_id\}'\)"),
+            pytest.raises(InvalidInput, match=r"pass namespace=\('users', '\{user_id\}'\)"),
         ):
             other.import_from("langgraph-saver", saver(tmp_path), namespace=("users",))
 

@@ -126,8 +126,8 @@ SABOTAGES = (
     Sabotage(
         "5: writers begin as readers",
         "storage/sqlite.py",
-        '_SqliteTransaction(self, self._writer, "begin immediate")',
-        '_SqliteTransaction(self, self._writer, "begin")',
+        'begin = "begin immediate" if write else "begin"',
+        'begin = "begin"',
         "storage",
     ),
     Sabotage(

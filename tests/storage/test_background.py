@@ -190,7 +190,7 @@ class TestLeases:
         script = (
             "import os, signal, sys\nfrom langchain_agentmem.storage import background\n"
             "from langchain_agentmem.storage.database import Database\nfrom tests.storage.test_background import KEY\n"
-            "background.LEASE = 1.0\ndatabase = Database(sys.argv[1])\n"
+            "background.LEASE_SECONDS = 1.0\ndatabase = Database(sys.argv[1])\n"
             "die = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
             "background.Task(database.background, KEY, lambda _: 0.0, die).settle()\n"
         )

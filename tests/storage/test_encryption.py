@@ -6,7 +6,8 @@ import shutil
 import sqlite3
 import sys
 import traceback
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -180,8 +181,9 @@ class TestWrongKeys:
         return path
 
     def test_wrong_missing_and_needless_keys_are_rejected(self, path, tmp_path, cheap_passphrases):
-        for key in (bytes(32), "a passphrase"):
-            with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
+        for key, is_open in product((bytes(32), "a passphrase"), (False, True)):
+            opened = AgentMemory(path, key=KEY) if is_open else nullcontext()
+            with opened, pytest.raises(DatabaseUnreadable, match="The key does not fit"):
                 AgentMemory(path, key=key)
         with pytest.raises(DatabaseUnreadable, match=r"is not a database, or an encrypted one.*pass its key \(key=…"):
             AgentMemory(path)
@@ -192,7 +194,9 @@ class TestWrongKeys:
         with pytest.raises(DatabaseUnreadable, match=r"is not encrypted\. Open it without a key, or encrypt"):
             AgentMemory(tmp_path / "plain.db", key=KEY)
         assert (tmp_path / "plain.db").read_bytes() == before
-        with AgentMemory(path, key=KEY), pytest.raises(InvalidInput, match="is already open in this process, with a"):
+        with AgentMemory(tmp_path / "plain.db"), pytest.raises(InvalidInput, match="in this process, without a key"):
+            AgentMemory(tmp_path / "plain.db", key=KEY)
+        with AgentMemory(path, key=KEY), pytest.raises(InvalidInput, match="already open in this process, with a key"):
             AgentMemory(path)
         with pytest.raises(InvalidInput, match=r"To encrypt PostgreSQL, see docs/guides/security.md"):
             AgentMemory("postgresql://localhost/x", key=KEY)

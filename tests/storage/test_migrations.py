@@ -116,39 +116,37 @@ def test_newer_database_is_rejected_and_unmodified(url, raw, tmp_path):
 
 
 @pytest.mark.sqlite_suffices
-class TestDevelopmentDatabases:
-    @pytest.mark.parametrize(
-        "change", ["update agentmem_migration set name = '0001_log'", "alter table part_store rename to shelf"]
-    )
-    def test_development_database_is_rejected_and_unmodified(self, change, url, raw):
-        with AgentMemory(url) as memory:
-            raw(memory, change)
-        before = Path(url).read_bytes()
-        for options in ({}, {"read_only": True}):
-            with pytest.raises(
-                StorageError, match=r"development version .*, before 0\.1\.0\. It cannot be upgraded"
-            ) as error:
-                AgentMemory(url, **options)
-            assert not isinstance(error.value, NewerDatabase)
-        assert Path(url).read_bytes() == before
+@pytest.mark.parametrize(
+    "change", ["update agentmem_migration set name = '0001_log'", "alter table part_store rename to shelf"]
+)
+def test_development_database_is_rejected_and_unmodified(change, url, raw):
+    with AgentMemory(url) as memory:
+        raw(memory, change)
+    before = Path(url).read_bytes()
+    for options in ({}, {"read_only": True}):
+        with pytest.raises(
+            StorageError, match=r"development version .*, before 0\.1\.0\. It cannot be upgraded"
+        ) as error:
+            AgentMemory(url, **options)
+        assert not isinstance(error.value, NewerDatabase)
+    assert Path(url).read_bytes() == before
 
 
 @pytest.mark.sqlite_suffices
-class TestFailingMigrations:
-    def test_failing_migration_changes_nothing(self, url, raw, later, monkeypatch):
-        bad = Migration("0998_good", "create table good (id integer);"), Migration("0999_bad", "create nonsense;")
-        schemas = []
-        for before in ([], ["kept"]):
-            with monkeypatch.context() as patched:
-                later(*bad, patched=patched)
-                with pytest.raises(StorageError):
-                    AgentMemory(url)
-            with closing(sqlite3.connect(url)) as connection:
-                schemas.append(connection.execute("select name, sql from sqlite_master").fetchall())
-            with AgentMemory(url) as memory:
-                assert texts_of(memory) == before
-                assert schema_of(memory, raw) == (HERE / "schema.sqlite.txt").read_text(encoding="utf-8")
-                add_texts(memory, "kept")
-                assert memory.admin.verify().ok
-        assert schemas[0] == []
-        assert "good" not in dict(schemas[1])
+def test_failing_migration_changes_nothing(url, raw, later, monkeypatch):
+    bad = Migration("0998_good", "create table good (id integer);"), Migration("0999_bad", "create nonsense;")
+    schemas = []
+    for before in ([], ["kept"]):
+        with monkeypatch.context() as patched:
+            later(*bad, patched=patched)
+            with pytest.raises(StorageError):
+                AgentMemory(url)
+        with closing(sqlite3.connect(url)) as connection:
+            schemas.append(connection.execute("select name, sql from sqlite_master").fetchall())
+        with AgentMemory(url) as memory:
+            assert texts_of(memory) == before
+            assert schema_of(memory, raw) == (HERE / "schema.sqlite.txt").read_text(encoding="utf-8")
+            add_texts(memory, "kept")
+            assert memory.admin.verify().ok
+    assert schemas[0] == []
+    assert "good" not in dict(schemas[1])

@@ -147,6 +147,19 @@ class TestFailures:
             engine.write(steps)
         assert numbers(engine) == [1, 2]
 
+    def test_read_only_connection_is_replaced_if_there_are_several_hosts(self, engine):
+        engine._host_count, attempts = 2, []
+        engine._pool.give_back(session := engine._pool.take())
+
+        def steps(tx):
+            attempts.append(1)
+            if len(attempts) == 1:
+                tx.run_sql("set transaction read only", {})
+            adding(1)(tx)
+
+        engine.write(steps)
+        assert (numbers(engine), session.broken) == ([1], True)
+
     def test_operation_lost_before_commit_is_retried(self, engine):
         attempts = []
 
@@ -301,38 +314,36 @@ class TestPools:
 
 
 @pytest.mark.bare
-class TestReadOnly:
-    def test_a_standby_can_be_read(self, postgres):
-        """What a server says that only reads, without being told."""
-        with AgentMemory(postgres) as memory:
-            add_texts(memory, "a heron")
-        separator = "&" if "?" in postgres else "?"
-        standby = f"{direct(postgres)}{separator}options=-cdefault_transaction_read_only%3Don"
-        with AgentMemory(standby, read_only=True) as memory:
-            assert texts_of(memory) == ["a heron"]
+def test_a_standby_can_be_read(postgres):
+    """What a server says that only reads, without being told."""
+    with AgentMemory(postgres) as memory:
+        add_texts(memory, "a heron")
+    separator = "&" if "?" in postgres else "?"
+    standby = f"{direct(postgres)}{separator}options=-cdefault_transaction_read_only%3Don"
+    with AgentMemory(standby, read_only=True) as memory:
+        assert texts_of(memory) == ["a heron"]
 
 
 @pytest.mark.bare
-class TestMigrations:
-    def test_failing_migration_changes_nothing(self, postgres, monkeypatch):
-        steps = (
-            engine.Migration("0998_more", "create table more (id integer);"),
-            engine.Migration("0999_bad", "create x;"),
-        )
-        every = engine.migrations
-        for before in ([], ["kept"]):
-            with monkeypatch.context() as patched:
-                patched.setattr(engine, "migrations", lambda dialect: (*every(dialect), *steps))
-                with pytest.raises(StorageError):
-                    AgentMemory(postgres)
-            with psycopg.connect(postgres) as connection:
-                found = connection.execute(
-                    "select 1 from pg_tables where schemaname = 'agentmem' and tablename in ('entry', 'more')"
-                ).fetchall()
-            assert len(found) == len(before)
-            with AgentMemory(postgres) as memory:
-                assert texts_of(memory) == before
-                add_texts(memory, "kept")
+def test_failing_migration_changes_nothing(postgres, monkeypatch):
+    steps = (
+        engine.Migration("0998_more", "create table more (id integer);"),
+        engine.Migration("0999_bad", "create x;"),
+    )
+    every = engine.migrations
+    for before in ([], ["kept"]):
+        with monkeypatch.context() as patched:
+            patched.setattr(engine, "migrations", lambda dialect: (*every(dialect), *steps))
+            with pytest.raises(StorageError):
+                AgentMemory(postgres)
+        with psycopg.connect(postgres) as connection:
+            found = connection.execute(
+                "select 1 from pg_tables where schemaname = 'agentmem' and tablename in ('entry', 'more')"
+            ).fetchall()
+        assert len(found) == len(before)
+        with AgentMemory(postgres) as memory:
+            assert texts_of(memory) == before
+            add_texts(memory, "kept")
 
 
 @pytest.mark.bare
@@ -514,14 +525,13 @@ class TestBusy:
 
 
 @pytest.mark.bare
-class TestConnectionStrings:
-    def test_connection_string_opens_postgresql_without_a_file(self, new_database, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        dsn = psycopg.conninfo.make_conninfo(new_database("postgres"))
-        assert "host=" in dsn
-        with AgentMemory(dsn) as memory:
-            add_texts(memory, "hello")
-        assert [message.content for message in ConversationMemory(dsn, "c").messages] == ["hello"]
-        with AgentMemorySaver.from_conn_string(dsn) as saver, AgentMemoryStore.from_conn_string(dsn) as store:
-            assert "***" not in repr(saver) + repr(store)
-        assert list(tmp_path.iterdir()) == []
+def test_connection_string_opens_postgresql_without_a_file(new_database, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dsn = psycopg.conninfo.make_conninfo(new_database("postgres"))
+    assert "host=" in dsn
+    with AgentMemory(dsn) as memory:
+        add_texts(memory, "hello")
+    assert [message.content for message in ConversationMemory(dsn, "c").messages] == ["hello"]
+    with AgentMemorySaver.from_conn_string(dsn) as saver, AgentMemoryStore.from_conn_string(dsn) as store:
+        assert "***" not in repr(saver) + repr(store)
+    assert list(tmp_path.iterdir()) == []

@@ -63,7 +63,7 @@ _MakeOps: TypeAlias = Callable[[tuple[str, ...], str], list[Op]]
 
 _Entries: TypeAlias = Callable[[bool], list[tuple[str, dict[str, Any]]]]
 
-_ALL = 2**31
+_ALL = 2**31  # a limit that no number of files reaches
 
 
 class AgentMemoryBackend(BackendProtocol):
@@ -207,8 +207,8 @@ class AgentMemoryBackend(BackendProtocol):
             return EditResult(error=format_error(problem, file_path))
         store, labels = self._store(shared=file_path.startswith(self._shared)), self._labels()
         get = GetOp((*labels, FILES), file_path)
-        claims = (*labels, f"{ENTRIES}_edited")
-        with exclusive(file_path, claims, store if store is self._memory.store else None) as claimed:
+        claim_namespace = (*labels, f"{ENTRIES}_edited")
+        with exclusive(file_path, claim_namespace, store if store is self._memory.store else None) as claimed:
             if not claimed:
                 return EditResult(error=f"Error: File '{file_path}' is being edited by others. Try again.")
             item = _item(store.batch([get])[0])
@@ -273,8 +273,8 @@ class AgentMemoryBackend(BackendProtocol):
             running = {}
         if running.get("thread_id") is None:
             raise InvalidInput(
-                "These files belong to a thread, and none is running here: give the run a thread_id. Outside of runs, "
-                f"use backend.at(config) to read them, or shared files, below {', '.join(self._shared)}."
+                "These files belong to a thread, but no thread is running. Pass thread_id in the run's config. Outside "
+                f"of runs, read them with backend.at(config), or use shared files, below {', '.join(self._shared)}."
             )
         return self._memory.thread_store
 
@@ -291,10 +291,10 @@ class AgentMemoryBackend(BackendProtocol):
     def _list(self, base: str, entries: _Entries | None = None) -> list[tuple[str, dict[str, Any]]]:
         """Return the entries of the file at a path and of all files below it, in order."""
         below = base + "/"
-        kinds = [True] if any(below.startswith(each) or each.startswith(below) for each in self._shared) else []
+        stores = [True] if any(below.startswith(each) or each.startswith(below) for each in self._shared) else []
         if not below.startswith(self._shared):
-            kinds.append(False)
-        found = [each for shared in kinds for each in (entries or self._entries)(shared)]
+            stores.append(False)
+        found = [each for shared in stores for each in (entries or self._entries)(shared)]
         return sorted((key, entry) for key, entry in found if key == base or key.startswith(below))
 
     def _matching(self, base: str, pattern: str | None) -> list[tuple[str, dict[str, Any]]]:

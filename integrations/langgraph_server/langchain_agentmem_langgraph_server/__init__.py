@@ -51,7 +51,7 @@ class Mount:
         self._open_memory = open_memory
         self._lock = threading.Lock()
         self._memory: AgentMemory | None = None
-        self._users = 0
+        self._open_parts = 0
 
     def memory(self) -> AgentMemory:
         """Return the memory; the same one until it is closed.
@@ -97,16 +97,16 @@ class Mount:
     def _acquire(self) -> AgentMemory:
         with self._lock:
             memory = self._get()
-            self._users += 1
+            self._open_parts += 1
             return memory
 
     def _release(self) -> bool:
-        """Release the memory, and return whether nobody uses it any more."""
+        """Release one part of the memory, and return whether no part is open any more."""
         with self._lock:
-            self._users -= 1
-            if not self._users:
+            self._open_parts -= 1
+            if not self._open_parts:
                 self._memory = None
-            return not self._users
+            return not self._open_parts
 
 
 class _Saver(AgentMemorySaver):
@@ -175,21 +175,21 @@ def by_user(auth: Auth, namespace: Callable[[Any], Sequence[str]] = lambda user:
     Args:
         auth: The server's `Auth`, which authenticates users.
         namespace: The function that returns the namespace of a user, such as
-            `lambda user: (user["tenant"], user.identity)`. It must not be empty, nor below that of another user.
-            Default: the user's identity.
+            `lambda user: (user["tenant"], user.identity)`. A namespace must not be empty, nor below the namespace of
+            another user. Default: the user's identity.
 
     Returns:
         The same `Auth`.
     """
 
     def set_namespace(ctx: Auth.types.AuthContext) -> tuple[str, ...]:
-        found = tuple(namespace(ctx.user))
-        if not found:  # the root would include the namespaces of all users
+        user_namespace = tuple(namespace(ctx.user))
+        if not user_namespace:  # the root would include the namespaces of all users
             raise Auth.exceptions.HTTPException(status_code=403, detail="This user has no namespace.")
-        _user_namespace.set(found)
-        return found
+        _user_namespace.set(user_namespace)
+        return user_namespace
 
-    async def own(ctx: Auth.types.AuthContext, value: Any) -> Any:
+    async def set_owner(ctx: Auth.types.AuthContext, value: Any) -> Any:
         set_namespace(ctx)
         owner = {"owner": ctx.user.identity}
         if value.get("metadata") is None:
@@ -197,21 +197,21 @@ def by_user(auth: Auth, namespace: Callable[[Any], Sequence[str]] = lambda user:
         value["metadata"].update(owner)  # in place, since the server uses this object
         return owner
 
-    async def run(ctx: Auth.types.AuthContext, value: Any) -> Any:
+    async def prepare_run(ctx: Auth.types.AuthContext, value: Any) -> Any:
         configurable = value["kwargs"].setdefault("config", {}).setdefault("configurable", {})
         configurable[_KEY] = list(set_namespace(ctx))
-        return await own(ctx, value)
+        return await set_owner(ctx, value)
 
-    async def items(ctx: Auth.types.AuthContext, value: Any) -> None:
-        begin = set_namespace(ctx)
-        if tuple(value.get("namespace") or ())[: len(begin)] != begin:
-            detail = f"The namespaces of this user begin with {list(begin)}."
+    async def check_items(ctx: Auth.types.AuthContext, value: Any) -> None:
+        prefix = set_namespace(ctx)
+        if tuple(value.get("namespace") or ())[: len(prefix)] != prefix:
+            detail = f"The namespaces of this user begin with {list(prefix)}."
             raise Auth.exceptions.HTTPException(status_code=403, detail=detail)
 
-    auth.on.threads(own)
-    auth.on.threads.create_run(run)
-    auth.on.crons(own)
-    auth.on.store()(items)
+    auth.on.threads(set_owner)
+    auth.on.threads.create_run(prepare_run)
+    auth.on.crons(set_owner)
+    auth.on.store()(check_items)
     return auth
 
 

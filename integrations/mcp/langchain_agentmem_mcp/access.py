@@ -40,17 +40,17 @@ class Access:
                 "tokens must have at least one token, each with a namespace. Pass None to admit every client."
             )
         # By digest, so that the time of a look-up reveals nothing about a token, and no log can contain one.
-        self._known = None if tokens is None else {_digest(_check_token(each)): tuple(tokens[each]) for each in tokens}
+        self._tokens = None if tokens is None else {_digest(_check_token(each)): tuple(tokens[each]) for each in tokens}
 
     @property
     def roots(self) -> list[Namespace]:
         """The namespaces of all clients."""
-        return [self._root + below for below in (((),) if self._known is None else self._known.values())]
+        return [self._root + below for below in (((),) if self._tokens is None else self._tokens.values())]
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the access of a token's client, or None for an unknown token. The SDK calls it."""
         digest = _digest(token)
-        if self._known is None or digest not in self._known:
+        if self._tokens is None or digest not in self._tokens:
             return None
         return AccessToken(token=digest, client_id=digest, scopes=[])
 
@@ -63,12 +63,12 @@ class Access:
         Raises:
             InvalidInput: The client needs a token and has none.
         """
-        if self._known is None:
+        if self._tokens is None:
             return (*self._root, *(below or ()))
         client = get_access_token()
-        if client is None or client.client_id not in self._known:
+        if client is None or client.client_id not in self._tokens:
             raise InvalidInput("This memory requires a bearer token. Connect over HTTP with a token.")
-        return (*self._root, *self._known[client.client_id], *(below or ()))
+        return (*self._root, *self._tokens[client.client_id], *(below or ()))
 
     def labels_below(self, namespace: Sequence[str]) -> list[str]:
         """Return the labels of a namespace below the namespace of the current client."""

@@ -109,12 +109,12 @@ class _Tool(Tool):
 
 
 def _make_tool(tools: Tools, name: str) -> Tool:
-    do = getattr(tools, name)
+    method = getattr(tools, name)
     destructive, idempotent = WRITES.get(name, (False, True))
     tool = _Tool.from_function(
-        do,
+        method,
         title=name.replace("_", " ").capitalize(),
-        description=" ".join((inspect.getdoc(do) or "").split()),
+        description=" ".join((inspect.getdoc(method) or "").split()),
         annotations=ToolAnnotations(
             read_only_hint=name in READS,
             destructive_hint=destructive,

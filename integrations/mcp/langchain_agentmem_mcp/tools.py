@@ -58,11 +58,11 @@ def raising(error: type[Exception]) -> Callable[[Callable[P, Awaitable[T]]], Cal
         error: The class of the SDK's error.
     """
 
-    def decorate(do: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        @wraps(do)
+    def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        @wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                return await do(*args, **kwargs)
+                return await function(*args, **kwargs)
             except InvalidInput as refused:
                 raise error(sanitize_text(str(refused))) from refused
             except AgentMemoryError as failed:

@@ -12,7 +12,7 @@ a.sequence, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread, a.created
     a.store_id, a.messages, a.body, a.document_id
 
 -- name: lock_audit_head
--- The newest entry of the chain, locked until the transaction ends. `indexed` is the last entry that was indexed.
+-- The newest entry of the chain, and `indexed`: the last indexed entry. Both are locked until the transaction ends.
 select sequence, link, indexed from audit_head where id = 1 {for_update};
 
 -- name: audit_head

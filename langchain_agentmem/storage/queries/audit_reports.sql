@@ -25,8 +25,8 @@ from (
 join content c on c.id = m.content_id;
 
 -- name: audit_newest_start
--- The newest entry after skipping the `skip` newest ones. The `+` prevents the use of an index on the namespace, for
--- which all entries would be sorted.
+-- The entry that comes after the `skip` newest ones. The `+` prevents the use of an index on the namespace, for which
+-- all entries would be sorted.
 select a.sequence
 from audit a
 join namespace n on n.id = +a.namespace_id

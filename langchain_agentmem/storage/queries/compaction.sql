@@ -1,7 +1,7 @@
--- The stored results of compactions, called records here. A slot is the row of the first version of a message or round.
+-- The stored results of compactions. A slot is the row of the first version of a message or round.
 
 -- name: compactions
--- The newest records of a context (the state of a graph, or the log of a conversation), without their bodies.
+-- The newest compactions of a context (the state of a graph, or the log of a conversation), without their bodies.
 select id, digest, message_count, slot
 from compaction
 where branch_id = :branch and context = :context and id < :before
@@ -14,7 +14,7 @@ from compaction c
 where c.id = :id and c.branch_id = :branch;
 
 -- name: newest_compactions
--- The newest records of all contexts of a branch.
+-- The newest compactions of all contexts of a branch.
 select id, context, digest, message_count, slot, created_at, checksum, body from compaction
 where branch_id = :branch
 order by id desc
@@ -26,19 +26,19 @@ values (:branch, :context, :digest, :message_count, :slot, :now, :checksum, :bod
 returning id;
 
 -- name: delete_compactions
--- Delete the records of a branch that include a changed or removed entry. A record without a slot may include any
--- entry.
+-- Delete the compactions of a branch that include a changed or removed entry. A compaction without a slot may include
+-- any entry.
 delete from compaction where branch_id = :branch and (slot is null or slot >= :slot);
 
 -- name: prune_compactions
--- Delete all records of a context except the newest ones.
+-- Delete all compactions of a context except the newest ones.
 delete from compaction
 where branch_id = :branch and context = :context and id not in (
     select id from compaction where branch_id = :branch and context = :context order by id desc limit cast(:limit as bigint)
 );
 
 -- name: compactions_after
--- A page of records, to verify their checksums.
+-- A page of compactions, to verify their checksums.
 select id, checksum, body from compaction where id > :after order by id limit cast(:limit as bigint);
 
 -- name: slot_of_key
@@ -54,7 +54,7 @@ where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round
 order by slot.position, slot.id;
 
 -- name: conversation_state
--- The head of a conversation, its number of messages, its newest compaction, and its newest row.
+-- The head of a conversation, its number of messages, its newest compaction, and the row of its newest entry.
 select b.id, b.created_at, b.head, b.messages,
     (select max(c.id) from compaction c where c.branch_id = b.id and c.context = 'log') as compaction,
     (select e.id from entry e where e.branch_id = b.id order by e.position desc, e.id desc limit 1) as last
@@ -72,7 +72,7 @@ where v.branch_id = :branch and v.id > :slot
 order by v.position, v.id;
 
 -- name: compactions_with_word
--- The records of a conversation whose bodies contain a word, oldest first.
+-- The compactions of a conversation whose bodies contain a word, oldest first.
 select id from compaction where branch_id = :branch and instr(body, cast(:word as {blob})) > 0 order by id;
 
 -- name: messages_of_keys

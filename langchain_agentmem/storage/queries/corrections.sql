@@ -4,8 +4,8 @@
 update memory set correction = :correction where id = :id;
 
 -- name: corrections_within
--- The corrections in a range of namespaces, newest first. With a kind, only those of one key, on the named branch
--- `name` or of the thread `thread`. An empty thread matches all threads.
+-- The corrections in a range of namespaces, newest first. With a kind, only the corrections of this kind and `key` that
+-- are on the named branch `name` or by the thread `thread`. An empty thread matches all threads.
 select m.id, n.path, b.kind as branch_kind, m.kind, m.key, b.name, a.name as thread, m.actor,
     m.written_at, m.correction
 from namespace n

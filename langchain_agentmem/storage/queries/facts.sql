@@ -2,10 +2,10 @@
 -- 2^62.
 
 -- fragment: visible_facts
--- The newest visible version of each fact. A single branch has only one visible version of a fact, so no newer version
+-- The newest visible version of each fact. On a single branch, only one version of a fact is visible, so no newer one
 -- is looked up. In a long chain of forks, most branches have few facts. The keys of these small branches are read once
--- (`other_keys`), and for them newer versions are looked up everywhere. For all other keys, newer versions can only be
--- on large branches. The names of a fact are in `extra`; the body is for searches.
+-- (`other_keys`), and newer versions of them are looked up everywhere. For all other keys, newer versions can only be
+-- on large branches. The names of a fact are in `extra`; the body is only used by searches.
 large_branches (branch_id, up_to) as materialized (
     select l.branch_id, l.up_to from lineage l where exists (
         select 1 from memory m where m.branch_id = l.branch_id and m.kind = :kind limit 1 offset 20
@@ -65,7 +65,7 @@ with {view}, wanted (subject, label, object) as materialized ({triples keys}), s
 ), {visible_facts};
 
 -- name: facts_of_objects
--- The visible facts with some objects, and with some labels unless these are null.
+-- The visible facts with some objects. If `labels` is not null, only facts with one of these labels.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}), seen as (
     select x.* from lineage cross join wanted cross join {lookup memory x}
         x.branch_id = lineage.branch_id and x.object = wanted.key and x.kind = :kind and +x.until > lineage.up_to
@@ -77,8 +77,8 @@ with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materi
 ), {visible_facts};
 
 -- fragment: is_latest
--- True if the version x is the newest visible one of its key, was learned before a fact with a time and number, and has
--- one of the labels `chosen`, if labels were passed.
+-- True if the version x is the newest visible one of its key, was learned before `learned_at` (or then, with a lower
+-- number than `number`), and has one of the labels `chosen`, if labels were passed.
 x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
     and (x.created_at, coalesce(x.copy_of, x.id)) < (cast(:learned_at as bigint), cast(:number as bigint))
     and (cast(:labels as text) is null or x.label in (select key from chosen)) and not exists ({newer})
@@ -87,8 +87,8 @@ x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
 order by x.created_at desc, coalesce(x.copy_of, x.id) desc limit cast(:limit as bigint)
 
 -- fragment: since
--- The time since which facts of other authors are needed: if the view's own branches have enough facts (`own_facts`),
--- the time of the oldest needed one.
+-- The time since which facts of other authors are needed. If the view's own branches have enough facts (`own_facts`),
+-- it is the time of the oldest of these facts that is needed.
 since (at) as materialized (
     select coalesce((
         select m.created_at from own_facts join memory m on m.id = own_facts.id
@@ -129,7 +129,7 @@ with {view}, chosen (key) as materialized ({texts labels}), own_facts (id) as ma
 {picked_rows};
 
 -- name: latest_facts_of_entities
--- The same for the facts that have one of some names as subject or object.
+-- The same as `latest_facts`, for facts whose subject or object is one of the names `keys`.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}),
 own_facts (id) as materialized (
     select m.id from lineage cross join wanted cross join {lookup_first memory m} (
@@ -192,7 +192,7 @@ group by x.name
 order by x.name;
 
 -- name: memory_with_sources
--- The versions that were derived from one of some sources (messages), and their copies, in a range of namespaces.
+-- The versions that were derived from one of the given sources (messages), and their copies, in a range of namespaces.
 -- `path` is null if the thread that wrote a version was deleted, and a copy of the thread still needs the version.
 with found (id) as materialized (
     select memory_id from memory_source where source {in_texts keys}

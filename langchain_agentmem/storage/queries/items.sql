@@ -101,7 +101,7 @@ where i.id = page.id and n.id = i.namespace_id
 order by page.updated_at desc, page.key;
 
 -- name: newest_items_within
--- The same for a range of namespaces.
+-- The same as `newest_items`, for a range of namespaces.
 with page as materialized (
     select i.id, i.updated_at, i.key, n.path
     from namespace n

@@ -1,7 +1,7 @@
 -- Leases: the right of a process to run a background task until a time.
 
 -- name: take_lease
--- Take a lease that does not exist or has expired. Without a row, another owner holds the lease.
+-- Take a lease that does not exist or has expired. Returns no row if another owner holds the lease.
 insert into lease (path, kind, key, owner, expires_at) values (:path, :kind, :key, :owner, :until)
 on conflict (path, kind, key) do update set owner = excluded.owner, expires_at = excluded.expires_at
 where lease.expires_at <= :now

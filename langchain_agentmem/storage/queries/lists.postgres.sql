@@ -39,7 +39,7 @@ lateral (select * from the_table the_row where
 offset 0) as the_row
 
 -- fragment: lookup_first
--- The same for the rows that a subquery returns for each row a, such as its first ones:
+-- The same as `lookup`, for the rows that a subquery returns for each row a, such as its first ones:
 -- `a cross join {lookup_first memory x} (...) {end_first x}`.
 lateral
 

@@ -39,7 +39,7 @@ the_table the_row on (
 )
 
 -- fragment: lookup_first
--- The same for the rows whose ids a subquery returns for each row a, such as its first ones:
+-- The same as `lookup`, for the rows whose ids a subquery returns for each row a, such as its first ones:
 -- `a cross join {lookup_first memory x} (...) {end_first x}`.
 the_table the_row on the_row.id in
 

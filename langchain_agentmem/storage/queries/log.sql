@@ -1,8 +1,8 @@
 -- Branches, entries and contents, which store conversations. An entry is one version of a message or round. A slot is
--- the row of the first version (`replaces` is null); later versions name their slot in `replaces`. A wording is a
--- version that has its own document in the search index, or the first version. Later edits without a document belong to
--- the wording before them. A message that follows a thread (`follows` = 1) is visible where the thread shows it. Stamps
--- and 4611686018427387904 are explained in memory.sql.
+-- the row of the first version (`replaces` is null); later versions name their slot in `replaces`. A wording is the
+-- first version, or a version with its own document in the search index. Later edits without a document belong to the
+-- same wording. A message that follows a thread (`follows` = 1) is visible where the thread shows it. Stamps and
+-- 4611686018427387904 are explained in memory.sql.
 
 -- name: find_branch
 select b.id, b.head
@@ -58,10 +58,10 @@ values (
 -- True if the message e is visible. A message that follows a thread is visible if the thread's newest checkpoint shows
 -- it.
 (e.follows = 0 or exists (
-    select 1 from branch o cross join author w cross join memory m
-    where o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name and m.scope_id = o.namespace_id
+    select 1 from branch b cross join author a cross join memory m
+    where b.id = e.branch_id and a.namespace_id = b.namespace_id and a.name = b.name and m.scope_id = b.namespace_id
         and m.kind = 'message' and m.key = e.key and m.visible_until = 4611686018427387904 and m.deleted = 0
-        and m.author_id + 0 = w.id
+        and m.author_id + 0 = a.id
 ))
 
 -- fragment: current_version
@@ -69,14 +69,14 @@ values (
 case when not exists (select 1 from entry n where n.replaces = slot.id) then slot.id else coalesce((
     select max(n.id) from entry n
     where (n.id = slot.id or n.replaces = slot.id) and (
-        select g.content_id from entry g
-        where (g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) and g.id <= n.id
-        order by g.id desc
+        select w.content_id from entry w
+        where (w.id = slot.id or (w.replaces = slot.id and w.document_id is not null)) and w.id <= n.id
+        order by w.id desc
         limit 1
     ) = (
-        select m.content_id from branch o cross join author w cross join memory m
-        where o.id = slot.branch_id and w.namespace_id = o.namespace_id and w.name = o.name and m.scope_id = o.namespace_id
-            and m.kind = 'message' and m.key = slot.key and m.visible_until = 4611686018427387904 and m.author_id + 0 = w.id
+        select m.content_id from branch b cross join author a cross join memory m
+        where b.id = slot.branch_id and a.namespace_id = b.namespace_id and a.name = b.name and m.scope_id = b.namespace_id
+            and m.kind = 'message' and m.key = slot.key and m.visible_until = 4611686018427387904 and m.author_id + 0 = a.id
         order by m.stamp desc, m.id desc
         limit 1
     )
@@ -105,15 +105,15 @@ select {entry_columns} from slot {join_current_version} order by slot.position, 
 coalesce((
     select max(x.id) from entry x
     where x.replaces = coalesce(own.replaces, own.id) and x.id > own.id and x.id < coalesce((
-        select min(g.id) from entry g
-        where g.replaces = coalesce(own.replaces, own.id) and g.document_id is not null and g.id > own.id
+        select min(w.id) from entry w
+        where w.replaces = coalesce(own.replaces, own.id) and w.document_id is not null and w.id > own.id
     ), 4611686018427387904)
 ), own.id)
 
 -- fragment: indexed_body
 -- The body that is indexed for the wording that begins with `own`; null if `own` has no document.
 case when own.document_id is not null then (
-    select w.body from entry x join content w on w.id = x.content_id where x.id = ({edited_version})
+    select c.body from entry x join content c on c.id = x.content_id where x.id = ({edited_version})
 ) end
 
 -- name: insert_entry
@@ -127,7 +127,7 @@ case when own.document_id is not null then (
 select id from entry where branch_id = :branch and position = :position order by id;
 
 -- name: copy_wording
--- Make an earlier wording the newest one again.
+-- Append a copy of an earlier wording, so that it is the newest one again.
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key, content_id, attachments_id, document_id,
     created_at, written_at, follows
@@ -138,7 +138,7 @@ from entry where id = :wording
 returning id;
 
 -- name: set_follows
--- Let existing messages follow the thread.
+-- Mark existing messages as messages that follow the thread.
 update entry set follows = 1 where branch_id = :branch and replaces is null and follows = 0 and key {in_texts keys};
 
 -- name: has_unfollowing
@@ -161,12 +161,12 @@ order by v.id;
 -- name: current_entry
 -- The current version of the message or round with a key, the wording of this version, and the newest wording.
 select own.id as wording, own.document_id, {entry_columns},
-    (select max(g.id) from entry g where g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) as newest
+    (select max(w.id) from entry w where w.id = slot.id or (w.replaces = slot.id and w.document_id is not null)) as newest
 from entry slot
 {join_current_version}
 join entry own on own.id = (
-    select max(g.id) from entry g
-    where (g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) and g.id <= v.id
+    select max(w.id) from entry w
+    where (w.id = slot.id or (w.replaces = slot.id and w.document_id is not null)) and w.id <= v.id
 )
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
 
@@ -247,7 +247,7 @@ select count(*) as messages from entry e
 where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown};
 
 -- name: droppable_count
--- The counter of a branch: the number of messages that a retention rule may delete.
+-- The number of messages of a branch, as counted in its row. A retention rule may delete these messages.
 select messages from branch where id = :branch;
 
 -- name: decrement_messages

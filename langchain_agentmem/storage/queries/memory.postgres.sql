@@ -28,6 +28,6 @@ from chain
 left join branch_base s on s.branch_id = chain.branch_id
 order by chain.depth;
 
--- fragment: seen_of
+-- fragment: seen_of_keys
 -- Every version of some keys that a view may show.
-{seen_on_lineage_of} union all {others_of}
+{seen_on_lineage_of_keys} union all {seen_of_keys_by_others}

@@ -9,16 +9,16 @@
 -- branches that it was forked from, each up to a position (`up_to`). The open groups are groups that are not sealed
 -- there, each up to a row. The base of a subgraph's branch is the position of the outer graph that the subgraph sees.
 --
--- The author of a row is a thread, or the branch "main" of a namespace, where writes outside of threads go. Threads
--- with one namespace share memory. So a view with a `scope` (the id of the namespace) also shows the rows of other
--- authors than its `author` that are current: shown by the newest checkpoint of their author. `stamp` is the time of a
--- row's first commit on the thread's own branch or on "main". With `before`, the view shows the rows that were current
--- at that stamp.
+-- The author of a row is a thread, or the branch "main" of a namespace, which stores writes outside of threads. A row
+-- is current if the newest checkpoint of its author shows it. Threads of one namespace share memory. So a view with a
+-- `scope` (the id of the namespace) also shows the current rows of authors other than its own `author`. `stamp` is the
+-- time of a row's first commit on the thread's own branch or on "main". With `before`, the view shows the rows that
+-- were current at that stamp.
 --
 -- 4611686018427387904 is 2^62. As `until` it means that the version has not ended, and as `visible_until` that the
 -- version is current. The newest version of a key is the one with the greatest stamp, then number. A row without a
--- stamp is newer than all rows with one. The number of a row is its id; a copy has the number of its original.
--- Different keys are ordered by number, and where threads share memory, by stamp.
+-- stamp is newer than all rows with one. The number of a row is its id; a copy has the number of its original. Rows of
+-- different keys are ordered by number or, where threads share memory, by stamp.
 
 -- fragment: version_order
 -- The sort key of the version x: the newest version of a key has the greatest one.
@@ -30,7 +30,7 @@ x.scope_id = :scope and x.kind = :kind and x.visible_until = 4611686018427387904
     and (cast(:before as bigint) is null or x.stamp <= cast(:before as bigint))
 
 -- fragment: is_visible_any_kind
--- True if the version x, of any kind and by another author, is current in the scope, or was so at the stamp `before`.
+-- True if the version x, of any kind and by another author, is current in the scope, or was at `before`, if that is set.
 x.scope_id = :scope and x.author_id <> :author and x.visible_until > 0 and case
     when cast(:before as bigint) is null then x.visible_until = 4611686018427387904
     else x.stamp <= cast(:before as bigint) and x.visible_until > cast(:before as bigint)
@@ -55,8 +55,8 @@ union all
 select x.* from open_groups cross join {lookup memory x}
     x.group_id = open_groups.group_id and x.kind = :kind and x.copy_of is null and x.id <= open_groups.up_to {end_lookup x}
 
--- fragment: seen_on_lineage_of
--- The same for the keys `wanted`.
+-- fragment: seen_on_lineage_of_keys
+-- The same as `seen_on_lineage`, for the keys `wanted`.
 select x.* from lineage cross join wanted cross join {lookup memory x}
     x.branch_id = lineage.branch_id and x.kind = :kind and x.key = wanted.key and x.until > lineage.up_to
     and x.position <= lineage.up_to {end_lookup x}
@@ -65,15 +65,15 @@ select x.* from open_groups cross join {lookup memory x}
     x.group_id = open_groups.group_id and x.kind = :kind and x.key in (select key from wanted) and x.copy_of is null
     and x.id <= open_groups.up_to {end_lookup x}
 
--- fragment: others_of
+-- fragment: seen_of_keys_by_others
 -- Every version of the keys `wanted` by other authors that a view may show.
 select x.* from wanted cross join {lookup memory x} x.key = wanted.key and {is_visible} {end_lookup x}
 union all
 select x.* from wanted cross join {lookup memory x} x.key = wanted.key and {was_visible} {end_lookup x}
 
--- fragment: seen_of
--- Every version of the keys `wanted` that a view may show. Of the current versions of other authors, only the newest.
-{seen_on_lineage_of}
+-- fragment: seen_of_keys
+-- Every version of the keys `wanted` that a view may show; by other authors, only the newest current one of each key.
+{seen_on_lineage_of_keys}
 union all
 select x.* from wanted cross join memory x where cast(:before as bigint) is null and x.id = ({newest_of_others})
 union all
@@ -93,7 +93,7 @@ with recursive k (key) as (
 ) select key from k
 
 -- fragment: newest_of_others
--- The newest current version of a key in `wanted` by other authors. It takes one seek for any number of authors.
+-- The newest current version of a key in `wanted` by other authors. The query takes one seek for any number of authors.
 select m.id from memory m
 where m.scope_id = :scope and m.kind = :kind and m.key = wanted.key and m.visible_until = 4611686018427387904 and m.author_id <> :author
 order by m.stamp desc, coalesce(m.copy_of, m.id) desc
@@ -132,8 +132,8 @@ x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
 -- fragment: search_thread
 -- The name of the thread under which the rows of the group g are indexed for search.
 (
-    select r.name from memory d join search_series r on r.id = d.document_id / 4194304
-    where d.group_id = g.group_id and d.document_id is not null
+    select s.name from memory m join search_series s on s.id = m.document_id / 4194304
+    where m.group_id = g.group_id and m.document_id is not null
     limit 1
 )
 
@@ -172,8 +172,8 @@ select coalesce(
 {needed} union all select 1 from memory k where k.copy_of = m.id
 
 -- fragment: needed
--- Returns a row if a checkpoint, a fork or a subgraph can see the row m. It also returns one if a checkpoint still has
--- the result of the task that wrote the row, since a run from that checkpoint uses the result and seals the row again.
+-- Returns a row if a checkpoint, a fork or a subgraph can see the row m, or if a checkpoint still has the result of the
+-- task that wrote m. A run from that checkpoint uses the result and seals m again.
 select 1 from checkpoint_position p where p.branch_id = m.branch_id and p.position >= m.position and p.position < m.until
 union all
 select 1 from branch b where b.parent_id = m.branch_id and b.parent_position >= m.position and b.parent_position < m.until
@@ -213,8 +213,8 @@ order by chain.depth;
 with {view}, seen as ({seen}), ranked as ({rank_versions}) {select_current};
 
 -- name: current_memory_few_keys
--- The same for current memory in a scope. Each key costs two seeks, so this query suits kinds with few keys and any
--- number of authors.
+-- The same as `current_memory`, for a view of a scope without `before`. Each key costs two seeks, so this query suits
+-- kinds with few keys and any number of authors.
 with {view}, wanted (key) as materialized (
     select key from ({visible_keys}) found where key is not null
 ), seen as ({seen_on_lineage}
@@ -225,7 +225,7 @@ with {view}, wanted (key) as materialized (
 
 -- name: memory_of_keys
 -- The newest versions of some keys that a view shows, including expired and deleted ones.
-with {view}, wanted (key) as materialized ({texts keys}), seen as ({seen_of}), ranked as ({rank_versions})
+with {view}, wanted (key) as materialized ({texts keys}), seen as ({seen_of_keys}), ranked as ({rank_versions})
 select r.deleted,
 {memory_columns}
 from ranked cross join {lookup memory r} r.id = ranked.id and ranked.rank = 1 {end_lookup r}
@@ -233,8 +233,8 @@ left join content c on c.id = r.content_id
 order by number;
 
 -- name: branch_memory
--- Every version of one kind that a view of one branch may show, oldest first. Of each key, the view shows the last. A key
--- has several if an older version was sealed at a later position.
+-- Every version of one kind that a view of one branch may show, oldest first. The view shows the last version of each
+-- key. A key has several versions if an older version was sealed at a later position.
 select r.deleted,
 {memory_columns}
 from memory r
@@ -243,7 +243,7 @@ where r.branch_id = :branch and r.kind = :kind and r.until > :up_to and +r.posit
 order by coalesce(r.stamp, 4611686018427387904), number;
 
 -- name: branch_memory_of_keys
--- The same for some keys. `+` makes SQLite use the index on the keys.
+-- The same as `branch_memory`, for some keys. `+` makes SQLite use the index on the keys.
 select r.deleted,
 {memory_columns}
 from memory r
@@ -261,8 +261,8 @@ where m.content_id = (select id from content where hash = :hash) and m.kind = :k
 );
 
 -- fragment: rows_by_author
--- The versions to merge of each key: the newest one on the view's own lineage (`mine` = 1), and the newest one of each
--- other author. Deletion marks are included.
+-- For each key, the versions to merge: the newest one on the view's own lineage (`mine` = 1), and the newest one by
+-- each other author. Deletion marks are included.
 ranked as (
     select x.*, row_number() over (
         partition by key, mine, case mine when 1 then 0 else author_id end
@@ -279,7 +279,7 @@ order by r.key, newness, number
 
 -- name: versions_by_author
 with {view}, seen as (
-    select h.*, 1 as mine from ({seen_on_lineage}) h
+    select own.*, 1 as mine from ({seen_on_lineage}) own
     union all
     select x.*, 0 from memory x where {is_visible}
     union all
@@ -287,11 +287,11 @@ with {view}, seen as (
 {rows_by_author};
 
 -- name: versions_by_author_of
--- The same for some keys.
+-- The same as `versions_by_author`, for some keys.
 with {view}, wanted (key) as materialized ({texts keys}), seen as (
-    select h.*, 1 as mine from ({seen_on_lineage_of}) h
+    select own.*, 1 as mine from ({seen_on_lineage_of_keys}) own
     union all
-    select o.*, 0 from ({others_of}) o
+    select others.*, 0 from ({seen_of_keys_by_others}) others
 ),
 {rows_by_author};
 
@@ -336,7 +336,7 @@ order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 
 limit cast(:limit as bigint);
 
 -- name: visible_memory
--- The numbers of those of some rows that a view shows.
+-- The numbers of the given rows that a view shows.
 with {view}, wanted (id) as materialized ({numbers ids}), found as materialized (
     select x.* from wanted cross join {lookup memory x} x.id = wanted.id {end_lookup x}
     union
@@ -371,8 +371,8 @@ returning id;
 insert into memory_source (memory_id, source) values (:memory, :source);
 
 -- name: end_version
--- End the version of a key on a branch where the next version begins. The ended version is no longer current, if it is
--- by `author` or no author is given.
+-- End the version of a key on a branch at the position where the next version begins. If the ended version is by
+-- `author`, or no author is given, it is no longer current.
 update memory
 set until = :position,
     visible_until = case
@@ -384,14 +384,14 @@ where branch_id = :branch and kind = :kind and key = :key and until = 4611686018
 returning id, extra;
 
 -- fragment: in_checkpoint
--- Returns a row if a checkpoint of the namespace shows the row m of "main", although the row has ended since. `+ 0`
--- makes SQLite use the index on `coalesce(view_stamp, created_at)`.
+-- Returns a row if a checkpoint of the namespace shows the row m of "main", which has ended since. `+ 0` makes SQLite
+-- use the index on `coalesce(view_stamp, created_at)`.
 select 1 from checkpoint k
 where k.namespace_id = m.scope_id and coalesce(k.view_stamp, k.created_at) >= m.stamp + 0
     and coalesce(k.view_stamp, k.created_at) < m.visible_until + 0
 
 -- name: releasable_memory
--- Those of some rows that nothing references, with their content. Corrections are omitted. With `checkpoints` = 1, rows
+-- The given rows that nothing references, with their content. Corrections are omitted. With `checkpoints` = 1, rows
 -- that checkpoints of the namespace show are omitted too.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
@@ -477,14 +477,14 @@ where l.thread_id = :thread and l.ns = '';
 select head, thread from branch where id = :branch {for_update};
 
 -- name: lock_thread
--- A thread, locked until the transaction ends, so that two runs move its head one after the other.
+-- A thread, locked until the transaction ends, so that only one run at a time moves the head of the thread.
 select t.id, a.id as author, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id
 where t.id = :thread
 {for_no_key_update_of t};
 
 -- name: update_visibility
--- Update which rows of a thread on one branch are current, after the head of the thread has moved. `low` and `high` are
--- the two positions up to which the old and the new lineage show the branch; `after` is that of the new lineage.
+-- Update which rows of a thread on one branch are current, after the head of the thread has moved. The old and the new
+-- lineage show the branch up to the positions `low` and `high`, in either order; the new one shows it up to `after`.
 update memory
 set visible_until = case
     when position <= :after and until > :after and stamp is not null then 4611686018427387904
@@ -520,7 +520,7 @@ from namespace where path = :path
 returning id;
 
 -- name: groups_on_lineage
--- The groups that are sealed on a lineage, and those of the view's open groups that are sealed on another branch.
+-- The groups that are sealed on a lineage, and the open groups of the view that are sealed on another branch.
 with {view}
 select s.group_id from lineage cross join sealed_group s
 where s.branch_id = lineage.branch_id and s.position <= lineage.up_to
@@ -538,8 +538,8 @@ limit 1;
 
 -- name: branches_of_originals
 -- The branches of the rows whose copies are on some branches.
-select distinct o.branch_id as id from memory m join memory o on o.id = m.copy_of
-where o.branch_id is not null and m.branch_id {in_numbers ids};
+select distinct original.branch_id as id from memory m join memory original on original.id = m.copy_of
+where original.branch_id is not null and m.branch_id {in_numbers ids};
 
 -- name: has_other_references
 -- Returns a row if another thread, a branch or a copy needs rows on some branches of a thread.
@@ -550,8 +550,8 @@ select 1 from branch b where b.parent_id {in_numbers ids} and b.id not in ({numb
 union all
 select 1 from branch_base s where s.base_id {in_numbers ids} and s.branch_id not in ({numbers ids})
 union all
-select 1 from memory o join memory m on m.copy_of = o.id
-where o.branch_id {in_numbers ids} and m.branch_id not in ({numbers ids})
+select 1 from memory original join memory m on m.copy_of = original.id
+where original.branch_id {in_numbers ids} and m.branch_id not in ({numbers ids})
 limit 1;
 
 -- name: documents_to_move
@@ -581,19 +581,19 @@ where ns_id in (select id from checkpoint_ns where thread_id = :thread);
 
 -- name: sealable_groups
 -- The view's open groups that have rows and are not sealed on its lineage. `writer` is the id of the thread whose task
--- wrote an unsealed group. `late` = 1 marks a group that is sealed on another branch and is older than rows of the
--- lineage.
+-- wrote the group, or null for a group that is already sealed. `late` = 1 marks a group that is sealed on another
+-- branch and is older than rows of the lineage.
 with {view}
-select g.group_id, (select w.thread_id from memory_group w where w.id = g.group_id) as writer,
+select g.group_id, (select unsealed.thread_id from memory_group unsealed where unsealed.id = g.group_id) as writer,
 {search_thread}
     as search_thread,
-    case when not exists (select 1 from memory_group w where w.id = g.group_id) and exists (
+    case when not exists (select 1 from memory_group unsealed where unsealed.id = g.group_id) and exists (
         select 1 from lineage cross join (
             select m.kind, min(coalesce(m.copy_of, m.id)) as number from memory m where m.group_id = g.group_id group by m.kind
-        ) o
-        where o.number < (
+        ) oldest
+        where oldest.number < (
             select coalesce(x.copy_of, x.id) from memory x
-            where x.branch_id = lineage.branch_id and x.kind = o.kind and x.position <= lineage.up_to
+            where x.branch_id = lineage.branch_id and x.kind = oldest.kind and x.position <= lineage.up_to
             order by x.position desc, coalesce(x.copy_of, x.id) desc
             limit 1
         )
@@ -649,7 +649,7 @@ select max(stamp) as stamp from (
 ) x;
 
 -- name: newest_stamp_of_keys
--- The same for some kinds and keys.
+-- The same as `newest_stamp`, for some kinds and keys.
 select max(stamp) as stamp from (
     select (
         select max(o.stamp) from memory o
@@ -770,7 +770,7 @@ where group_id = :group and branch_id is null;
 update memory set stamp = :stamp where group_id = :group and stamp is null;
 
 -- name: copy_group
--- Copy a group that is already sealed on another branch, even if another run has sealed it there only now.
+-- Copy a group that is sealed on another branch. Another run may have sealed it there at the same time.
 insert into memory (
     branch_id, position, group_id, copy_of, kind, key, label, subject, object, content_id, deleted, importance,
     expires_at, extra, created_at, written_at, scope_id, author_id, source, actor, stamp, visible_until
@@ -872,17 +872,17 @@ left join content c on c.id = m.content_id
 where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as text) is null or m.key {in_texts keys});
 
 -- name: visible_messages
--- Those of some messages that a view shows, each with the wording that the view shows (see log.sql). With `anywhere` =
--- 1, messages that the newest checkpoints of any namespace show are included. A copied thread has inherited the
--- messages of its original, as messages of its own conversation. To find each message once, the lineage contributes
--- only messages of the thread `name`. For this reason, other copied threads in a namespace below the root contribute
--- inherited messages only for the conversations `keys`.
+-- The given messages that a view shows, each with the wording that the view shows (see log.sql). With `anywhere` = 1,
+-- messages that the newest checkpoints of any namespace show are included. A copied thread has inherited the messages
+-- of its original, as messages of its own conversation. To find each message once, the lineage contributes only
+-- messages of the thread `name`. For the same reason, outside of the root, other copied threads contribute inherited
+-- messages only for the conversations `keys`.
 with {view}, wanted (id) as materialized ({numbers ids}), wanted_rows as (
-    select e.id as slot, e.key, w.id as author, w.namespace_id as scope, w.name,
-        n.path <> '' and w.name not in ({texts keys}) as omits_inherited
-    from wanted cross join entry e cross join branch o cross join author w cross join namespace n
-    where e.id = wanted.id and o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name
-        and n.id = o.namespace_id
+    select e.id as slot, e.key, a.id as author, a.namespace_id as scope, a.name,
+        n.path <> '' and a.name not in ({texts keys}) as omits_inherited
+    from wanted cross join entry e cross join branch b cross join author a cross join namespace n
+    where e.id = wanted.id and b.id = e.branch_id and a.namespace_id = b.namespace_id and a.name = b.name
+        and n.id = b.namespace_id
 ), candidates as (
     select wanted_rows.slot, m.* from wanted_rows cross join lineage cross join memory m
     where m.branch_id = lineage.branch_id and m.kind = 'message' and m.key = wanted_rows.key and m.until > lineage.up_to
@@ -902,10 +902,10 @@ with {view}, wanted (id) as materialized ({numbers ids}), wanted_rows as (
     select candidates.*, row_number() over (partition by slot order by stamp desc, id desc) as rank from candidates
 )
 select r.slot, coalesce(
-    max(case when g.content_id = r.content_id then g.id end), max(g.id)
+    max(case when w.content_id = r.content_id then w.id end), max(w.id)
 ) as wording
 from ranked r
-join entry g on g.id = r.slot or (g.replaces = r.slot and g.document_id is not null)
+join entry w on w.id = r.slot or (w.replaces = r.slot and w.document_id is not null)
 where r.rank = 1 and r.deleted = 0
 group by r.slot;
 
@@ -922,8 +922,8 @@ select group_id, max(id) as row from memory where group_id {in_numbers ids} and 
 -- name: find_run_start
 -- The position of a checkpoint, and the tasks that finished under the checkpoint. The result always has a row.
 select p.branch_id, p.position, f.task, f.caller, f.groups
-from (select cast(:ns_id as bigint) as ns_id) o
-left join checkpoint_position p on p.ns_id = o.ns_id and p.checkpoint = :checkpoint
+from (select cast(:ns_id as bigint) as ns_id) given
+left join checkpoint_position p on p.ns_id = given.ns_id and p.checkpoint = :checkpoint
 left join finished_task f on f.thread_id = :thread and f.ns = :ns and f.checkpoint = :checkpoint;
 
 -- name: finished_tasks
@@ -931,8 +931,8 @@ left join finished_task f on f.thread_id = :thread and f.ns = :ns and f.checkpoi
 select task, caller, groups from finished_task where thread_id = :thread and ns = :ns and checkpoint = :checkpoint;
 
 -- name: insert_finished_task
--- Insert a finished task, unless it finished before. A run without memory records no finished task and stores only the
--- result, so results are looked up too.
+-- Insert a finished task, unless it finished before: then it has a row, or at least a stored result. A run without
+-- memory stores only the result.
 insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
 select cast(:thread as bigint), cast(:task as text), cast(:ns as text), cast(:checkpoint as text), cast(:caller as text),
     cast(:groups as text), cast(:now as bigint)
@@ -990,8 +990,8 @@ on conflict (thread_id, task) do nothing;
 insert into finished_group (group_id, thread_id, task)
 select s.group_id, f.thread_id, f.task
 from finished_group s
-join finished_task o on o.thread_id = s.thread_id and o.task = s.task
-join finished_task f on f.thread_id = :target and f.task = o.task and f.groups = o.groups
+join finished_task original on original.thread_id = s.thread_id and original.task = s.task
+join finished_task f on f.thread_id = :target and f.task = original.task and f.groups = original.groups
 where s.thread_id = :source
 on conflict (group_id, thread_id, task) do nothing;
 
@@ -1039,7 +1039,7 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: idle_branches
--- Those of some branches that have no rows, checkpoints, forks or subgraphs. Only branches of threads are returned.
+-- The given branches of threads that have no rows, checkpoints, forks or subgraphs.
 select b.id from branch b
 where b.kind = 'thread' and b.id {in_numbers ids}
     and not exists (select 1 from checkpoint_position p where p.branch_id = b.id)
@@ -1071,7 +1071,7 @@ where thread_id = :thread and created_at < :before
     );
 
 -- name: referenced_groups
--- Those of some groups to which finished tasks or subgraphs refer.
+-- The given groups to which finished tasks or subgraphs refer.
 select group_id from finished_group where group_id {in_numbers ids}
 union
 select group_id from base_group where group_id {in_numbers ids};
@@ -1091,7 +1091,7 @@ select count(*) as total from ranked r
 where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint));
 
 -- name: create_fork
--- Create a branch at a position of another; returns no row if the name is taken.
+-- Create a branch that is forked from a position of another branch. Returns no row if the name is taken.
 insert into branch (namespace_id, kind, name, parent_id, parent_position, created_at)
 select namespace_id, kind, :name, id, cast(:position as bigint), cast(:now as bigint) from branch where id = :branch
 on conflict (namespace_id, kind, name) do nothing
@@ -1138,8 +1138,8 @@ left join author a on a.id = m.author_id
 join content c on c.id = m.content_id
 left join branch b on b.id = m.branch_id
 join search_series s on s.id = m.document_id / 4194304
-join search_scope o on o.id = s.scope_id
-join namespace n on n.id = o.namespace_id
+join search_scope scope on scope.id = s.scope_id
+join namespace n on n.id = scope.namespace_id
 where m.id {in_numbers ids};
 
 -- name: memory_texts

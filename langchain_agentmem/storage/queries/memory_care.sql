@@ -7,17 +7,17 @@
 select b.id, b.head, x.what, max(x.position) as position
 from branch b
 join (
-    select branch_id, 'something lies' as what, position from memory where branch_id is not null
+    select branch_id, 'a version begins' as what, position from memory where branch_id is not null
     union all
-    select branch_id, 'something ends', until from memory where branch_id is not null and until < 4611686018427387904
+    select branch_id, 'a version ends', until from memory where branch_id is not null and until < 4611686018427387904
     union all
     select branch_id, 'a group was sealed', position from sealed_group
     union all
-    select branch_id, 'a checkpoint stands', position from checkpoint_position
+    select branch_id, 'a checkpoint is', position from checkpoint_position
     union all
     select parent_id, 'a branch begins', parent_position from branch where parent_id is not null
     union all
-    select base_id, 'a subgraph stands', base_position from branch_base where base_id is not null
+    select base_id, 'a subgraph begins', base_position from branch_base where base_id is not null
 ) x on x.branch_id = b.id
 where x.position > b.head or x.position < 0
 group by b.id, b.head, x.what
@@ -164,13 +164,13 @@ order by m.id
 limit cast(:limit as bigint);
 
 -- name: unplaced_checkpoints
--- Those of some checkpoints that exist and have no position.
+-- The given checkpoints that exist and have no position.
 select c.name from checkpoint c
 where c.ns_id = :ns_id and c.name {in_texts keys}
     and not exists (select 1 from checkpoint_position p where p.ns_id = c.ns_id and p.checkpoint = c.name);
 
 -- name: known_groups
--- Those of some groups that exist, sealed or not.
+-- The given groups that exist, sealed or not.
 select group_id from memory where group_id {in_numbers ids}
 union
 select group_id from sealed_group where group_id {in_numbers ids}

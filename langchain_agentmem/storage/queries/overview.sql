@@ -106,8 +106,8 @@ where b.kind = 'layers' and n.path >= :low and n.path < :high
 order by n.path, b.id;
 
 -- name: checkpoint_history
--- A page of a checkpoint namespace's checkpoints without their values, newest first, each with its number of children.
--- With `ends` = 1, only checkpoints without children are included.
+-- A page of the checkpoints of a checkpoint namespace, newest first, each without its values and with its number of
+-- children (`followers`). With `ends` = 1, only checkpoints without children are included.
 with page as materialized (
     select name, parent, metadata, created_at from checkpoint
     where ns_id = :ns_id and (cast(:ends as bigint) = 0 or name not in ({parents}))

@@ -1,5 +1,5 @@
--- Notes on the memory that was inserted into prompts. `reader` is the memory that the text came from. `part` is the
--- kind of text: "start" and "changes" are core memory. Keys of messages are passed as JSON.
+-- Notes on the memory that was inserted into prompts. `reader` names the memory that was the source of the text. `part`
+-- is the kind of text: "start" and "changes" are core memory. Keys of messages are passed as JSON.
 
 -- name: prompt_notes
 -- The notes on some or all messages of a thread since a time, oldest first. With a `reader`, only its notes.

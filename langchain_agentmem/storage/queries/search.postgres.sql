@@ -261,8 +261,8 @@ order by distance, v.document_id desc
 limit cast(:limit as bigint);
 
 -- name: nearest_indexed
--- The same with the index on vectors, which may miss some documents. Fewer documents than the limit may be returned if
--- documents outside the ranges are nearer.
+-- The same as `nearest_pgvector`, with the index on vectors, which may miss some documents. Fewer documents than the
+-- limit may be returned if documents outside the ranges are nearer.
 select document_id, cast(round(cast(min(distance) as numeric), 6) as double precision) as distance
 from search_pgvector_nearest(:vector, cast(:ranges as json), 2 * cast(:limit as bigint))
 group by document_id
@@ -270,8 +270,8 @@ order by distance, document_id desc
 limit cast(:limit as bigint);
 
 -- name: vector_index
--- `valid`: a usable index on vectors exists. `lacking`: an index must be created. That is so if no usable index exists,
--- this role may create one, pgvector supports iterative scans (from version 0.8 on), and there are enough vectors.
+-- `valid`: a usable index on vectors exists. `lacking`: an index must be created, since no usable index exists, this
+-- role may create one, pgvector supports iterative scans (from version 0.8 on), and there are enough vectors.
 select i.valid,
     not i.valid and pg_has_role(t.relowner, 'usage') and cast(string_to_array(e.extversion, '.') as bigint[]) >= '{0,8}'
         and cast(:min_vectors as bigint) = (select count(*) from (select from search_pgvector limit cast(:min_vectors as bigint)) v)

@@ -69,13 +69,13 @@ select dimensions, removals, pgvector, (select coalesce(max(id), 0) from search_
 update search_state set dimensions = :dimensions where id = 1;
 
 -- name: request_vector
--- Let a document wait for its vector, if vectors are enabled.
+-- Queue a document for the computation of its vector, if vectors are enabled.
 insert into search_unembedded (document_id)
 select cast(:id as bigint) from search_state where id = 1 and dimensions is not null
 on conflict (ticket) do nothing;
 
 -- name: request_all_vectors
--- Let all documents without a vector wait for one, except those of the audit trail, which is searched by words only.
+-- Queue all documents without a vector, except those of the audit trail, which is searched by words only.
 insert into search_unembedded (document_id)
 select d.id from search_document d
 join search_scope c on c.id = d.id >> 37
@@ -85,7 +85,7 @@ where c.kind <> 'audit'
 on conflict (ticket) do nothing;
 
 -- name: unembedded_documents
--- The documents that have waited longest for their vectors.
+-- A page of the queued documents, in the order in which they were queued.
 select u.ticket, u.document_id, d.owner, c.kind from search_unembedded u
 join search_document d on d.id = u.document_id
 join search_scope c on c.id = u.document_id >> 37
@@ -188,8 +188,8 @@ order by documents desc, n.path, s.name
 limit 100;
 
 -- name: search_totals
--- The numbers of series, documents and words in some ranges, each of whole scopes or of whole series. A range whose
--- bounds are multiples of 2^37 (137438953471 is 2^37 - 1) is one of scopes.
+-- The numbers of series, documents and words in some ranges. Each range consists of whole scopes or of whole series: of
+-- scopes if its bounds are multiples of 2^37 (137438953471 is 2^37 - 1).
 select cast(coalesce(sum(f.series), 0) as bigint) as series, cast(coalesce(sum(f.documents), 0) as bigint) as documents,
     cast(coalesce(sum(f.words), 0) as bigint) as words, coalesce(max(f.last_at), 0) as last_at
 from (
@@ -228,8 +228,8 @@ order by d.created_at desc, d.id desc
 limit cast(:limit as bigint);
 
 -- name: dated_documents
--- Documents from `start` to `end` or near this time, the nearest first. Only documents from `earliest` to `latest` are
--- searched.
+-- Documents between the times `start` and `end`, then the documents nearest to them. Only documents from `earliest` to
+-- `latest` are searched.
 select d.id
 from ({ranges ranges}) r
 cross join {lookup search_series s}
@@ -241,8 +241,8 @@ order by case when d.created_at < :start then :start - d.created_at when d.creat
 limit cast(:limit as bigint);
 
 -- name: documents_within
--- The documents in many small ranges, as one row with a JSON list for each column. To read many rows would take longer
--- than to find them.
+-- The documents in many small ranges, as one row with a JSON list for each column. Reading many rows would take longer
+-- than finding them.
 select json_array(
     json_group_array(d.id), json_group_array(d.owner), json_group_array(d.length), json_group_array(d.features),
     json_group_array(d.created_at), json_group_array(d.speaker), json_group_array(d.role)
@@ -293,5 +293,5 @@ cross join {lookup namespace n} n.id = b.namespace_id {end_lookup n}
 cross join {lookup content c} c.id = v.content_id {end_lookup c};
 
 -- name: count_unembedded
--- The dimensions of vectors, and the number of documents that wait for theirs.
+-- The number of dimensions of vectors, and the number of documents that wait for their vectors.
 select (select coalesce(max(dimensions), 0) from search_state) as dimensions, (select count(*) from search_unembedded) as waiting;

@@ -13,7 +13,7 @@ left join checkpoint_ns l on l.thread_id = t.id and l.ns = :ns
 where n.path = :path;
 
 -- name: find_threads
--- The same for the threads with an id in any namespace, at most four.
+-- The same as `find_thread`, for the threads with an id in any namespace. Returns at most four.
 select t.id, t.store_id, t.delta, t.created_at, s.sweep_count, s.removed_count, n.path, l.id as ns_id
 from thread t
 join namespace n on n.id = t.namespace_id
@@ -78,8 +78,8 @@ insert into channel_value (ns_id, channel, version, recipe) values (:ns_id, :cha
 on conflict (ns_id, channel, version) do update set recipe = excluded.recipe;
 
 -- name: insert_checkpoint
--- With a `namespace_id`, the versions that the branch "main" shows now are retained for the checkpoint. It is set if
--- the namespace has a branch "main". Citus accepts no subquery in "values".
+-- `namespace_id` is set if the namespace has a branch "main". The versions that "main" shows now are then retained for
+-- the checkpoint. Citus accepts no subquery in "values".
 insert into checkpoint (ns_id, name, parent, run_id, versions, head, metadata, created_at, namespace_id)
 select :ns_id, :name, :parent, :run_id, :versions, :head, :metadata, :now, (
     select b.namespace_id from checkpoint_ns l
@@ -107,8 +107,8 @@ select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_
 select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_id and name = :name;
 
 -- name: checkpoint_values
--- The channel values of a checkpoint, or without a name those of the newest one. No rows if `versions` is not valid
--- JSON.
+-- The channel values of the checkpoint `name`, or of the newest checkpoint if `name` is null. Returns no rows if
+-- `versions` is not valid JSON.
 select v.channel, v.recipe
 from checkpoint c
 cross join json_each(case when json_valid(c.versions) then c.versions else '{}' end) w
@@ -126,7 +126,7 @@ where c.ns_id = :ns_id and c.name = :name and w.key {in_texts keys}
     and v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value;
 
 -- name: pending_writes
--- The pending writes of a checkpoint, or without a name those of the newest one.
+-- The pending writes of a checkpoint, or of the newest checkpoint if `checkpoint` is null.
 select task, idx, path, channel, recipe from pending_write
 where ns_id = :ns_id and checkpoint = coalesce(:checkpoint, (select max(name) from checkpoint where ns_id = :ns_id));
 

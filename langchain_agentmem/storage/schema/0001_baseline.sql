@@ -42,9 +42,9 @@ create table content (
 
 -- Conversations -----------------------------------------------------------------------------------------------------
 
--- One version of a message or round. `position` is the position on the branch of the call that wrote it. A row with
--- `replaces` is a newer version of the row that this column names. The newest version is current, and the older ones
--- are its history. `document_id` is its document in the search index, on the row of the first version. `follows`
+-- One version of a message or round. `position` is the position of the call that wrote the row on the branch. A row
+-- with `replaces` is a newer version of the row that this column names. The newest version is current, and the older
+-- ones are its history. `document_id` is its document in the search index, on the row of the first version. `follows`
 -- marks a message that follows the thread with the id of its conversation: the message is visible where that thread
 -- shows it.
 create table entry (
@@ -73,9 +73,9 @@ create index entry_replaces on entry (replaces{index_id}) where replaces is not 
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
 
 -- A compacted context. `context` names the context: the state of a graph, the log of a conversation, or the rounds
--- of one role. `digest` is the digest of the messages up to its end, and `message_count` their number. `slot` is the
--- row of the last of them if the context belongs to a conversation. The body is JSON with the ids of retained
--- messages and the created messages.
+-- of one role. `digest` is the digest of the messages up to the end of the context, and `message_count` is their
+-- number. If the context belongs to a conversation, `slot` is the row of the last message. The body is JSON with the
+-- ids of retained messages and the created messages.
 create table compaction (
     id {id},
     branch_id {int} not null references branch (id) on delete cascade,
@@ -136,7 +136,7 @@ create table thread (
 create index thread_namespace on thread (namespace_id);
 create index thread_store on thread (store_id);
 
--- One series of checkpoints: a thread's own (`ns` is empty), or those of one of its subgraphs.
+-- One checkpoint namespace of a thread: of its own graph (`ns` is empty), or of one of its subgraphs.
 create table checkpoint_ns (
     id {id},
     thread_id {int} not null references thread (id) on delete cascade,
@@ -156,10 +156,10 @@ create table part (
 ){without_rowid};
 create index part_content on part (content_id, store_id);
 
--- A checkpoint without its values. `versions` is a JSON object of the channels' versions. `head` and `metadata` are
--- output of the serializer. `view_stamp` is the last stamp (of `memory`) that its view includes, if that differs
--- from its time of creation. `namespace_id` is set if the namespace had a branch "main" when the checkpoint was put.
--- The versions that "main" showed then are retained for the checkpoint.
+-- A checkpoint without its values. `versions` is a JSON object of the channels' versions. `head` (the checkpoint's
+-- other fields) and `metadata` are output of the serializer. `view_stamp` is the last stamp (of `memory`) that its
+-- view includes, if that differs from its time of creation. `namespace_id` is set if the namespace had a branch "main"
+-- when the checkpoint was put. The versions that "main" showed then are retained for the checkpoint.
 create table checkpoint (
     ns_id {int} not null references checkpoint_ns (id) on delete cascade,
     name {text} not null,
@@ -294,7 +294,7 @@ create index memory_source_source on memory_source (source);
 
 -- A group: the rows that one execution of a task wrote. Its id is a random number. The checkpoint of the task may
 -- not be stored yet. `owner` is the unique token of the run. `ended` marks an execution that ended without a result;
--- the next execution of the task replaces it.
+-- the next execution of the task replaces this group.
 create table memory_group (
     id {int} primary key,
     thread_id {int} not null references thread (id) on delete cascade,
@@ -413,8 +413,8 @@ create table blob (
 -- Search ------------------------------------------------------------------------------------------------------------
 
 -- A document is a message, an item, or any other searchable object. Its id contains 26 bits of its scope, 15 bits of
--- its series in the scope, and 22 bits of its place in the series. Neighbouring documents have neighbouring ids. A
--- namespace is a few ranges of ids, to which the index can skip.
+-- its series in the scope, and 22 bits of its place in the series. Neighbouring documents have neighbouring ids. The
+-- documents of a namespace are a few ranges of ids, so a search can skip all other ids in the index.
 
 -- The documents of one kind in one namespace. A namespace with very many series has several scopes of a kind.
 create table search_scope (
@@ -439,7 +439,7 @@ create table search_series (
 );
 create index search_series_name on search_series (scope_id, name);
 
--- The totals of a scope, so that a search need not count. The totals are the sums over the rows of the scope.
+-- The totals of a scope, so that a search need not count. A scope may have several rows, whose sums are its totals.
 -- `series` counts the existing series, and `last_at` is the latest time of a document.
 create table search_total (
     id {int} primary key,

@@ -56,7 +56,8 @@ class TestCommand:
         given = ("--namespace", "users/{user_id}")
         run = agentmem("import-from", target, "langgraph-saver", source, *given)
         assert run.stdout.endswith("Imported: nothing. Already here: 0. Skipped: 12 checkpoints of 2 threads.\n")
-        assert "Skipped: the thread 'ada' (6 checkpoints): its owner is unknown: it has no user_id." in run.stdout
+        skipped = "Skipped: the thread 'ada' (6 checkpoints): its owner is unknown: its metadata has no user_id."
+        assert skipped in run.stdout
         given = (*given, "--owners", owners, "--only", "u-1", "--only", "eve")
         run = agentmem("import-from", tmp_path / "n.db", "langgraph-saver", source, *given, "--dry-run")
         assert "\nada: namespace users/u-1\nWould import: 6 checkpoints of 1 thread." in run.stdout

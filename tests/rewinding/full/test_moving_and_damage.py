@@ -16,12 +16,12 @@ from tests.support.graphs import line
 from tests.support.plans import sampled_columns
 
 DAMAGE = {
-    "update branch set head = 0 where name = 'root'": "ends at 0, but something lies",
-    "update checkpoint_position set position = 99": "but a checkpoint stands at 99",
+    "update branch set head = 0 where name = 'root'": "ends at 0, but a version begins",
+    "update checkpoint_position set position = 99": "but a checkpoint is at 99",
     "update branch set parent_position = 99 where name = 'fork'": "but a branch begins at 99",
-    "update branch_base set base_position = 99": "but a subgraph stands at 99",
+    "update branch_base set base_position = 99": "but a subgraph begins at 99",
     "update sealed_group set position = 99": "but a group was sealed at 99",
-    "update memory set until = 99 where until < 99": "but something ends at 99",
+    "update memory set until = 99 where until < 99": "but a version ends at 99",
     "update branch set parent_id = id, parent_position = 0 where name = 'root'": "begins on a branch that is not older",
     "update branch set parent_position = null where name = 'deep'": "or at an incomplete place",
     "update memory set until = 4611686018427387904 where kind = 'core'": "is visible next to a newer version",

@@ -40,7 +40,7 @@ def test_page_shows_texts_and_roles_of_experiences(memory, library, browse):
     assert "Check that the file exists." in page.text
     assert "Use when plots are drawn." in page.text
     assert "Coder, Planner" in " ".join(page.text.split())
-    assert "everybody" in page.text
+    assert "all roles" in page.text
 
 
 def test_experiences_are_filtered_by_role(memory, library, browse):
