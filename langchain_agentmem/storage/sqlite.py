@@ -296,7 +296,7 @@ class SqliteEngine(Engine):
             for pragma in (
                 "pragma foreign_keys = on",
                 f"pragma synchronous = {self.options.synchronous}",
-                "pragma wal_autocheckpoint = 4000",  # pages (16 MB) instead of 1000: fewer WAL checkpoints
+                "pragma wal_autocheckpoint = 8000",  # pages (16 MB) instead of 1000: fewer WAL checkpoints
                 "pragma cache_size = -16000",
                 "pragma temp_store = memory",
             ):
@@ -334,7 +334,9 @@ class SqliteEngine(Engine):
                 set_wal_mode()  # a killed `rewrite_file` may have left the file without WAL mode
             return
         if self.persistent:
-            connection.execute("pragma auto_vacuum = incremental")  # only possible before the first table
+            # Both are only possible before the first table. SQLCipher has its own page size.
+            page_size = "" if self.encrypted else "pragma page_size = 2048; "
+            connection.executescript(f"{page_size}pragma auto_vacuum = incremental")
             self._retry_until_timeout(set_wal_mode)
         connection.execute("begin immediate")
 
