@@ -56,8 +56,8 @@ def list_pages(
 ) -> Iterator[Sequence[CheckpointTuple]]:
     """Check the arguments of `list`, and return the checkpoints a page at a time.
 
-    No lock is held between pages. The first page has one checkpoint, and later pages are larger. So a caller that needs
-    few checkpoints reads few.
+    No lock is held between pages. Without a limit, the first page has one checkpoint, and later pages are larger. So a
+    caller that needs few checkpoints reads few.
 
     Args:
         saver: The saver.
@@ -86,15 +86,15 @@ def list_pages(
     if limit is not None:
         check_integer("limit", limit, 0)
     keys = _iter_keys(saver, KeyFilter(at, low, high, ns, only_id, before_id), required, limit)
-    pages = _iter_pages(saver, keys, None if config is None else config["configurable"]["thread_id"])
+    pages = _iter_pages(saver, keys, limit, None if config is None else config["configurable"]["thread_id"])
     return saver._follower.follow_pages(config, before, limit, pages, find_loop(config))
 
 
 def _iter_pages(
-    saver: AgentMemorySaver, keys: Iterator[CheckpointKey], thread_id: Any
+    saver: AgentMemorySaver, keys: Iterator[CheckpointKey], limit: int | None, thread_id: Any
 ) -> Iterator[Sequence[CheckpointTuple]]:
-    """Yield the checkpoints of keys a page at a time; the first page has one checkpoint."""
-    size = 1
+    """Yield the checkpoints of keys in pages; the first page has `limit` checkpoints, or one."""
+    size = 1 if limit is None else min(limit, LARGEST_PAGE)
     while page := list(islice(keys, size)):
         first = page[0]
         with report_damage(ThreadKey(first.path, first.thread), first.name):

@@ -501,21 +501,6 @@ def get(
     return checkpoints[0] if checkpoints else None
 
 
-def load(
-    tx: Transaction, thread: Thread, ns_id: int, checkpoints: Sequence[str | None], recall: Recall
-) -> list[StoredCheckpoint]:
-    """Read some checkpoints of a checkpoint namespace; each part is read once.
-
-    Args:
-        tx: The transaction.
-        thread: The thread.
-        ns_id: The row id of the checkpoint namespace.
-        checkpoints: The ids; None for the newest. Missing checkpoints are left out.
-        recall: A function that returns cached parts.
-    """
-    return _finish_queries(tx, thread, [_start_queries(tx, ns_id, each) for each in checkpoints], recall)
-
-
 def _start_queries(tx: Transaction, ns_id: int, checkpoint: str | None) -> tuple[Rows, Rows, Rows]:
     """Start the queries for a checkpoint, its values and pending writes, without waiting."""
     if checkpoint is None:
@@ -603,9 +588,10 @@ def load_keys(
         by_ns.setdefault(key.ns_id, []).append(key)
     loaded: dict[tuple[int, str], StoredCheckpoint] = {}
     for ns_id, group in by_ns.items():
+        queries = [_start_queries(tx, ns_id, key.name) for key in group]
         thread = find_thread(tx, ThreadKey(group[0].path, group[0].thread), group[0].ns, exact=True)
         if thread is not None and thread.ns_id == ns_id:
-            checkpoints = load(tx, thread, ns_id, [key.name for key in group], recall)
+            checkpoints = _finish_queries(tx, thread, queries, recall)
             loaded.update(((ns_id, checkpoint.name), checkpoint) for checkpoint in checkpoints)
     return [(key, loaded[key.ns_id, key.name]) for key in page if (key.ns_id, key.name) in loaded]
 
