@@ -38,6 +38,7 @@ from langchain_agentmem.rewinding.memory_rows import (
 from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
+from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.tracing import RunType, Step, drop_none
 
 if TYPE_CHECKING:
@@ -64,35 +65,24 @@ class BranchPosition(NamedTuple):
 
     def view(self, tx: Transaction, now: int) -> MemoryView:
         """Return the view at the end of the branch; an empty view if the branch does not exist."""
+        is_shared = self.name == MAIN and self.scopes.is_shared(self.path)
+        author_rows = query.author_of_main.lazy(tx, path=self.path) if is_shared else ()
         rows = query.find_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
         view = load_view(tx, rows[0]["id"], rows[0]["head"], now) if rows else MemoryView((), (), now)
-        return self._with_scope(tx, view)
-
-    def _with_scope(self, tx: Transaction, view: MemoryView) -> MemoryView:
-        """Add the current memory of the namespace's threads to the view of a shared "main" branch."""
-        if self.name != MAIN or not self.scopes.is_shared(self.path):
-            return view
-        rows = query.author_of_main(tx, path=self.path)
-        if not rows:
-            return view
-        [row] = rows
-        return view._replace(scope=row["scope"], author=row["id"] or 0, is_sole_author=bool(row["is_sole_author"]))
+        return _add_scope(view, author_rows)
 
     def open_for_write(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
         """Lock the branch, and return its view and next position; create the branch if missing."""
         branch, head = self.lock(tx, now)
+        moved = query.move_head.lazy(tx, branch=branch, expected=head, position=head + 1, added=0)
+        author_rows = query.author_of_main.lazy(tx, path=self.path) if self.name == MAIN else ()
         view = load_view(tx, branch, head, now)
-        is_moved = query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0)
-        if not is_moved:
+        if not moved:
             raise BranchMoved
-        author = ensure_main_author(tx, self.path) if self.name == MAIN else None
-        return self._with_scope(tx, view), WriteTarget(
-            branch,
-            head + 1,
-            forked=len(view.branches) > 1,
-            author=author,
-            shared=author is not None and self.scopes.is_shared(self.path),
-        )
+        author = ensure_main_author(tx, self.path, author_rows) if self.name == MAIN else None
+        shared = author is not None and self.scopes.is_shared(self.path)
+        target = WriteTarget(branch, head + 1, forked=len(view.branches) > 1, author=author, shared=shared)
+        return _add_scope(view, author_rows if shared else ()), target
 
     def lock(self, tx: Transaction, now: int) -> tuple[int, int]:
         """Lock the branch, and return its row id and last position; create the branch if missing.
@@ -107,6 +97,14 @@ class BranchPosition(NamedTuple):
             if not rows:
                 raise BranchMoved  # others created and deleted the row meanwhile; the database repeats the transaction
         return rows[0]["id"], rows[0]["head"]
+
+
+def _add_scope(view: MemoryView, author_rows: Rows) -> MemoryView:
+    """Add the current memory of a namespace's threads to the view of its branch "main"."""
+    if not author_rows:
+        return view
+    [row] = author_rows
+    return view._replace(scope=row["scope"], author=row["id"] or 0, is_sole_author=bool(row["is_sole_author"]))
 
 
 MemoryPosition: TypeAlias = "BranchPosition | ThreadPosition"
@@ -134,9 +132,15 @@ def resolve_branch(branch: str | MemoryPosition, namespace: Any, scopes: Scopes)
     return BranchPosition(path_of(scopes.resolve(namespace)), check_id(branch, "branch"), scopes)
 
 
-def ensure_main_author(tx: Transaction, path: str) -> Author:
-    """Return the author row of the branch "main" of a namespace; create the author if missing."""
-    [row] = query.author_of_main(tx, path=path)
+def ensure_main_author(tx: Transaction, path: str, rows: Rows | None = None) -> Author:
+    """Return the author row of the branch "main" of a namespace; create the author if missing.
+
+    Args:
+        tx: The transaction.
+        path: The path of the namespace.
+        rows: The result of the query `author_of_main`, if it was started earlier.
+    """
+    [row] = query.author_of_main(tx, path=path) if rows is None else rows
     rows = [row] if row["id"] is not None else query.create_main_author(tx, path=path)
     if not rows:
         raise BranchMoved  # another transaction created the row meanwhile; the database repeats this transaction
@@ -357,12 +361,13 @@ def apply_change(
     """
     view, target = point.open_for_write(tx, now)
     change = PendingWrite(view=view, now=now, writer=writer, thread=get_thread_id(point))
-    value = prepare(tx, change)
-    drafts = [change.add_writer(draft) for draft in change.drafts]
+    expired: Rows = ()
     if target.branch is not None:
-        expired = query.expired_memory(tx, branch=target.branch, at=now, limit=20)
-        # Also delete some expired entries. If one of their keys is also written, the later draft applies.
-        drafts = [*(VersionDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
+        expired = query.expired_memory.lazy(tx, branch=target.branch, at=now, limit=20)
+    value = prepare(tx, change)
+    # Also delete some expired entries. If one of their keys is also written, the later draft applies.
+    drafts = [VersionDraft(row["kind"], row["key"], None, now) for row in expired]
+    drafts += [change.add_writer(draft) for draft in change.drafts]
     if drafts:
         name = find_series_name(tx, point, view)
         memory_rows.write(tx, target, drafts, series=DocumentSeries(point.path, drafts[0].kind, name), now=now)

@@ -24,7 +24,7 @@ from langchain_agentmem.errors import DatabaseUnreadable, safe_repr
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import DocumentSeries, IndexedDocument
 from langchain_agentmem.storage import Transaction, queries, query
-from langchain_agentmem.storage.transaction import Row
+from langchain_agentmem.storage.transaction import Row, Rows
 
 CORE, EVENT, RECORD = "core", "event", "record"
 FACT = "fact"
@@ -356,17 +356,15 @@ def write(
     drafts = list({(draft.kind, draft.key): draft for draft in drafts}.values())
     author, stamp = target.author, None
     if target.branch is not None:
-        has_other_authors = False
+        has_other_authors: Rows = ()
         if author is not None:
             keys = as_json([(draft.kind, draft.key) for draft in drafts])
+            has_other_authors = query.has_other_authors.lazy(tx, scope=author.scope)
             [newest] = query.newest_stamp_of_keys(tx, scope=author.scope, keys=keys)
             stamp = max(now, (newest["stamp"] or 0) + 1)
-            has_other_authors = bool(query.has_other_authors(tx, scope=author.scope))
-        ended: list[Row] = []
         end = {"branch": target.branch, "position": target.position, "stamp": stamp, "author": None}
-        for draft in drafts:
-            ended += query.end_version(tx, **end, kind=draft.kind, key=draft.key)
-        delete_unseen(tx, [row["id"] for row in ended], keep_past=target.shared)
+        ended = [query.end_version.lazy(tx, **end, kind=draft.kind, key=draft.key) for draft in drafts]
+        delete_unseen(tx, [row["id"] for rows in ended for row in rows], keep_past=target.shared)
         if not target.forked and not has_other_authors:  # a deletion mark would hide nothing
             drafts = [draft for draft in drafts if draft.body is not None or draft.correction is not None]
     # Bodies are stored after the deletion of ended versions, which also deletes equal bodies that no row uses.
@@ -375,24 +373,27 @@ def write(
     placements = _place_documents(tx, series, [draft for draft in drafts if draft.findable and draft.body is not None])
     common = {"branch": target.branch, "position": target.position, "group": target.group, "stamp": stamp, "now": now}
     common |= {"scope": None, "author": None} if author is None else {"scope": author.scope, "author": author.id}
-    numbers: list[int] = []
+    inserted: list[Rows] = []
     for draft in drafts:
         placement = placements.get((draft.kind, draft.key))
-        [row] = query.insert_memory(
-            tx,
-            **common,
-            **{name: getattr(draft, name) for name in _COLUMNS},
-            hash=None if draft.body is None else queries.digest(draft.body),
-            deleted=int(draft.body is None),
-            extra=None if draft.extra is None else as_json(draft.extra),
-            document=None if placement is None else placement[0].numbers[placement[1]],
-            visible_until=FOREVER if author is not None and draft.kind in SHARED_KINDS else 0,
+        inserted.append(
+            query.insert_memory.lazy(
+                tx,
+                **common,
+                **{name: getattr(draft, name) for name in _COLUMNS},
+                hash=None if draft.body is None else queries.digest(draft.body),
+                deleted=int(draft.body is None),
+                extra=None if draft.extra is None else as_json(draft.extra),
+                document=None if placement is None else placement[0].numbers[placement[1]],
+                visible_until=FOREVER if author is not None and draft.kind in SHARED_KINDS else 0,
+            )
         )
-        numbers.append(row["id"])
+    numbers = [int(row["id"]) for [row] in inserted]
+    for draft, number in zip(drafts, numbers, strict=True):
         if sources := list_sources(draft.extra):
-            query.insert_source.run_many(tx, [{"memory": row["id"], "source": name} for name in sorted(sources)])
+            query.insert_source.run_many(tx, [{"memory": number, "source": name} for name in sorted(sources)])
         if draft.correction is not None:
-            query.set_correction(tx, id=row["id"], correction=as_json(draft.correction))
+            query.set_correction(tx, id=number, correction=as_json(draft.correction))
     numbers_by_key = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
     for batch in {id(batch): batch for batch, _ in placements.values()}.values():
         owners = [numbers_by_key[key] for key, (key_batch, _) in placements.items() if key_batch is batch]
