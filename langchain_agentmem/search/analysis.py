@@ -20,13 +20,12 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
-from importlib.metadata import version
 from itertools import accumulate, compress
 from types import MappingProxyType
 from typing import NamedTuple
 from zlib import crc32
 
-from snowballstemmer.english_stemmer import EnglishStemmer
+import Stemmer
 
 from langchain_agentmem.base.data_tables import load_data_table, word_set
 
@@ -162,7 +161,7 @@ def text_features(text: str) -> frozenset[str]:
     return frozenset(features)
 
 
-VERSION = crc32(f"3 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
+VERSION = crc32(f"3 {unicodedata.unidata_version} {Stemmer.version()}".encode())
 """The version of the analysis. A database that was indexed by another version rebuilds its index.
 
 The version changes with Python's Unicode tables and with the stemmer. If you change the analysis in this module,
@@ -367,7 +366,7 @@ def _is_one_word(text: str) -> bool:
 def _stem(word: str) -> str:
     if not (word.isascii() and word.isalpha()):
         return word[article.end() :] if (article := _ARABIC_ARTICLE.match(word)) else word
-    stemmer = EnglishStemmer()  # not shared, since a stemmer has state
+    stemmer = Stemmer.Stemmer("english")  # not shared, since a stemmer has state
     return str(stemmer.stemWord(BASE_FORMS.get(word, word)))
 
 

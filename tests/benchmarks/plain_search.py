@@ -117,9 +117,9 @@ def words_and_pairs(text: str) -> list[str]:
 
 def stems() -> Callable[[str], list[str]]:
     """Gives a function that cuts a text into the stems of its English words, without stop words."""
-    import snowballstemmer
+    import Stemmer
 
-    stemmer = snowballstemmer.stemmer("english")
+    stemmer = Stemmer.Stemmer("english")
     return lambda text: stemmer.stemWords([word for word in words_and_pairs(text) if word not in STOP_WORDS])
 
 
