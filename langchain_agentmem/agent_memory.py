@@ -91,18 +91,18 @@ class AgentMemory(Maintenance, Closable):
             used and never closed. Default: ":memory:", a temporary database in RAM.
         namespace: The namespace that a run reads and writes: labels, which may contain keys of the run's config in
             braces, such as `("users", "{user_id}")`. Threads of one namespace share memory. With `()`, all threads
-            share memory. Default: the config's "agentmem_namespace". A run without this key sees only its own thread.
+            share memory. Default: each config's "agentmem_namespace". A run without this key sees only its own thread.
         bare_threads: True to accept a checkpointer's config with only a "thread_id", as LangGraph Studio sends it, if
             exactly one thread has that id. Default: False; a config without the keys of `namespace` is an error.
-        on_thread_delete: "keep" or "forget" a deleted thread's contributions to the memory of its namespace. Default:
-            "keep". Erasing the thread always forgets them.
+        on_thread_delete: "keep" or "forget" what a thread contributed to the memory of its namespace when
+            `checkpointer.delete_thread` deletes the thread. Default: "keep". `erase` always forgets it.
         hooks: Functions that are called with every event, such as a `StepFinished`. Exceptions raised by hooks are
             logged and suppressed.
         trace_content: The form of texts in traces and hooks' events: True for the full text, False for its length, or a
-            function that masks a text. Names, counts, scores, times and ids are always shown, except keys in stores.
-            LangChain traces the agent's own runs, such as model calls. Only its settings hide their content.
-        strict: True to let the checkpointer import only safe or allowed classes, see `AgentMemorySaver`. Default: the
-            environment variable LANGGRAPH_STRICT_MSGPACK, as for LangGraph's own savers.
+            function that masks a text. Names, counts, scores, times and ids are always shown. Keys of store items count
+            as texts. LangChain itself traces runs such as model calls; only LangChain's settings hide their content.
+        strict: True to let the checkpointer import only safe or allowed classes, see `AgentMemorySaver`. False to do so
+            only if the environment variable LANGGRAPH_STRICT_MSGPACK is set, as LangGraph's savers do. Default: False.
         retention: The messages that conversations keep after each addition. Default: all, forever.
         record: The names of the state channels whose messages the checkpointer adds to the conversation with the
             thread's id. Each message is stored once, is searchable after its commit, and is rewound with the thread.
@@ -208,14 +208,14 @@ class AgentMemory(Maintenance, Closable):
         """Return a view of this memory that is limited to one namespace, such as one user's.
 
         Call `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` if the `namespace` of this memory
-        contains "{user_id}". In the limited memory, its namespace is the default of searches, layers, facts,
-        conversations, sessions, the audit trail, tools, statistics, exports and erasures. Calls with a namespace
+        contains "{user_id}". In the limited memory, this namespace is the default of searches, layers, facts,
+        conversations, sessions, the audit trail, tools, statistics, exports and erasures. Calls with any namespace
         outside of it raise an error.
 
         In the limited memory's `store`, namespaces are relative: `("notes",)` in `within(("users", "ada")).store` is
         `("users", "ada", "notes")` in `memory.store`. Graphs with the limited memory's `checkpointer` need no user in
-        their configs, and in their runs, calls of the original memory use the limited memory's namespace, too. Closing
-        the limited memory does not close the database.
+        their configs. In a run of such a graph, the original `memory` also uses this namespace by default. Closing the
+        limited memory does not close the database.
 
         Args:
             namespace: The namespace.
@@ -331,18 +331,18 @@ class AgentMemory(Maintenance, Closable):
         """Return the core, recall and archival memory of a branch or of a thread.
 
         `memory.layers("user-42")` is the memory of a named branch, which the first write creates.
-        `memory.layers(config)` in a node of a graph is the thread's memory. It is rewound with the thread. If LangGraph
-        retries a node, only the writes of the last attempt remain; if the node's own code retries, all writes remain.
-        The graph needs this memory's checkpointer. With the config of a past checkpoint, the memory is read-only and
-        shows that checkpoint. A node with a cached result does not run, so it writes nothing. In OS threads that you
-        start without the node's context (`contextvars`), pass the config.
+        `memory.layers(config)` in a node of a graph is the memory that the thread sees. What the thread wrote is
+        rewound with it. If LangGraph retries a node, only the writes of the last attempt remain; if the node's own code
+        retries, all writes remain. The graph needs this memory's checkpointer. With the config of a past checkpoint,
+        the memory is read-only and shows that checkpoint. A node with a cached result does not run, so it writes
+        nothing. In OS threads that you start without the node's context (`contextvars`), pass the config.
 
         Args:
             branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the
                 surrounding run; outside of runs, or with a namespace, the branch "main".
             namespace: The namespace of the branch. Default: the running config's, else the root.
-            scope: "shared" for the memory that all threads of the namespace and its branch "main" share, "thread" for
-                only the thread's own memory. Default: "shared".
+            scope: "shared" for the memory shared by the branch "main" of the namespace and all its threads; "thread"
+                for only the thread's own memory. Default: "shared".
             settings: The settings of the layers. Default: `LayersConfig()`.
             model: Compresses long texts and summarizes old events: a LangChain model, a function, or a model's name.
                 Default: none; texts are cut, and events are listed.
@@ -365,15 +365,15 @@ class AgentMemory(Maintenance, Closable):
     ) -> public.KGMemory:
         """Return the facts of a branch or thread, with the times when they were true.
 
-        `memory.facts("user-42")` returns the facts of the named branch, as `memory.layers("user-42")`.
-        `memory.facts(config)` in a node of a graph returns the thread's facts, which are rewound with the thread.
+        `memory.facts("user-42")` returns the facts of the named branch, the same branch as in `memory.layers`.
+        `memory.facts(config)` in a node returns the facts that the thread sees. Facts that it wrote are rewound, too.
 
         Args:
             branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the
                 surrounding run; outside of runs, or with a namespace, the branch "main".
             namespace: The namespace of the branch. Default: the running config's, else the root.
-            scope: "shared" for the facts that all threads of the namespace and its branch "main" share, "thread" for
-                only the thread's own facts. Default: "shared".
+            scope: "shared" for the facts shared by the branch "main" of the namespace and all its threads; "thread"
+                for only the thread's own facts. Default: "shared".
             model: Extracts facts from added texts: a LangChain model, a function, or a model's name. Default:
                 none; added texts are stored and searchable.
             description: A text at the start of the memory, which a reset keeps. Default: the stored text, if any.
@@ -635,20 +635,20 @@ class AgentMemory(Maintenance, Closable):
     ) -> list[public.Recollection]:
         """Search messages and memory, without a model.
 
-        In a run with a namespace, the search covers the shared memory of the namespace. In a run without a namespace,
-        it covers only the run's own thread.
+        By default, a run with a namespace searches all that its thread sees, including the memory shared in the
+        namespace. A run without a namespace searches only its own thread.
 
         Args:
             query: Any text.
-            namespace: The namespace to search, with all below it. Default: the running config's namespace, else the
-                root, both without those below.
+            namespace: The namespace to search, with all below it. Default: the namespace or thread of the run; outside
+                of runs, the root without those below, or the whole namespace of a limited memory.
             limit: Maximum number of results. Default: 10.
             kinds: Only these kinds: "message", "fact", "item", "event", "record", "audit". Default: all but "audit",
                 because audit entries repeat the content of messages.
             conversation_id: Only this conversation. Default: all.
             roles: Only messages of these roles. Default: all.
-            before: Only entries from before this time. Default time zone: UTC.
-            after: Only entries from this time or later.
+            before: Only results from before this time. Default time zone: UTC.
+            after: Only results from this time or later.
             everything: True to search every namespace, as an administrator. Default: False.
             abandoned: True to find rewound messages of threads too. Default: False.
             order: "score" for the best first, or "time" for the oldest first, as the history of a topic. With "time",
@@ -664,7 +664,7 @@ class AgentMemory(Maintenance, Closable):
             The results, best first or oldest first, each with an explanation.
 
         Raises:
-            InvalidInput: An argument is wrong.
+            InvalidInput: An argument is wrong, or a key of this memory's `namespace` has no value.
         """
         from langchain_agentmem.rewinding.search_view import SearchRequest, build_search  # noqa: PLC0415 - only for searches
 
@@ -737,7 +737,7 @@ class AgentMemory(Maintenance, Closable):
             progress: A function that is called with the progress after each conversation, page or memory.
 
         Returns:
-            The numbers of imported and existing entries by type, and the skipped entries with the reasons.
+            The numbers of new and existing objects by kind, and the skipped objects with the reasons.
 
         Raises:
             InvalidInput: An argument is wrong, or the source is missing, unreadable, or of another kind.
@@ -770,13 +770,13 @@ class AgentMemory(Maintenance, Closable):
         return check_id(thread, "conversation"), self.database.scopes.resolve(None, id_or_config)
 
 
-def _call_checked(error_prefix: str, make: Callable[..., T], /, *args: Any, **options: Any) -> T:
+def _call_checked(error_prefix: str, function: Callable[..., T], /, *args: Any, **options: Any) -> T:
     """Call a class or method after checking that it accepts the arguments.
 
     The message of an error begins with `error_prefix`.
     """
     try:
-        inspect.signature(make).bind(*args, **options)
+        inspect.signature(function).bind(*args, **options)
     except TypeError as error:
         raise InvalidInput(f"{error_prefix}: {error}.") from error
-    return make(*args, **options)
+    return function(*args, **options)

@@ -15,8 +15,8 @@
     │   ├── DatabaseBusy        another process locked the database for too long
     │   ├── DatabaseTimeout     the server did not answer in time
     │   ├── CheckpointUnreadable  a checkpoint is damaged, or was written with another serializer
-    │   └── BranchMoved         another writer changed the conversation first; the package retries the operation
-    ├── StepIsOver              a write by an attempt of a graph's task that has ended or was replaced by a retry
+    │   └── BranchMoved         another writer changed the conversation first; on PostgreSQL, after 100 attempts
+    ├── StepIsOver              a write by a task's attempt that has ended, or that a retry has replaced
     ├── MemoryClosed            used after close()
     └── MissingExtra            also an ImportError: an optional dependency is not installed
 

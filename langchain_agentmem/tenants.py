@@ -38,8 +38,8 @@ _PLAIN_ID = re.compile(r"(?!.*_[0-9a-f]{32}$)[a-z0-9_]{1,56}")
 def schema_of_tenant(tenant: str) -> str:
     """Return the schema name of one tenant.
 
-    The name is "tenant_" followed by the id. An id is shortened and followed by its digest if it has more than 56
-    characters, contains characters other than a-z, 0-9 and _, or ends like a digest.
+    The name is "tenant_" followed by the id. An id that is longer than 56 characters, contains characters other than
+    a-z, 0-9 and _, or ends like a digest is simplified, cut to 23 characters, and followed by its digest.
     """
     if _PLAIN_ID.fullmatch(tenant):
         return f"tenant_{tenant}"
@@ -68,7 +68,7 @@ class Tenants(Closable):
         InvalidInput: An argument is invalid.
     """
 
-    _lock = PerProcess(threading.Lock)  # guards `_memories` and their `users`; not held to open or close a memory
+    _lock = PerProcess(threading.Lock)  # guards `_memories` and their `holders`; not held to open or close a memory
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class Tenants(Closable):
         Raises:
             InvalidInput: The id is empty, too long or has control characters, or `schema_of` returns an invalid name.
         """
-        name = check_id(tenant, "tenant")
+        tenant_id = check_id(tenant, "tenant")
         if self._schema_of is None:
-            return TenantMemory(self, schema_of_tenant(name), None)
-        path_of((name,))
-        return TenantMemory(self, DatabaseOptions(schema=self._schema_of(name)).check().schema, (name,))
+            return TenantMemory(self, schema_of_tenant(tenant_id), None)
+        path_of((tenant_id,))  # raises InvalidInput if the id cannot be a label
+        return TenantMemory(self, DatabaseOptions(schema=self._schema_of(tenant_id)).check().schema, (tenant_id,))
 
     def close(self) -> None:
         """Close all memories, even those in use, but not the pool. Closing again has no effect."""
@@ -115,7 +115,7 @@ class Tenants(Closable):
             self._closed = True
             memories = list(self._memories.values())
             self._memories.clear()
-        with ExitStack() as stack:  # which closes every memory, even if one fails to close
+        with ExitStack() as stack:  # it closes every memory, even if one fails to close
             for each in memories:
                 stack.callback(each.close)
 
@@ -127,19 +127,19 @@ class Tenants(Closable):
         await asyncio.to_thread(self.close)
 
     def _acquire(self, schema: str) -> _SchemaMemory:
-        """Return the memory of a schema and keep it open until `_release`."""
+        """Return the memory of a schema, and protect it from `_evict` until `_release`."""
         with self._lock:
             if self._closed:
                 raise MemoryClosed("This Tenants object is closed. Create a new one with Tenants(...).")
-            memory = self._memories.setdefault(schema, _SchemaMemory(partial(self._open_memory, schema=schema)))
-            memory.users += 1
+            schema_memory = self._memories.setdefault(schema, _SchemaMemory(partial(self._open_memory, schema=schema)))
+            schema_memory.holders += 1
             self._memories.move_to_end(schema)
-        return memory
+        return schema_memory
 
     def _release(self, schema: str) -> None:
         with self._lock:
             if schema in self._memories:  # `close` empties the mapping
-                self._memories[schema].users -= 1
+                self._memories[schema].holders -= 1
 
     def _evict(self) -> None:
         """Close the least recently used memories in excess of `max_open`.
@@ -148,7 +148,7 @@ class Tenants(Closable):
         """
         with self._lock:
             surplus = len(self._memories) - self._max_open
-            unused = [schema for schema, each in self._memories.items() if not each.users]  # least recently used first
+            unused = [schema for schema, each in self._memories.items() if not each.holders]  # oldest use first
             evictable = [s for index, s in enumerate(unused) if index < surplus or self._memories[s].memory is None]
             evicted = [self._memories.pop(schema) for schema in evictable]
         for each in evicted:
@@ -208,7 +208,7 @@ class _SchemaMemory:
 
     Attributes:
         memory: The memory. None before it is opened.
-        users: The number of current users. The lock of `Tenants` guards it.
+        holders: The number of `with` blocks that use the memory. The lock of `Tenants` guards it.
     """
 
     _open_lock = PerProcess(threading.Lock)
@@ -217,10 +217,10 @@ class _SchemaMemory:
         self._open_memory = open_memory
         self._closed = False
         self.memory: AgentMemory | None = None
-        self.users = 0
+        self.holders = 0
 
     def get(self) -> AgentMemory:
-        """Return the memory. Open it if it is not open, for example because a user closed it."""
+        """Return the memory. Open it if it is not open, for example because a caller closed it."""
         with self._open_lock:
             if self._closed:
                 raise MemoryClosed

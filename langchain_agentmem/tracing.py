@@ -1,6 +1,6 @@
 """Tracing of memory operations as steps of the agent's run.
 
-LangSmith needs no setup. Any other LangChain tracer receives the same steps:
+If LangSmith tracing is enabled, LangSmith shows the steps. Any other LangChain tracer receives the same steps:
 
     from langchain_core.tracers.context import collect_runs
 
@@ -31,7 +31,7 @@ Three requirements determine the design of this module:
   `may_be_traced` first checks the config, the context variables and the environment for listeners. It calls LangChain
   only if a listener may exist.
 - Inputs and outputs are functions, called only for listeners. `Tracing.evaluate` masks every text, except under keys
-  such as "kind" or "id" (`NAME_KEYS`). Keys themselves are masked only below `USER_VALUE_KEYS`, so callers must not use
+  such as "kind" or "id" (`_is_name_key`). Keys are masked only below `USER_VALUE_KEYS`, so callers must not use
   a name that a user chose as another key.
 - Tracing must not change the operation. Errors of tracing are suppressed, and errors of the operation pass unchanged.
 
@@ -324,7 +324,7 @@ def _format_document(hit: Any, kind: str) -> dict[str, Any]:
 def format_result(value: Any, **names: str) -> dict[str, Any]:
     """Return a result as outputs of a step: its fields, or its items and their number.
 
-    A mapping becomes items with "key" and "value", because a user may have chosen its keys, and only values are masked.
+    A mapping becomes items with "key" and "value", so that its keys, which a user may have chosen, can be masked too.
 
     Args:
         value: The result.

@@ -2,7 +2,7 @@
 
 All entries of a database form one chain (`audit_entry`). Their sequence numbers follow the order of the commits: a
 transaction that adds entries locks the head of the chain until it ends. Adding an entry inserts a row and moves the
-head. Adding the entry to the search index takes longer, and less time per entry for many entries. So new entries wait.
+head. Indexing an entry for the search takes longer, but many entries are indexed faster together. So new entries wait.
 They are indexed when `INDEX_THRESHOLD` entries wait, or before a search that could find them.
 
 The digest of an entry excludes data that can change: its visibility and junk rules, the status of a todo, its document
@@ -416,13 +416,13 @@ def _index_missing(tx: Transaction, rows: Sequence[Row]) -> None:
         rows_by_series.setdefault(_series_of(row), []).append(row)
     documents: list[dict[str, int]] = []
     for series, series_rows in sorted(rows_by_series.items()):
-        owners = [row["sequence"] for row in series_rows]
+        numbers = [row["sequence"] for row in series_rows]
         new = [search_index.IndexedDocument(texts[row["sequence"]], row["created_at"]) for row in series_rows]
         # Entries get no vectors and are indexed immediately.
         placed = search_index.reserve_places(tx, series, new)._replace(has_vectors=False, waiting_count=0)
-        search_index.write(tx, placed, owners, defer=False)
-        pairs = zip(owners, placed.numbers, strict=True)
-        documents += [{"sequence": owner, "document": number} for owner, number in pairs]
+        search_index.write(tx, placed, numbers, defer=False)
+        pairs = zip(numbers, placed.numbers, strict=True)
+        documents += [{"sequence": number, "document": document} for number, document in pairs]
     if documents:
         query.audit_set_document.run_many(tx, documents)
 

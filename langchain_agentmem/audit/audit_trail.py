@@ -119,7 +119,7 @@ class AuditTrail:
         rules: Iterable[JunkRule] | None = None,
     ) -> None:
         if namespace is not None:
-            path_of(namespace)
+            path_of(namespace)  # raises InvalidInput now, not in the first call
         self._database: Database = database_of(memory)
         self._namespace = namespace
         self.rules = RULES if rules is None else rules

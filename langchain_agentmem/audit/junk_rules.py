@@ -165,7 +165,8 @@ RULES: tuple[JunkRule, ...] = (
 """The default rules.
 
 They hide entries with empty texts, small talk, test entries, filler replies, and replies without words. They also hide
-reflections of at most 20 characters, or 6 if the text has Chinese, Japanese or Korean characters.
+reflections of at most 20 characters, or 6 if the text has Chinese, Japanese or Korean characters. An `unless` that
+begins with a negative lookahead, `(?!`, means: the rule applies only if the other text matches what follows.
 """
 
 
@@ -181,7 +182,6 @@ _CHECKED_BOX = re.compile(r"\[[xX\u2713\u2714]\]")
 _BREAK = re.compile(r"(?<=[.!?\u2026])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)\s+|(?<=[\u3002\uff01\uff1f])")
 """The pattern of the boundary after a sentence."""
 _QUOTATION = re.compile(r"`[^`]{0,300}+`|(?<!\w)\"[^\"]{0,300}+\"|\u201c[^\u201d]{0,300}+\u201d")
-
 
 _VERB, _GERUND = load_pattern("verb"), load_pattern("doing")
 _IMPERATIVE = _compile(rf"{load_pattern('starts')}{_VERB}(?!\s+(?:\d|\w+s are\b))")

@@ -482,9 +482,9 @@ class AuditHandler(BaseCallbackHandler):
     def close(self) -> None:
         """Write the open calls as unfinished. The handler stays usable."""
         with self._lock:
-            keys = list(self._open_calls)
-        for key in keys:
-            self._end_call(key, "an unfinished call", error=UNFINISHED)
+            run_ids = list(self._open_calls)
+        for run_id in run_ids:
+            self._end_call(run_id, "an unfinished call", error=UNFINISHED)
 
     def _begin_call(self, inputs: Sequence[Any], run_id: Any, callback_args: Mapping[str, Any]) -> None:
         with self._suppress_errors("the start of a call"):
@@ -517,14 +517,14 @@ class AuditHandler(BaseCallbackHandler):
             with suppress(IndexError):  # another thread took it first
                 self._end_call(self._dead_runs.popleft(), "an abandoned call", error=ABANDONED)
 
-    def _end_call(self, key: Any, label: str, response: Any = None, error: BaseException | str | None = None) -> None:
-        """Write a call that has ended, if it is open.
+    def _end_call(self, id_: Any, label: str, response: Any = None, error: BaseException | str | None = None) -> None:
+        """Write the call of a run that has ended, if the call is open.
 
         If LangChain did not report the end, `error` is a text, and the duration is unknown.
         """
         with self._suppress_errors(label):
             with self._lock:
-                open_call = self._open_calls.pop(str(key), None)
+                open_call = self._open_calls.pop(str(id_), None)
             if open_call is not None:
                 duration = None if isinstance(error, str) else time.perf_counter() - open_call.started
                 self._write(finish_entry(open_call.call, response, duration=duration, error=error))

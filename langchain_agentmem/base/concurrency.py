@@ -5,8 +5,8 @@
     aget = awaited(get)
 
 A call of an async twin is an awaited call. The method runs in a copy of the caller's context. A coroutine that the
-method needs, such as a model call, runs on the caller's event loop: see `run_on_callers_loop`.
-A cancelled call finishes a database write that has begun, begins no other write, and cancels a model call.
+method needs, such as a model call, runs on the caller's event loop: see `run_on_callers_loop`. A cancelled call
+finishes a database write that has begun, begins no other write, and cancels a model call.
 
 The current call is stored in a thread-local variable, not in a context variable: user code may copy a context into
 threads and event loops that are not workers. Such threads and loops must not wait for the caller's loop.
@@ -113,15 +113,15 @@ def awaited(function: Callable[P, T], *, writes: bool = False) -> Callable[P, Co
     is_method = owner and not owner.endswith("<locals>")
 
     @wraps(function)
-    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def twin(*args: P.args, **kwargs: P.kwargs) -> T:
         run = partial(getattr(args[0], name), *args[1:], **kwargs) if is_method else partial(function, *args, **kwargs)
         coroutine = run_in_worker(run, writes=writes)
         del args, kwargs, run  # a traceback shows locals, and an encryption key may be among them
         return await coroutine
 
-    call.__name__ = f"_a{name[1:]}" if name.startswith("_") else f"a{name}"
-    call.__qualname__ = f"{owner}.{call.__name__}".lstrip(".")
-    return call
+    twin.__name__ = f"_a{name[1:]}" if name.startswith("_") else f"a{name}"
+    twin.__qualname__ = f"{owner}.{twin.__name__}".lstrip(".")
+    return twin
 
 
 async def run_in_worker(function: Callable[[], T], *, writes: bool = False) -> T:

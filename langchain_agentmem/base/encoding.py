@@ -442,8 +442,8 @@ def inline_image(block: Any) -> dict[str, Any] | None:
     if not isinstance(block, Mapping) or block_type(block) not in (None, "media"):
         return None
     inline = block.get("inline_data", block.get("inlineData", block))
-    kind = inline.get("mime_type", inline.get("mimeType")) if isinstance(inline, Mapping) else None
-    return {"base64": inline.get("data"), "mime_type": kind} if str(kind).startswith("image/") else None
+    mime_type = inline.get("mime_type", inline.get("mimeType")) if isinstance(inline, Mapping) else None
+    return {"base64": inline.get("data"), "mime_type": mime_type} if str(mime_type).startswith("image/") else None
 
 
 def is_image(block: Any) -> bool:

@@ -53,9 +53,9 @@ class EncryptionKey:
 
     @classmethod
     def of(cls, key: KeyLike | None) -> EncryptionKey | None:
-        """Wrap a key; return None and an `EncryptionKey` unchanged.
+        """Wrap a key. An `EncryptionKey` or None is returned unchanged.
 
-        `check` and `resolve` validate the key.
+        The key is not validated here, but by `check` and `resolve`.
         """
         return key if key is None or isinstance(key, cls) else cls(key)
 

@@ -91,7 +91,7 @@ class ThreadMoved(ConversationEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryResetEvent(MemoryEvent):
-    """The event emitted after an agent's memory was cleared. Plans based on it are stale."""
+    """The event emitted after an agent's memory was cleared. Plans from that memory are stale."""
 
     agent_name: str
     timestamp: datetime
@@ -107,9 +107,9 @@ class CompactionEvent(MemoryEvent):
         status: "started", "completed" or "failed". A failed stage, such as a model that returns no summary, is
             reported as "failed" with only that stage in `stages_run`. The compaction continues without it.
         pre_tokens: The size of the context in tokens before the compaction.
-        post_tokens: The size after it; 0 until the compaction is completed.
+        post_tokens: The size of the context in tokens after the compaction; 0 until it is completed.
         pre_messages: The number of messages before the compaction.
-        post_messages: The number after it; 0 until the compaction is completed.
+        post_messages: The number of messages after the compaction; 0 until it is completed.
         duration: Seconds since the start; None in the "started" event.
         stages_run: The processors that ran, in order; None in the "started" event.
         dropped_ids: The ids of the messages that this compaction dropped from the context, in order. A summary, if

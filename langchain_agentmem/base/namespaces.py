@@ -155,7 +155,7 @@ def outer_thread(conversation: str) -> str:
 
 
 def label_pattern(label: str) -> tuple[str, str]:
-    """Return a prefix for paths, and the text that a prefixed path with the label contains."""
+    """Return a separator, and a text that separator + path contains if it has the label."""
     return _LABEL_END, f"{_LABEL_END}{label}{_LABEL_END}"
 
 
@@ -311,8 +311,8 @@ class Scopes(NamedTuple):
     def config_namespace(self, config: Any) -> Namespace | None:
         """Return the namespace that a config itself names, or None.
 
-        A config names it directly or by the keys of the template. If the graph's checkpointer was made with `within`,
-        the checkpointer's namespace is used.
+        A config names the namespace directly or by the keys of the template. Otherwise, the namespace of the config's
+        `ThreadId` is used, else that of the graph's checkpointer if it was made with `within`.
 
         Args:
             config: The config; None names no namespace.
@@ -334,9 +334,9 @@ class Scopes(NamedTuple):
         values = {key: _key_value(key, configurable) for key in self.keys}
         if None in values.values():
             present = {key: value for key, value in values.items() if value is not None}
-            owner = path_of(self.boundary[: len(self.template)]) if path is None and self.boundary is not None else path
-            if present and owner is not None and not present.items() <= self.keys_of(owner).items():
-                selected = safe_repr(namespace_of(owner))
+            named = path_of(self.boundary[: len(self.template)]) if path is None and self.boundary is not None else path
+            if present and named is not None and not present.items() <= self.keys_of(named).items():
+                selected = safe_repr(namespace_of(named))
                 raise InvalidInput(f"The keys {safe_repr(present)} of the config do not select {selected}.")
             # Configs from a checkpointer contain both the namespace and the keys. The namespace alone is accepted only
             # where a thread id alone would be accepted.
@@ -371,7 +371,7 @@ class Scopes(NamedTuple):
             raise InvalidInput(f"Thread {safe_repr(name)} exists in several namespaces ({examples}, …): {remedy}.")
 
     def is_run_allowed(self) -> bool:
-        """Return whether the surrounding run, if any, may use this memory's namespace."""
+        """Return whether there is a surrounding run, and it may use this memory's namespace."""
         run = running_config()
         return run is not None and (self.boundary is None or self.config_namespace(run) in (None, self.boundary))
 
@@ -397,7 +397,7 @@ class Scopes(NamedTuple):
 
     def fill_template(self, values: Mapping[str, str]) -> Namespace:
         """Return the template filled with the values of its keys."""
-        labels = tuple(_TEMPLATE_KEY.sub(lambda key: values[key[1]], label) for label in self.template or ())
+        labels = tuple(_TEMPLATE_KEY.sub(lambda match: values[match[1]], label) for label in self.template or ())
         return namespace_of(path_of(labels))
 
     def check_namespace(self, value: Any) -> Namespace:
@@ -450,7 +450,7 @@ def parse_scopes(template: Any, *, bare_threads: Any = False, on_thread_delete: 
         InvalidInput: The template is not a tuple of labels, or has braces without a valid key.
     """
     if template is not None:
-        path_of(template)
+        path_of(template)  # raises InvalidInput if the template is not a tuple of labels
         for label in template:
             if re.search(r"[{}]", _TEMPLATE_KEY.sub("", label)):
                 raise InvalidInput(

@@ -1,4 +1,4 @@
-r"""Redaction: secrets are replaced with `***` before they enter layered memory, which is part of every prompt.
+r"""Redaction: secrets are replaced with `***` before they enter layered memory, which may be put into prompts.
 
 A secret is recognized by its form (`sk-…`, a private key, the password in a URL) or by its name, as in
 `db_password: …` or `"apiKey": "…"`. Some values after such a name are not secrets, and remain: numbers, types,

@@ -78,8 +78,8 @@ def safe_repr(value: object, max_chars: int = MAX_CHARS) -> str:
 
     Returns:
         Printable text on one line with an ellipsis for each omission. Texts, bytes, integers, containers and exceptions
-        are shown with their content, and so are instances of their subclasses. An object of any other class
-        outside Python itself is shown as the name of its class.
+        are shown with their content, and so are instances of their subclasses. Simple objects of Python, such as dates
+        and paths, are shown like `repr`. Of any other object, only the name of its class is shown.
     """
     text = _format_value(value, max_chars, _MAX_DEPTH)
     return text if len(text) <= max_chars + len("'…'") else f"{text[:max_chars]}…"

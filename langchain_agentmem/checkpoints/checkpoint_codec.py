@@ -101,7 +101,7 @@ def _warn_of_type(cls: type) -> None:
 
 @contextmanager
 def report_damage(at: ThreadKey, checkpoint_id: str | None, *, decoding: bool = False) -> Iterator[None]:
-    """Raise `CheckpointUnreadable` with the thread and checkpoint if the block finds damage.
+    """Raise `CheckpointUnreadable` that names the checkpoint if the block finds damage.
 
     Args:
         at: The thread.
@@ -125,12 +125,12 @@ def report_damage(at: ThreadKey, checkpoint_id: str | None, *, decoding: bool = 
 
 
 @contextmanager
-def report_unstorable(at: ThreadKey, what: str, name: str | None = None) -> Iterator[None]:
-    """Raise `InvalidInput` with thread and object if the block cannot serialize a value.
+def report_unstorable(at: ThreadKey, kind: str, name: str | None = None) -> Iterator[None]:
+    """Raise `InvalidInput` that names thread and object if the block cannot serialize a value.
 
     Args:
         at: The thread.
-        what: The kind of the written object, such as "channel".
+        kind: The kind of the written object, such as "channel".
         name: The name of the object; None if it has no name.
     """
     try:
@@ -138,7 +138,7 @@ def report_unstorable(at: ThreadKey, what: str, name: str | None = None) -> Iter
     except AgentMemoryError:
         raise
     except Exception as error:
-        label = what if name is None else f"{what} {safe_repr(name)}"
+        label = kind if name is None else f"{kind} {safe_repr(name)}"
         raise InvalidInput(
             f"The {label} of the thread {safe_repr(at.name)} contains a value that cannot be stored "
             f"({type(error).__name__}: {error})."
@@ -169,12 +169,12 @@ def parse_config(
     return at, ns if ns is None else check_id(ns, "subgraph", empty=True), checkpoint_id or None
 
 
-def check_id(value: Any, what: str, *, empty: bool = False) -> str:
+def check_id(value: Any, kind: str, *, empty: bool = False) -> str:
     """Check an id from LangGraph, and return it as a string.
 
     Args:
         value: The id.
-        what: The kind of the object that has the id, for the error.
+        kind: The kind of the object that has the id, for the error.
         empty: True to allow an empty string. Default: False.
 
     Raises:
@@ -183,7 +183,7 @@ def check_id(value: Any, what: str, *, empty: bool = False) -> str:
     if isinstance(value, UUID):
         value = str(value)
     if not isinstance(value, str) or "\0" in value or not (value or empty):
-        raise InvalidInput(f"{safe_repr(value)} cannot be the id of a {what}.")
+        raise InvalidInput(f"{safe_repr(value)} cannot be the id of a {kind}.")
     return value
 
 
@@ -217,14 +217,14 @@ def read_message(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessa
     return (value.id, value) if isinstance(value, BaseMessage) else None
 
 
-def check_list(values: Any, what: str) -> list[Any]:
+def check_list(values: Any, kind: str) -> list[Any]:
     """Check that a value is iterable, and return its elements as a list.
 
     Raises:
         InvalidInput: The value is not iterable, or is a string or bytes, which would be split into characters.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
+        raise InvalidInput(f"Give a list of {kind}s, not {safe_repr(values)}.")
     return list(values)
 
 
@@ -259,7 +259,7 @@ def make_config(thread_id: Any, path: str, ns: str, checkpoint_id: str, scopes: 
     return {"configurable": configurable}
 
 
-MAX_KNOWN_THREADS = 1_024
+MAX_CACHED_THREADS = 1_024
 """The maximum number of threads in the cache of a `CheckpointCodec`."""
 
 ValueRows: TypeAlias = list[dict[str, object]]
@@ -329,7 +329,7 @@ class CheckpointCodec:
     def note_stored(
         self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: StoreWriter | None
     ) -> None:
-        """Mark a plan's messages with their part numbers, and cache its thread, after the commit."""
+        """Mark messages, once they are committed, with their part numbers; cache the thread."""
         if writer is not None:
             plan.draft.stamp_messages(thread.store, writer.numbers, writer.moves)
         self._cache_thread(at, ns, thread)
@@ -354,7 +354,7 @@ class CheckpointCodec:
             cached = self.threads.get(at)
             if ns != ROOT_NS:
                 thread = thread._replace(ns_id=cached.ns_id if cached is not None and cached.id == thread.id else None)
-            if len(self.threads) >= MAX_KNOWN_THREADS:
+            if len(self.threads) >= MAX_CACHED_THREADS:
                 self.threads.clear()
             self.threads[at] = thread
 
@@ -428,7 +428,7 @@ class CheckpointCodec:
 
 
 _MSGPACK_PREFIX = b"\xc1"
-"""The first byte of data of the type "msgpack". Other data is a packed list, which never begins with this byte."""
+"""The byte before data of the type "msgpack". Other data is stored in a packed list, which begins with other bytes."""
 
 
 def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") -> Any:

@@ -23,7 +23,7 @@ from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.encoding import value_at
 from langchain_agentmem.base.namespaces import ThreadKey, check_config, configurable_of, path_range
 from langchain_agentmem.checkpoints.checkpoint_codec import check_id, decode_blob, parse_config, report_damage
-from langchain_agentmem.checkpoints.rewind_follower import find_loop
+from langchain_agentmem.checkpoints.rewind_follower import find_pregel_loop
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
@@ -36,10 +36,10 @@ from langchain_agentmem.threads.value_store import LIST, MESSAGE_FORM, Range
 if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 
-MIN_KEYS, MAX_KEYS = 500, 8_000
-"""The smallest and largest limit of checkpoint keys for one query.
+FIRST_BATCH, LARGEST_BATCH = 500, 8_000
+"""The maximum number of checkpoint keys of the first query, and of any query.
 
-Each query may sort all remaining keys. The limit grows with each query, so that a long listing needs few queries.
+Each query may sort all remaining keys. The maximum grows with each query, so that a long listing needs few queries.
 """
 LARGEST_PAGE = 16
 """The maximum number of checkpoints per page."""
@@ -87,7 +87,7 @@ def list_pages(
         check_integer("limit", limit, 0)
     keys = _iter_keys(saver, KeyFilter(at, low, high, ns, only_id, before_id), required, limit)
     pages = _iter_pages(saver, keys, limit, None if config is None else config["configurable"]["thread_id"])
-    return saver._follower.follow_pages(config, before, limit, pages, find_loop(config))
+    return saver._follower.follow_pages(config, before, limit, pages, find_pregel_loop(config))
 
 
 def _iter_pages(
@@ -112,16 +112,16 @@ def _iter_keys(
     saver: AgentMemorySaver, key_filter: KeyFilter, required: Mapping[str, Any], limit: int | None
 ) -> Iterator[CheckpointKey]:
     """Yield the keys of the checkpoints that pass the filter and have the required metadata."""
-    remaining, max_batch = limit, MIN_KEYS
+    remaining, max_batch = limit, FIRST_BATCH
     after: CheckpointKey | None = None
     while remaining is None or remaining > 0:
         batch_size = max_batch if remaining is None or required else min(remaining, max_batch)
         with report_damage(key_filter.at or ThreadKey(key_filter.low, ""), key_filter.name):
-            list_keys = partial(checkpoint_log.list_keys, wanted=key_filter, after=after, limit=batch_size)
+            list_keys = partial(checkpoint_log.list_keys, key_filter=key_filter, after=after, limit=batch_size)
             keys = saver.database.engine.read(list_keys)
         if not keys:
             return
-        after, max_batch = keys[-1], min(max_batch * 4, MAX_KEYS)
+        after, max_batch = keys[-1], min(max_batch * 4, LARGEST_BATCH)
         matching = [key for key in keys if _has_metadata(saver, key, required)][:remaining]
         if remaining is not None:
             remaining -= len(matching)
@@ -263,14 +263,14 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
     old, new = (each.checkpoint["channel_values"] for each in tuples)
     for channel in split_channels:
         old_list, new_list = old.pop(channel), new.pop(channel)
-        if old_list != new_list:  # an encrypted message may have several parts
+        if old_list != new_list:  # a message encrypted twice has two parts, so equal messages are also removed by value
             old[channel] = [message for message in old_list if message not in new_list]
             new[channel] = [message for message in new_list if message not in old_list]
     return CheckpointChanges(*tuples)
 
 
 def _remove_shared_parts(before: StoredCheckpoint, after: StoredCheckpoint) -> list[str]:
-    """Remove equal values, and the parts that lists of messages share; return these channels."""
+    """Remove equal values and shared parts of message lists; return the lists' channels."""
     split_channels = []
     for channel in after.values.keys() & before.values.keys():
         if after.values[channel] == before.values[channel]:

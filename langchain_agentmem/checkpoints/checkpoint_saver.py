@@ -112,7 +112,7 @@ class ImportReport:
         checkpoints: The number of copied checkpoints.
         known: The number of checkpoints that existed already.
         threads: The number of threads to import, without skipped threads.
-        left_out: The skipped threads: the reason by thread id. They have new checkpoints in both databases.
+        left_out: The reasons why threads were skipped, by thread id: they have new checkpoints in both databases.
     """
 
     checkpoints: int = 0
@@ -234,7 +234,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Run `get_tuple` asynchronously."""
         return await concurrency.run_in_worker(partial(self._read_tuple, config, identify_loop(config)))
 
-    def _read_tuple(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
+    def _read_tuple(self, config: RunnableConfig, pregel_loop: Any) -> CheckpointTuple | None:
         at, ns, checkpoint_id = codec.parse_config(config, self.database.scopes)
 
         def load(tx: Transaction) -> StoredCheckpoint | None:
@@ -244,7 +244,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         saved = self._read(load, at, checkpoint_id)
         loaded = None if saved is None else self._make_tuple(config, saved, at, ns)
         thread = None if saved is None else saved.thread
-        self._follower.record_read(config, loaded, pregel, pinned=checkpoint_id is not None, thread=thread)
+        self._follower.record_read(config, loaded, pregel_loop, pinned=checkpoint_id is not None, thread=thread)
         return loaded
 
     def list(
@@ -396,7 +396,6 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Run `put` asynchronously."""
-        # The values are serialized immediately: nodes may change them while the checkpoint is stored.
         store = self._prepare_put(config, checkpoint, metadata, new_versions)
         return await concurrency.run_in_worker(store, writes=True)
 
@@ -463,9 +462,11 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         after_commit: Callbacks = []
         follow = None
         if not ns:
-            put = {"configurable": {"thread_id": at.name, "checkpoint_id": parent}}
+            config = {"configurable": {"thread_id": at.name, "checkpoint_id": parent}}
             recorded = [channel for channel in self.record if channel in checkpoint["channel_versions"]]
-            follow = self._follower.follow_put(put, at, checkpoint, metadata, self.serde, recorded, now, after_commit)
+            follow = self._follower.follow_put(
+                config, at, checkpoint, metadata, self.serde, recorded, now, after_commit
+            )
 
         def operation(tx: Transaction) -> bool:
             after_commit.clear()
@@ -536,10 +537,10 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     # -- whole threads -----------------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread within the namespace of the run or memory; without one, everywhere.
+        """Delete a thread in the namespace of the run or memory; without one, in all namespaces.
 
         Raises:
-            InvalidInput: The memory has a namespace template, and several namespaces have a thread of this id.
+            InvalidInput: The namespace template is not filled in, and several namespaces have a thread of this id.
         """
         name, (low, high) = check_id(thread_id, "thread"), path_range(self._namespace())
         now, scopes = self.database.now(), self.database.scopes
@@ -767,11 +768,10 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             return store(tx)
 
         with codec.report_damage(at, None):
-            engine = self.database.engine
-            stored = engine.write(operation)
+            stored = self.database.engine.write(operation)
         self._codec.note_stored(at, ns, *stored)
         if self.retention is not None and not self.retention.is_off:
-            engine.release()
+            self.database.engine.release()
         return stored[0]
 
     def _change(self, operation: Operation[T]) -> T:

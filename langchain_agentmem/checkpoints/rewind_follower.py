@@ -1,13 +1,13 @@
 """The observer through which the memory of a thread follows its checkpoints.
 
-LangGraph does not report when it reuses the stored result of a function. Only its Pregel loop has this information. The
-loop calls the saver, so `find_loop` searches the call stack for the loop. If there is none, the caller is not a graph
-that begins, but for example a program that reads a checkpoint.
+A *function* is a function with LangGraph's `@task` decorator. LangGraph does not report when it reuses the stored
+result of a function. Only its Pregel loop has this information. The loop calls the saver, so `find_pregel_loop` finds
+it on the call stack. If the stack has no loop, no run begins: for example, a program reads a checkpoint.
 
-An *attempt* is one execution of a node, or of a function that a node calls. LangGraph retries a node without informing
-its saver. Unless the failure is reported, memory that the failed attempt wrote remains if the next attempt writes none.
-So a LangChain callback handler, which costs about 20 µs per node, reports all attempts. For LangChain's callbacks, each
-attempt is a chain. The chain of a function is nested in its caller's chain, and has a longer checkpoint namespace.
+An *attempt* is one execution of a node or function. LangGraph retries a node without informing its saver. Unless the
+failure is reported, memory that the failed attempt wrote remains if the next attempt writes none. So a LangChain
+callback handler, which costs about 20 µs per node, reports all attempts. For LangChain's callbacks, each attempt is a
+chain. The chain of a function is nested in its caller's chain, and has a longer checkpoint namespace.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _AttemptWatcher(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.registries: weakref.WeakSet[RunRegistry] = weakref.WeakSet()
-        # By the run id of a chain: the namespace and graph runs of an attempt; the parent id and namespace of a chain.
+        # Both by the run id of a chain: checkpoint namespace and graph runs; parent's run id and checkpoint namespace.
         self._attempts: dict[UUID, tuple[str, list[tuple[RunRegistry, GraphRun]]]] = {}
         self._chains: dict[UUID, tuple[UUID | None, str]] = {}
 
@@ -94,7 +94,7 @@ class _AttemptWatcher(BaseCallbackHandler):
                 registry.fail_attempt(run, ns, run_id, interrupted=isinstance(error, GraphBubbleUp))
 
     def _is_call(self, parent: UUID | None, ns: str) -> bool:
-        """Return whether a chain is a called function: its namespace extends that of its parent."""
+        """Return whether a chain is a function: its namespace extends that of its parent."""
         parent_chain = None if parent is None else self._chains.get(parent)
         return parent_chain is not None and ns.startswith(f"{parent_chain[1]}|")
 
@@ -140,7 +140,7 @@ class RewindFollower:
         self,
         config: RunnableConfig,
         loaded: CheckpointTuple | None,
-        pregel: Any,
+        pregel_loop: Any,
         *,
         pinned: bool,
         replayed: bool = False,
@@ -151,8 +151,8 @@ class RewindFollower:
         Args:
             config: The config of the call.
             loaded: The checkpoint; None if there is none.
-            pregel: LangGraph's loop, if one is calling.
-            pinned: True if the config names the checkpoint, False if the newest one was read.
+            pregel_loop: LangGraph's loop, if one is calling.
+            pinned: True if the config names the checkpoint. False if the call asked for the newest one.
             replayed: True if a subgraph restarts from the checkpoint because its thread was rewound.
             thread: The thread that was read; None if it does not exist yet. A new run detects a later deletion of this
                 thread.
@@ -165,8 +165,8 @@ class RewindFollower:
             new_loop.start_id, new_loop.versions = loaded.checkpoint["id"], loaded.checkpoint["channel_versions"]
             new_loop.step_number = loaded.metadata.get("step")
             resumes = not replayed and bool(config["configurable"].get(_RESUMING))
-            new_loop.last_input = _find_last_input(loaded, resumes=resumes)
-        registered = self._runs.register_loop(config["configurable"], at, loaded_key, new_loop, pregel, thread)
+            new_loop.last_read = _find_last_read(loaded, resumes=resumes)
+        registered = self._runs.register_loop(config["configurable"], at, loaded_key, new_loop, pregel_loop, thread)
         if registered is not None:
             run, loop, calling_node = registered
             self._database.engine.read(lambda tx: sealing.note_outer_writes(tx, self._runs, run, loop, calling_node))
@@ -177,13 +177,13 @@ class RewindFollower:
         before: RunnableConfig | None,
         limit: int | None,
         pages: Iterator[Sequence[CheckpointTuple]],
-        pregel: Any,
+        pregel_loop: Any,
     ) -> Iterator[Sequence[CheckpointTuple]]:
         """Yield the pages of a listing, and record the read if a replayed subgraph begins with it."""
         # LangGraph reads the first checkpoint of a replayed subgraph with `before` and a limit of 1.
         if config and before and limit == 1 and config["configurable"].get("__pregel_runtime"):
             page = next(pages, [])
-            self.record_read(config, page[0] if page else None, pregel, pinned=True, replayed=True)
+            self.record_read(config, page[0] if page else None, pregel_loop, pinned=True, replayed=True)
             yield page
         yield from pages
 
@@ -208,7 +208,7 @@ class RewindFollower:
         now: int,
         after_commit: list[Callable[[], None]],
     ) -> FollowUp:
-        """Return the follow-up of a put, which stores the place and messages of a checkpoint.
+        """Return the follow-up of a put, which seals memory and records messages.
 
         Args:
             config: The config of the call, which names the parent checkpoint.
@@ -218,7 +218,7 @@ class RewindFollower:
             serde: The serializer of the saver.
             recorded: The channels whose messages are recorded in the conversation.
             now: The time, in microseconds since 1970.
-            after_commit: A list that receives the function to call after the commit.
+            after_commit: A list. When the follow-up has run, its only element is the function to call after the commit.
         """
         configurable = config["configurable"]
         parent = configurable.get("checkpoint_id")
@@ -259,7 +259,7 @@ class RewindFollower:
 
 
 def _read_parent(tx: Transaction, ns_id: int, parent: str | None, serde: SerializerProtocol) -> ParentCheckpoint | None:
-    """Return the fields of a checkpoint that a put of its child needs, if it exists."""
+    """Return the fields of a checkpoint that a put of its child needs; None if it is missing."""
     row = next(iter(query.find_checkpoint(tx, ns_id=ns_id, name=parent)), None)
     if row is None:
         return None
@@ -299,7 +299,7 @@ def _find_finished_tasks(loaded: CheckpointTuple | None) -> frozenset[str]:
     return frozenset(task for task, channel, _ in writes or () if sealing.is_result((channel,)))
 
 
-def _find_last_input(loaded: CheckpointTuple, *, resumes: bool) -> str | None:
+def _find_last_read(loaded: CheckpointTuple, *, resumes: bool) -> str | None:
     """Return the id of the newest checkpoint that the nodes of a starting loop have read.
 
     If a loop starts from the checkpoint of an input and does not resume, a new input replaces that input before a node
@@ -311,9 +311,9 @@ def _find_last_input(loaded: CheckpointTuple, *, resumes: bool) -> str | None:
 
 
 MAX_FRAMES = 12
-"""The maximum number of stack frames that `find_loop` searches."""
+"""The maximum number of stack frames that `find_pregel_loop` searches."""
 
-_LOOP_MODULES = "langgraph.pregel."
+_LOOP_MODULE_PREFIX = "langgraph.pregel."
 _RESUMING = "__pregel_resuming"
 
 
@@ -322,7 +322,7 @@ def get_control(config: Mapping[str, Any] | None) -> Any:
     return getattr(configurable_of(config).get("__pregel_runtime"), "control", None)
 
 
-def find_loop(config: Mapping[str, Any] | None) -> Any:
+def find_pregel_loop(config: Mapping[str, Any] | None) -> Any:
     """Return LangGraph's loop that is calling the saver; None if there is none.
 
     Args:
@@ -335,7 +335,7 @@ def find_loop(config: Mapping[str, Any] | None) -> Any:
         if frame is None:
             return None
         loop: Any = frame.f_locals.get("self")
-        if type(loop).__module__.startswith(_LOOP_MODULES) and getattr(loop, "manager", None) is not None:
+        if type(loop).__module__.startswith(_LOOP_MODULE_PREFIX) and getattr(loop, "manager", None) is not None:
             return loop if get_control(loop.config) is control else None
     return None
 
@@ -346,6 +346,6 @@ def identify_loop(config: Mapping[str, Any] | None) -> Any:
     Args:
         config: The config of the call.
     """
-    loop = find_loop(config)
+    loop = find_pregel_loop(config)
     add_identity(loop, configurable_of(config).get("checkpoint_ns") or "")
     return loop

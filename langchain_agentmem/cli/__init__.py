@@ -2,7 +2,7 @@
 
 0    success
 1    a check found problems, or an import skipped entries
-2    usage error: unknown command or option, missing object, or missing optional dependency
+2    usage error: unknown command or option, missing optional dependency, or a missing thread, branch or file
 3    database error: the database cannot be opened or read, or an operation failed
 130  interrupted by Ctrl-C
 

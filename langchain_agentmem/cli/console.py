@@ -67,8 +67,8 @@ Exit codes:
 \b
 0    success
 1    a check found problems, or an import skipped entries
-2    usage error: unknown command or option, missing object, or missing
-     optional dependency
+2    usage error: unknown command or option, missing optional dependency, or
+     a thread, branch or file that does not exist
 3    database error: it cannot be opened or read, or an operation failed
 130  interrupted by Ctrl-C
 """
@@ -380,7 +380,7 @@ def find_branch_namespace(memory: AgentMemory, namespace: str | None, *names: st
     branch_names: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for each in memory.admin.branches(target):
         branch_names[each.namespace].add(each.name)
-    matches = {key: key for key, existing_names in branch_names.items() if existing_names.issuperset(names)}
+    matches = {labels: labels for labels, existing in branch_names.items() if existing.issuperset(names)}
     if matches:
         return _pick_match(matches, target, "There are these branches")
     if names == (MAIN,):  # the first write creates this branch

@@ -61,10 +61,10 @@ def list_threads(
     return CommandReport(page.threads, [table, *console.note_omitted(len(rows), page.total)])
 
 
-def _describe_nothing(memory: AgentMemory, kinds: str, namespace: str | None) -> str:
+def _describe_nothing(memory: AgentMemory, nouns: str, namespace: str | None) -> str:
     """Return the text for an empty list, with a hint about namespaces that have entries."""
     within = "" if namespace is None else f" in {namespace}"
-    return f"There are no {kinds}{within}.{console.format_hint(memory, parse_namespace(namespace), below=True)}"
+    return f"There are no {nouns}{within}.{console.format_hint(memory, parse_namespace(namespace), below=True)}"
 
 
 @threads.command()
@@ -359,21 +359,21 @@ def diff(
         if thread is not None:
             summary = console.find_thread(memory, thread, namespace)
             labels = summary.namespace
-            old, new = (console.load_checkpoint(memory, summary, name).config for name in (first, second))
-            names = _checkpoint_id(old), _checkpoint_id(new)
-            checkpoint_pair = memory.checkpointer.changes(new, names[0])
+            old, new = (console.load_checkpoint(memory, summary, id_).config for id_ in (first, second))
+            compared = _checkpoint_id(old), _checkpoint_id(new)
+            checkpoint_pair = memory.checkpointer.changes(new, compared[0])
             changes = [] if checkpoint_pair is None else [*views.changes_between(memory, checkpoint_pair, _MAX_ITEMS)]
         elif second is None:
             raise InvalidInput("Pass two branches, or --thread with one or two of its checkpoints.")
         else:
             labels = console.find_branch_namespace(memory, namespace, first, second)
-            names = first, second
+            compared = first, second
             changes = list(views.changes_of_layers(memory.layers(first, labels).diff(memory.layers(second, labels))))
     json_changes = [
         {"layer": each.layer, "key": each.key, "change": each.kind, "from": each.before, "to": each.after}
         for each in changes[:limit]
     ]
-    value = {"namespace": labels, "thread_id": thread, "from": names[0], "to": names[1], "changes": json_changes}
+    value = {"namespace": labels, "thread_id": thread, "from": compared[0], "to": compared[1], "changes": json_changes}
     printed = changes[: limit or console.DEFAULT_LIMIT]
     lines: list[Line] = [] if changes else ["No differences."]
     for layer, group in itertools.groupby(printed, key=lambda each: each.layer):

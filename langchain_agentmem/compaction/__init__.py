@@ -5,7 +5,7 @@ messages. `CompactionNode` is for graphs and chains, `CompactionMiddleware` for 
 `ManagedConversationMemory` for conversations, `ContextCompactor` for rounds: a user query and the posts of roles that
 answer it. Names are loaded on first use. A star import leaves out the middleware, which needs the extra `[agents]`.
 
-In a graph, the history does not change, and `llm_input_messages` holds the context. It consists of the original system
+In a graph, the history does not change. `llm_input_messages` is the context, which consists of the original system
 messages, the first instruction, a summary, and the newest original messages. The context is valid for every provider.
 Its beginning stays the same from turn to turn, for prompt caches. `replaced_messages` returns the original messages
 that a summary replaced. `CompactionEvent.dropped_ids` reports the messages that a processor dropped without a summary.

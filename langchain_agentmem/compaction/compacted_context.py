@@ -5,7 +5,7 @@ A `CompactionRecord` is the stored result of a compaction. `make_record` compute
 
 A graph passes the whole history at each turn. `analyze_history` compares the history with that of the previous turn. It
 digests, counts and checks only the messages from the first difference on. Each digest covers a message and all messages
-before it. A record stores the digest of the compacted messages. So every process can check whether a record fits.
+before it. A record stores the digest of the compacted messages, so every process can check if it matches a history.
 
 `CompactionReport` reports a compaction to hooks, to an event bus, and to traces.
 """
@@ -38,7 +38,7 @@ from langchain_agentmem.conversations.compaction_records import LOG, STATE, Comp
 from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import calls_of, has_no_content, role_of, valid_length
-from langchain_agentmem.messages.message_marks import is_filler, summary_in
+from langchain_agentmem.messages.message_marks import is_synthetic, summary_in
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import Step, shorten_text
@@ -177,7 +177,7 @@ class CompactedContext:
         length: The number of messages in the history.
         order_numbers: Ascending numbers of the messages, by their keys. Only adjacent messages have adjacent numbers.
         digests: For a graph's history, the digests up to each message; the first one is of the empty history.
-        branch: For a conversation's log, the row id of its branch and its creation time.
+        branch_identity: For a conversation's log, the row id of its branch and its creation time.
         newest_position: For a log, the position of the newest entry in the conversation.
         last_row_id: For a log, the row id of its last entry.
         row_ids: For a log, the row ids of its messages, by their keys.
@@ -194,7 +194,7 @@ class CompactedContext:
     length: int = 0
     order_numbers: dict[str, int] = field(default_factory=dict)
     digests: Sequence[bytes] = (b"",)
-    branch: tuple[int, int] | None = None
+    branch_identity: tuple[int, int] | None = None
     newest_position: int = 0
     last_row_id: int = 0
     row_ids: dict[str, int] = field(default_factory=dict)
@@ -202,11 +202,11 @@ class CompactedContext:
     @property
     def lane(self) -> str:
         """The lane of compactions: `STATE` for a graph's state, `LOG` for a conversation's log."""
-        return STATE if self.branch is None else LOG
+        return STATE if self.branch_identity is None else LOG
 
-    def end_position(self) -> tuple[bytes, int | None]:
+    def identify_end(self) -> tuple[bytes, int | None]:
         """Return the digest of the whole history, and for a log the row id of its last message."""
-        if self.branch is None:
+        if self.branch_identity is None:
             return self.digests[self.length], None
         newest_row_id = next((self.row_ids[key] for key in reversed(self.keys) if key in self.row_ids), 0)
         row_id = max((self.record.slot or 0) if self.record else 0, newest_row_id)
@@ -257,7 +257,7 @@ def expand_record(
     for item in record.items if record else ():
         if isinstance(item, KeySpan):
             entries += load_span(item)
-        elif item.id and is_known_key(item.id) and not is_filler(item):
+        elif item.id and is_known_key(item.id) and not is_synthetic(item):
             copies.add(item.id)
             entries.append((item.id, item.model_copy()))
         else:
@@ -295,7 +295,7 @@ def make_record(base: CompactedContext, outcome: PipelineOutcome, *, has_model: 
             items += messages
     remaining = {unchanged.get(id(message), message.id) for message in outcome.messages}
     parent = base.record
-    digest, row_id = base.end_position()
+    digest, row_id = base.identify_end()
     return CompactionRecord(
         digest=digest,
         reached=base.length,
@@ -315,23 +315,23 @@ class ConversationOption(NamedTuple):
     Attributes:
         conversation_id: The id of the conversation. Default: the run's, see `conversation_of_run`.
         namespace: The namespace of the conversation. Default: the run's.
-        shared: True records a nested graph in the conversation of the calling graph. Default: False.
+        share_conversation: True records a nested graph in the conversation of the calling graph. Default: False.
     """
 
     conversation_id: str | None = None
     namespace: Sequence[str] | None = None
-    shared: bool = False
+    share_conversation: bool = False
 
     def validate(self) -> Self:
         """Validate the settings and return them with a normalized id.
 
         Raises:
-            InvalidInput: The id or namespace is invalid, or `conversation_id` is set although `shared` is True.
+            InvalidInput: The id or namespace is invalid, or both `conversation_id` and `share_conversation` are set.
         """
         name = None if self.conversation_id is None else check_id(self.conversation_id, "conversation")
         if self.namespace is not None:
-            path_of(self.namespace)
-        if check_flag("share_conversation", self.shared) and name is not None:
+            path_of(self.namespace)  # raises InvalidInput
+        if check_flag("share_conversation", self.share_conversation) and name is not None:
             raise InvalidInput("conversation_id and share_conversation=True exclude each other. Pass only one of them.")
         return self._replace(conversation_id=name)
 
@@ -345,7 +345,7 @@ class ConversationOption(NamedTuple):
         Raises:
             InvalidInput: The id or namespace is invalid.
         """
-        name = self.conversation_id or conversation_of_run(database, config, shared=self.shared)
+        name = self.conversation_id or conversation_of_run(database, config, of_caller=self.share_conversation)
         return None if name is None else ThreadKey(path_of(database.scopes.resolve(self.namespace, config)), name)
 
 

@@ -69,8 +69,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     once if these use more than three quarters of the limit. One object serves any number of agents, threads and tasks,
     sync or async.
 
-    Place it before middleware that adds messages for one call only; otherwise these messages are recorded. Place it
-    after middleware that handles errors, such as `ModelRetryMiddleware`, which would otherwise handle a refusal first.
+    Place this middleware before any that adds messages for one call only, or else these messages are recorded. Place it
+    after any that handles errors, such as `ModelRetryMiddleware`, which would otherwise handle a refusal first.
 
     This class is also a `ContextEdit` for LangChain's `ContextEditingMiddleware(edits=[…])`. An edit receives only the
     messages. It neither counts the tools and the system message nor handles refusals. Without `model`, its summaries
@@ -84,7 +84,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         conversation_id: The conversation that records the history. Default: the run's.
         namespace: The namespace of the conversation. Default: the run's.
         share_conversation: True records a subagent in its caller's conversation. Default: False.
-        window: The maximum input tokens of the agent's model. Default: from the profile of that model, else of `model`.
+        window: The maximum input tokens of the agent's model. Default: from its profile, else from that of `model`.
         tools: True adds the tools `recall_dropped` and `expand` to the agent. Default: True. Pass False for an agent
             that has `memory.tools()` already.
 
@@ -202,7 +202,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     def _save_limit(self, call: _ModelCall) -> None:
         """Remember the lowered limit of a model and conversation after an accepted call.
 
-        Other conversations keep their limits, since tokens may be counted more precisely in these.
+        Other conversations keep their limits, since their token counts may be more precise.
         """
         if call.at is not None and call.compactor.limit != call.limit:
             identity = model_identity(call.request.model)

@@ -1,12 +1,12 @@
 """`CompactionNode` converts the history of a graph into the context for its model.
 
     builder = StateGraph(CompactionState)
-    builder.add_node("compact", memory.compaction(model))
+    builder.add_node("compact", memory.compaction(summarizer))
     builder.add_node("answer", lambda state: {"messages": [chat.invoke(state["llm_input_messages"])]})
 
 The history in the state does not change; the context for the model has its own key. `CompactionState` has both keys.
 With `shrink=True`, the context replaces the history instead, for graphs whose state must stay small. If the input is a
-list of messages or a prompt, the node returns a list of messages, so that `node | model` is a chain.
+list of messages or a prompt, the node returns a list of messages, so that `node | chat` is a chain.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ class CompactionNode(MemoryRunnable):
         conversation_id: The conversation that records the history. Default: the run's.
         namespace: The namespace of the conversation. Default: the run's.
         share_conversation: True records a nested graph in the conversation of the calling graph. Default: False.
-        tools: The tools of the agent's model, whose schemas use tokens too. Default: none.
+        tools: The tools of the agent's model. Their schemas count as tokens of the context. Default: none.
         system: A system prompt that the application sends before the messages. Its tokens are counted. Default: none.
-        window: The maximum input tokens of the agent's model. Default: from the profile of `model`, if it has one.
+        window: The maximum input tokens of the agent's model. Set it if this model is not `model`, the summarizer.
+            Default: the maximum of the summarizer, if its profile states it.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -135,12 +136,10 @@ class CompactionNode(MemoryRunnable):
         elif isinstance(input_value, PromptValue):
             history = input_value.to_messages()
         if isinstance(history, str | bytes) or not isinstance(history, Sequence):
-            raise InvalidInput(
-                f"The input has no messages: {safe_repr(input_value)}. Pass messages, a prompt, or a state with a list "
-                f"of messages under '{HISTORY_KEY}'."
-            )
+            expected = f"Pass messages, a prompt, or a state with a list of messages under '{HISTORY_KEY}'."
+            raise InvalidInput(f"The input has no messages: {safe_repr(input_value)}. {expected}")
         messages = convert_messages(history)
-        key = HISTORY_KEY if self._shrink else CONTEXT_KEY
+        key = HISTORY_KEY if self._shrink else CONTEXT_KEY  # the key of the state to update
         in_graph = is_state and find_state_keys(config, key) is not None
         at = self._conversation.resolve(self._compactor.database, ensure_config(config))
         view = self._compactor.compact_history(messages, at, overhead=self._overhead)
@@ -152,7 +151,7 @@ class CompactionNode(MemoryRunnable):
             return {}
         from langgraph.types import Overwrite  # noqa: PLC0415 - only shrink=True needs it
 
-        # Only Overwrite replaces a history in a channel with the reducer `add_messages` and in a DeltaChannel.
+        # Overwrite is the only replacement that works both with the reducer `add_messages` and in a DeltaChannel.
         replacement = Overwrite(drop_placeholders(view.messages))
         return make_state_update([(key, replacement)]) if in_graph else {key: replacement}
 

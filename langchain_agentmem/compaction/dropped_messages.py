@@ -269,16 +269,16 @@ class _ConversationReader:
         inputs = {"query": query, "limit": limit, "order": order, **trace_fields(at)}
         with self._database.step("compaction.recall", lambda: inputs, run_type="retriever") as step:
             # The range of paths is only this namespace: in a child namespace, the same id is another conversation.
-            kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
-            path, names = at.path, (at.name,)
-            scope = SearchFilter(path, path + "\x01", kinds=kinds, conversations=names)
+            path, names, kinds = at.path, (at.name,), (message_log.MESSAGE, message_log.NESTED_MESSAGE)
+            search_filter = SearchFilter(path, path + "\x01", kinds=kinds, conversations=names)
             analyzed = analyze_query(query, self._database.now())
             turn = running_turn(self._database, running_config())
             view = SearchView(conversations=names, turn=turn and turn._replace(path=path, name=at.name))
             count = _HITS_PER_RESULT * (limit + 5)
-            results = Search(analyzed, scope, count, self._weights, view, name=None, order=order).find(self._database)
-            candidates = [hit for hit in results if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
-            hits = select_best(candidates, limit)
+            search = Search(analyzed, search_filter, count, self._weights, view, name=None, order=order)
+            found = search.find(self._database)
+            shown = [hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
+            hits = select_best(shown, limit)
             step.finish(lambda: document_outputs(hits))
         if not hits:
             return "Nothing in this conversation matches the query. Try other words, or fewer."

@@ -70,7 +70,7 @@ from langchain_agentmem.messages.history_repair import (
     role_of,
     valid_length,
 )
-from langchain_agentmem.messages.message_marks import is_filler, is_from_compaction
+from langchain_agentmem.messages.message_marks import is_from_compaction, is_synthetic
 from langchain_agentmem.storage.database import Database
 
 DEFAULT_PAYLOAD_LIMIT = 25_000_000
@@ -147,7 +147,7 @@ def provider_of(model: Any) -> str:
 
 
 def model_identity(model: Any) -> tuple[str, str]:
-    """Return the class name and the model name, which equal objects for one model share.
+    """Return the class name and the model name: the same for all objects of one model.
 
     Args:
         model: A LangChain model.
@@ -192,7 +192,7 @@ class Compactor:
         database: The database that stores histories and compactions.
         config: The budget and the policy; None for `ManagedMemoryConfig()`.
         model: The summarizer, see `usable_model`; None for extractive summaries without a model.
-        window: The maximum input tokens of the agent's model. Default: from the profile of `model`, if it has one.
+        window: The maximum input tokens of the agent's model. Default: that of `model`, if its profile states it.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -329,7 +329,7 @@ class Compactor:
     ) -> tuple[_Identity, Sequence[CompactionRecord]]:
         """Record new messages, and return the conversation's identity and its compactions.
 
-        The identity is None without a conversation, or if it did not exist before. The newest compaction comes first.
+        The identity is None without a conversation, or if this call creates it. The newest compaction comes first.
         """
         if at is None:
             records = [*self._records.items()]  # an atomic copy, as other Python threads may add records meanwhile
@@ -338,9 +338,9 @@ class Compactor:
         identity, compactions = read(lambda tx: (find_branch_identity(tx, at), load_headers(tx, at, STATE)))
         if identity is None or previous_identity not in (identity, None):
             previous = MessageHistory()  # the conversation was deleted after the previous turn
-        new_indexes = [index for index in _find_unrecorded(previous, history) if not is_filler(history.messages[index])]
-        for start in range(0, len(new_indexes), BATCH_SIZE):
-            self._record_batch(history, at, new_indexes[start : start + BATCH_SIZE])
+        indexes = [index for index in _find_unrecorded(previous, history) if not is_synthetic(history.messages[index])]
+        for start in range(0, len(indexes), BATCH_SIZE):
+            self._record_batch(history, at, indexes[start : start + BATCH_SIZE])
         return identity, compactions
 
     def _record_batch(self, history: MessageHistory, at: ThreadKey, indexes: Sequence[int]) -> None:
@@ -449,9 +449,9 @@ class Compactor:
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
 
-    def _count_repair_tokens(self, messages: Sequence[BaseMessage], valid: Sequence[BaseMessage]) -> int:
+    def _count_repair_tokens(self, messages: Sequence[BaseMessage], repaired: Sequence[BaseMessage]) -> int:
         """Return the tokens that a repair added to the messages, minus the tokens that it removed."""
-        old, new = ({id(message): message for message in history} for history in (messages, valid))
+        old, new = ({id(message): message for message in history} for history in (messages, repaired))
         added = [new[object_id] for object_id in new.keys() - old.keys()]
         removed = [old[object_id] for object_id in old.keys() - new.keys()]
         return self._count_tokens(added) - self._count_tokens(removed)

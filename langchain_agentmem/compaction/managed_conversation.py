@@ -50,7 +50,7 @@ from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import calls_of, repair_messages
 from langchain_agentmem.messages.langchain_messages import from_langchain, has_images, load_images, to_langchain
 from langchain_agentmem.messages.message import decode_body
-from langchain_agentmem.messages.message_marks import GENERATED_MARK, SUMMARY_MARK, is_filler, is_from_compaction
+from langchain_agentmem.messages.message_marks import GENERATED_MARK, SUMMARY_MARK, is_from_compaction, is_synthetic
 from langchain_agentmem.messages.provider_content import image_url_part, part_or_placeholder
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction, query
@@ -74,7 +74,7 @@ def read_context(
     state_row = rows[0]
     if (
         cached is not None
-        and cached.branch == _branch_identity(state_row)
+        and cached.branch_identity == _branch_identity(state_row)
         and (cached.record and cached.record.id) == state_row["compaction"]
     ):
         later_rows = query.entries_since(tx, branch=state_row["id"], slot=cached.last_row_id)
@@ -103,7 +103,7 @@ def read_compaction(
     if not rows:
         return CompactedContext(at=at)
     state_row = rows[0]
-    empty = CompactedContext(at=at, branch=_branch_identity(state_row))
+    empty = CompactedContext(at=at, branch_identity=_branch_identity(state_row))
 
     def load_span(span: KeySpan) -> list[tuple[str, BaseMessage]]:
         found = (query.slot_of_key(tx, branch=state_row["id"], key=key) for key in span)
@@ -141,7 +141,7 @@ def _extend_context(
 
 
 def _number_messages(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
-    """Return the messages of rows with their keys, and number the messages in a context.
+    """Return the messages of rows with their keys, and add their numbers to a context.
 
     Only adjacent messages get adjacent numbers: `gap` is 1 if the first message directly follows the last numbered
     message, else 2. Image files are not read, since their paths suffice to estimate the tokens.
@@ -351,7 +351,7 @@ class ManagedConversationMemory(ConversationMemory):
         report = self._new_report()
         with report.step(RECOVER_STEP, self._key, "refused", provider=provider or None):
             context = self._load_context()
-            if context.branch is None:
+            if context.branch_identity is None:
                 return False
             context = _with_image_files(context)
             ordinary = self._compactor.processor_context(model=model, originals=self._load_originals(context))
@@ -372,7 +372,7 @@ class ManagedConversationMemory(ConversationMemory):
         context = self._load_context()
         tokens = self._compactor.calibrate(context.tokens)
         due = self._compactor.is_due(context, tokens, model)
-        triggered = context.branch is not None and self._is_triggered(event, context, tokens, due=due)
+        triggered = context.branch_identity is not None and self._is_triggered(event, context, tokens, due=due)
         report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))  # a compaction replaces this note
         if triggered or event == EXPLICIT_EVENT:  # an explicit call is traced even if nothing was due
             with report.step(COMPACT_STEP, self._key, event):
@@ -421,7 +421,7 @@ class ManagedConversationMemory(ConversationMemory):
         cached = self._context
         key, counter, reusable = self._key, self._compactor.counter, None if reload else cached
         context = self._run(None, lambda tx: read_context(tx, key, reusable, counter))
-        extends = cached is not None and cached.branch is not None and cached.record is context.record
+        extends = cached is not None and cached.branch_identity is not None and cached.record is context.record
         statistic = "hits" if context is cached else "extensions" if extends else "misses"
         self._stats["compactions" if reload else statistic] += 1
         self._context = context
@@ -445,7 +445,7 @@ class ManagedConversationMemory(ConversationMemory):
                 entry
                 for entry in entries
                 if (message := generated.get(entry.key)) is None
-                or not (is_filler(message) or message_log.get(tx, self._key, entry.key))
+                or not (is_synthetic(message) or message_log.get(tx, self._key, entry.key))
             ]
             return self._append_operation(new_entries)(tx)
 
@@ -461,9 +461,9 @@ class ManagedConversationMemory(ConversationMemory):
                     raise
                 logger.warning("The context could not be compacted. The next event tries again.", exc_info=True)
 
-    def _emit(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
-        super()._emit(kind, **fields)
-        changes = _INVALIDATION_NAMES.get(kind, frozenset())
+    def _emit(self, event_class: Callable[..., MemoryEvent], **fields: Any) -> None:
+        super()._emit(event_class, **fields)
+        changes = _INVALIDATION_NAMES.get(event_class, frozenset())
         self._stats["invalidations"] += not changes.isdisjoint(self.config.cache_invalidation_events)
 
     def _new_report(self) -> CompactionReport:

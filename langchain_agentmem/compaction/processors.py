@@ -47,7 +47,7 @@ from langchain_agentmem.messages.history_repair import (
     role_of,
     tail_start,
 )
-from langchain_agentmem.messages.message_marks import Summary, alter_message, is_filler, summary_in, summary_message
+from langchain_agentmem.messages.message_marks import Summary, alter_message, is_synthetic, summary_in, summary_message
 from langchain_agentmem.storage.database import Database
 
 
@@ -171,7 +171,7 @@ def _pack_groups(
 
 def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
     if isinstance(message, ToolMessage):
-        return not is_filler(message)
+        return not is_synthetic(message)
     if not config.include_tool_payload_user_messages or role_of(message) != "user":
         return False
     text = message.content
@@ -274,7 +274,7 @@ def summarize_oldest(
         input_tokens=ctx.input_tokens,
         database=database,
     )
-    stands_for = sum(not is_filler(each) for each in dropped) + (old_summary.stands_for if old_summary else 0)
+    stands_for = sum(not is_synthetic(each) for each in dropped) + (old_summary.stands_for if old_summary else 0)
     removed = {index for each in groups for index in range(each.start, each.stop)} | {shape.summary}
     if shape.first is None:
         removed.add(shape.opening)  # no filler message is needed, since the summary begins the conversation
@@ -372,11 +372,11 @@ def run_processors(
     summary: Summary | None = None
     summarized = False
     config = ctx.config
-    packs_more = config.backward_packing.grace_recent_messages < config.summarization.grace_recent_messages
+    packing_drops_more = config.backward_packing.grace_recent_messages < config.summarization.grace_recent_messages
     for processor in config.processors:
         if ctx.fits(context) and not ctx.thorough:
             break
-        if processor == "backward_packing" and summarized and not packs_more:
+        if processor == "backward_packing" and summarized and not packing_drops_more:
             continue  # everything droppable is in the summary, or was too short to summarize and must not be lost
         name = processor if isinstance(processor, str) else getattr(processor, "__name__", type(processor).__name__)
         stages.append(name)

@@ -194,14 +194,14 @@ class ContextCompactor:
         now: int,
     ) -> None:
         """Store a summary, unless its rounds changed or another process stored a summary first."""
-        locked = message_log.lock_conversation(tx, self._session_key)
-        if locked is None or not lease.renew(tx):
+        branch_head = message_log.lock_conversation(tx, self._session_key)
+        if branch_head is None or not lease.renew(tx):
             return
-        current = load_role_history(tx, self._session_key, self.role)
+        current, lane = load_role_history(tx, self._session_key, self.role), make_role_lane(self.role)
         rounds_unchanged = all(each in current.remaining for each in rounds)
         if rounds_unchanged and (current.record and current.record.id) == (history.record and history.record.id):
-            store_record(tx, self._session_key, make_role_lane(self.role), record, now=now)
-            query.prune_compactions(tx, branch=locked[0], context=make_role_lane(self.role), limit=MAX_COMPACTIONS)
+            store_record(tx, self._session_key, lane, record, now=now)
+            query.prune_compactions(tx, branch=branch_head[0], context=lane, limit=MAX_COMPACTIONS)
 
     def _load_prompt(self) -> str | None:
         """Return the instructions of the template file; if it is unusable, the configured ones."""

@@ -48,7 +48,7 @@ class CompactionRecord:
 
     Attributes:
         digest: A digest that identifies the compacted messages.
-        reached: The number of compacted messages. For the context of a role: of summarized rounds.
+        reached: The number of compacted messages. In the lane of a role: the number of summarized rounds.
         items: The compacted context: spans of unchanged messages, and generated messages.
         dropped: The keys of the messages that this compaction removed from the context. These are single keys, because
             the log of a rewound thread has other messages between them.
@@ -120,7 +120,7 @@ def load_newest_dropped_keys(tx: Transaction, at: ThreadKey) -> list[str]:
 def load_dropped_keys(tx: Transaction, at: ThreadKey, record: CompactionRecord) -> list[str]:
     """Return the keys that a compaction and its predecessors dropped, in conversation order."""
     keys = record.dropped
-    # A change of a message deletes its records, so a parent may be missing.
+    # Changing a message deletes the records that include it, so a parent may be missing.
     while record.parent is not None and (parent := load_record(tx, at, record.parent)) is not None:
         record, keys = parent, parent.dropped + keys
     return [*keys]
@@ -162,7 +162,7 @@ def find_problems(tx: Transaction) -> list[str]:
     while rows := query.compactions_after(tx, after=after, limit=PAGE_SIZE):
         for row in rows:
             try:
-                _decode_body(row)
+                _decode_body(row)  # raises if the record is damaged
             except StorageError as error:
                 problems.append(str(error))
         after = rows[-1]["id"]

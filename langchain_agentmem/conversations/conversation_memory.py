@@ -76,9 +76,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         conversation_id: The conversation's id. Its first message creates it. Default: a new id.
-        namespace: Its namespace. Default: the running config's, else the root.
+        namespace: The namespace of the conversation. Default: that of the running config, else the root.
         description: A system message to begin with, which `reset_memory` keeps. The first use writes it. A new text
-            replaces the description of an existing conversation. Default: none.
+            replaces an existing description. A conversation that began without one is not changed. Default: none.
         retention: The limit on the messages that are kept after each addition. Default: no limit.
 
     Raises:
@@ -88,7 +88,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     memory_type = "conversation_history"
     _readable_types = ("conversation_history", "managed_conversation")  # both have the same entries
-    _part = "conversation"
+    _trace_prefix = "conversation"
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         self._key = ThreadKey(path_of(self._database.scopes.resolve(namespace)), self.conversation_id)
         self._retention = check_retention(retention)
         entry = None if description is None else self._make_description(description)
-        self._pending_description = self._own_description = entry  # to write on first use, and after a reset
+        self._pending_description = self._own_description = entry  # written on first use, and again after a reset
         super().__init__()
 
     # -- adding ------------------------------------------------------------------------------------------------
@@ -115,8 +115,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Add one message.
 
         Args:
-            message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
-            **fields: The fields of `Message`: `role` (required without `message`), `content` (text, a dictionary, or a
+            message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. Default: none.
+            **fields: Used without `message`: the fields `role` (required), `content` (text, a dictionary, or a
                 list of content blocks), `name`, `tool_calls` and so on. `images` are paths or URLs; the file of a path
                 is read and encoded when the message is retrieved.
 
@@ -189,7 +189,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         Args:
             idx: The index in `raw_messages`. Negative indexes count from the end.
-            message: The new message. It takes precedence.
+            message: The new message. Default: none.
             **fields: `role`, `content` and other fields of `Message`, used without `message`.
 
         Raises:
@@ -473,9 +473,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         def load(tx: Transaction) -> list[str]:
             message_log.clear(tx, self._key, keep_description=False)
-            return restore_records(tx, self._key, saved.entries, **now, following=False)
+            return restore_records(tx, self._key, saved.entries, **now, has_thread=False)
 
-        keys = self._database.write(f"{self._part}.load", load, self._traced_inputs({"path": str(path)}))
+        keys = self._database.write(f"{self._trace_prefix}.load", load, self._traced_inputs({"path": str(path)}))
         self._pending_description = self._own_description = None  # the description of the file replaces it
         self._announce_added(message_log.AppendResult(list(dict.fromkeys(keys)), []))
         return saved.additional_state
@@ -490,7 +490,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
+    def _run(self, verb: str | None, operation: Operation[T], *, write: bool = False, **inputs: Any) -> T:
         """Run an operation on the log. Before that, write the description if it is not stored yet."""
         if (description := self._pending_description) is not None:
             now = self._now_argument()
@@ -498,7 +498,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             if not self._database.read(None, lambda tx: message_log.is_described(tx, self._key, description)):
                 self._database.write(None, lambda tx: message_log.set_description(tx, self._key, description, **now))
             self._pending_description = None
-        return super()._run(verb, do, write=write, **inputs)
+        return super()._run(verb, operation, write=write, **inputs)
 
     def _add_operation(self, entries: Sequence[LogEntry]) -> Operation[message_log.AppendResult]:
         """Return the operation that adds messages. Subclasses may extend it."""

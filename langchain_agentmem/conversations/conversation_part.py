@@ -2,7 +2,7 @@
 
 An export consists of records in the order of writing. A record is one version of a message, round or description, in
 a form that can be written as JSON. An edit has its own record, with the key of the edited entry. The records of
-messages that were added together have the same `call` number. An import restores a conversation with its ids, times,
+messages that were added in one call have the same number `call`. An import restores a conversation with its ids, times,
 rounds, attachments and earlier versions.
 """
 
@@ -38,23 +38,23 @@ def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, .
 
     Args:
         tx: The transaction.
-        owners: The row ids of wordings: versions of messages that have their own documents in the search index.
+        owners: The row ids of the indexed versions of messages (column `wording`).
     """
     rows = query.entry_hits(tx, owners=json.dumps(list(owners)))
     return {row["wording"]: (body_text(bytes(row["body"]), with_calls=True),) for row in rows}
 
 
-def to_recollections(
+def message_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, view: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """Convert search hits to `Recollection`s, and return these by their document numbers.
+    """Convert hits in conversations to `Recollection`s, by document number.
 
     Args:
         tx: The transaction.
         hits: Messages that a search found. Messages that were deleted after the search are left out.
         now: The time, in microseconds since 1970.
-        view: The view of the search. A message that belongs to no thread is visible in every view. A message of a
-            thread is visible only in the version that this view shows.
+        view: The view of the search. A message that belongs to a thread and rewinds with it (column `follows`) is
+            visible only in the version that this view shows. Any other message is visible in every view.
     """
     rows = query.entry_hits(tx, owners=json.dumps([hit.owner for hit in hits]))
     shown = {row["wording"]: dict(row) for row in rows}  # the key is the `owner` of a hit
@@ -65,7 +65,7 @@ def to_recollections(
     return {hit.document: _to_recollection(hit, shown[hit.owner], "conversation") for hit in hits if hit.owner in shown}
 
 
-def thread_recollections(
+def session_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, view: SearchView | None
 ) -> Mapping[int, Recollection]:
     """Convert visible hits in sessions of threads to `Recollection`s, by document number.
@@ -101,7 +101,8 @@ def _to_recollection(hit: SearchHit, row: Mapping[str, Any], id_column: str) -> 
         why=hit.why,
         row=(hit.kind, hit.owner),
         thread_id=row[id_column] if row.get("follows") else None,
-        source="model" if source == "user" and is_nested(row[id_column]) else source,  # the calling model wrote it
+        # In a nested graph, the model of the outer graph wrote the messages of the user.
+        source="model" if source == "user" and is_nested(row[id_column]) else source,
         actor=message.name,
     )
 
@@ -111,16 +112,15 @@ TEXT_COLUMNS = ("role", "sender", "recipient", "round_key")
 _RECORD_COLUMNS = ("key", "kind", *TEXT_COLUMNS, "created_at", "written_at")
 _DAMAGE_ERRORS = (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable)
 """The errors that reading a damaged entry or record can raise."""
-
-
 _Micros: TypeAlias = Annotated[int, Ge(EARLIEST), Le(LATEST)]
+_Position: TypeAlias = _Micros  # the bounds of times also suit positions
 
 
 class EntryRecord(Options):
     """A version of an entry, in a form that can be written as JSON.
 
     Attributes:
-        call: The number of the call that wrote this version. Messages that were added together have the same number.
+        call: The position of this version in the conversation. Messages that were added in one call share a position.
         key: The id of the message or round.
         kind: The kind of the entry.
         edit: True if this version replaces an earlier one.
@@ -132,10 +132,10 @@ class EntryRecord(Options):
         written_at: The time at which this version was written, in microseconds since 1970.
         body: The fields of the message or round.
         attachments: The attachments of the post. Default: none.
-        follows: True if the entry belongs to the thread whose id is the conversation's name. Default: False.
+        follows: True if the entry belongs to the thread of the conversation's id, and rewinds with it. Default: False.
     """
 
-    call: _Micros
+    call: _Position
     key: str
     kind: Literal["message", "round", "description"]
     edit: bool
@@ -149,12 +149,11 @@ class EntryRecord(Options):
     attachments: Any = None
     follows: bool = False
 
-    def to_entry(self, *, following: bool) -> message_log.LogEntry:
+    def to_entry(self, *, has_thread: bool) -> message_log.LogEntry:
         """Return the entry to store.
 
         Args:
-            following: True if the thread is imported too. If `follows` is true, the entry then belongs to the thread.
-                False: the entry belongs to no thread.
+            has_thread: True if the import has the thread too. Otherwise, the entry belongs to no thread.
 
         Raises:
             MessageError: The key is not a valid id, or the message cannot be read.
@@ -164,7 +163,7 @@ class EntryRecord(Options):
         text = _check_readable(self.kind, body, attachments, key)
         entry = message_log.LogEntry(key, body, text, self.created_at, self.kind, attachments=attachments)
         columns: dict[str, Any] = {name: escape_name(getattr(self, name)) for name in TEXT_COLUMNS}
-        return entry._replace(follows=following and self.follows, **columns)
+        return entry._replace(follows=has_thread and self.follows, **columns)
 
 
 def dump_records(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
@@ -190,31 +189,31 @@ def _to_record(row: Row) -> dict[str, Any]:
 
 
 def restore_records(
-    tx: Transaction, at: ThreadKey, records: Sequence[Mapping[str, Any]], *, now: int, following: bool = False
+    tx: Transaction, at: ThreadKey, records: Sequence[Mapping[str, Any]], *, now: int, has_thread: bool = False
 ) -> list[str]:
     """Write records into a conversation, and keep its existing entries.
 
-    If the newest stored version of an entry is among the imported versions, the entry gets the imported edits that it
-    does not have yet. Otherwise, an existing entry stays unchanged.
+    An existing entry must have the imported first version. It gets the imported edits that it lacks, unless it was
+    edited otherwise: it stays unchanged if its newest version is not among the imported versions.
 
     Args:
         tx: The transaction.
         at: The conversation. It is created if it does not exist.
         records: The records, as `dump_records` returned them.
         now: The time of writing, in microseconds since 1970, for first versions whose `written_at` is 0.
-        following: True if the thread is imported too, see `EntryRecord.to_entry`. Default: False.
+        has_thread: True if the import has the thread too, see `EntryRecord.to_entry`. Default: False.
 
     Returns:
         The key of each version that was written.
 
     Raises:
         InvalidInput: A record is damaged.
-        MessageError: The conversation has other content under one of the ids.
+        MessageError: An existing entry lacks the imported first version.
     """
     try:
         parsed = [EntryRecord(**record) for record in records]
         # The first element groups the records that were written together.
-        imported = [((each.call, each.edit, each.written_at), each.to_entry(following=following)) for each in parsed]
+        imported = [((each.call, each.edit, each.written_at), each.to_entry(has_thread=has_thread)) for each in parsed]
     except _DAMAGE_ERRORS as error:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
     written: list[str] = []
@@ -245,7 +244,7 @@ def _check_readable(kind: str, body: bytes, attachments: bytes | None, key: str)
     """Check that an entry can be read as a message or round, and return its text."""
     if attachments is not None:
         for each in encoding.decode(attachments):
-            Attachment.from_dict(each)
+            Attachment.from_dict(each)  # raises if the attachment is malformed
     if kind in {message_log.MESSAGE, message_log.DESCRIPTION}:
         message = decode_body(body, key)
         check_langchain(message)
@@ -283,15 +282,15 @@ def _erase_conversations(tx: Transaction, erasure: Erasure) -> None:
 PART = Part(
     search_kinds={
         "message": (
-            SearchableKind(index_name=message_log.MESSAGE, texts=load_texts, recollections=to_recollections),
+            SearchableKind(index_name=message_log.MESSAGE, texts=load_texts, recollections=message_recollections),
             SearchableKind(
                 index_name=message_log.NESTED_MESSAGE,
                 texts=load_texts,
-                recollections=to_recollections,
+                recollections=message_recollections,
                 needs_conversation=True,
             ),
-            SearchableKind(index_name="thread_post", texts=row_texts, recollections=thread_recollections),
-            SearchableKind(index_name="thread_round", texts=row_texts, recollections=thread_recollections),
+            SearchableKind(index_name="thread_post", texts=row_texts, recollections=session_recollections),
+            SearchableKind(index_name="thread_round", texts=row_texts, recollections=session_recollections),
         )
     },
     tables={"conversations": ("branch", "entry"), "compactions": ("compaction",), "prompts": ("prompt_note",)},

@@ -190,7 +190,7 @@ def check_langchain(message: Message) -> None:
     if message.langchain is None:
         return
     try:
-        to_langchain(message)
+        to_langchain(message)  # raises if the field is malformed
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MessageError(f"A message's 'langchain' must have the form of from_langchain: {error}.") from error
 

@@ -42,7 +42,7 @@ class EventSource:
 
         Args:
             agent_name: The name of the agent that owns the memory. Events contain it.
-            event_bus: An object with `emit(event)`, or a function of the event. None removes the event bus.
+            event_bus: An object with `emit(event)`, or a function that receives the event. None removes the event bus.
             session_id: The id of the run that the memory belongs to. Default: none.
         """
         self._event_context = None if event_bus is None else EventContext(agent_name, event_bus, session_id)
@@ -77,12 +77,12 @@ class EventSource:
 
     acompact_for_payload_error = awaited(compact_for_payload_error, writes=True)
 
-    def _emit(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
-        """Emit an event of the class `kind` to the hooks and the event bus, if there are any."""
+    def _emit(self, event_class: Callable[..., MemoryEvent], **fields: Any) -> None:
+        """Emit an event of a class to the hooks and the event bus, if there are any."""
         context = self._event_context
         if context is None and not self._database.hooks:
             return
-        event = kind(**fields)
+        event = event_class(**fields)
         self._database.hooks.emit(event)
         if context is not None:
             context.emit(event)
@@ -100,7 +100,7 @@ class LogMemory(EventSource):
     """
 
     memory_type: str
-    _part: str  # the prefix of the names of traces
+    _trace_prefix: str  # the prefix of the names of traces
     _id_name = "conversation_id"  # the name of the conversation's id in traces
     _key: ThreadKey
     _log: ModuleType | ThreadLog = message_log  # the functions that read and write the log
@@ -113,10 +113,10 @@ class LogMemory(EventSource):
 
     # -- helpers for subclasses -------------------------------------------------------------------------------
 
-    def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
-        """Run an operation on the log, traced as `<part>.<verb>`, or untraced without a verb."""
+    def _run(self, verb: str | None, operation: Operation[T], *, write: bool = False, **inputs: Any) -> T:
+        """Run an operation on the log, traced as `<prefix>.<verb>`, or untraced without a verb."""
         run = self._database.write if write else self._database.read
-        return run(verb and f"{self._part}.{verb}", do, self._traced_inputs(inputs))
+        return run(verb and f"{self._trace_prefix}.{verb}", operation, self._traced_inputs(inputs))
 
     def _traced_inputs(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
         """Return a function that returns the traced inputs, with the log's id and namespace."""
@@ -129,13 +129,13 @@ class LogMemory(EventSource):
         now, retention = self._now_argument(), self._retention
         return lambda tx: self._log.append(tx, self._key, entries, retention=retention, **now)
 
-    def _announce(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
-        self._emit(kind, namespace=self.namespace, conversation_id=self._key.name, **fields)
+    def _announce(self, event_class: Callable[..., MemoryEvent], **fields: Any) -> None:
+        self._emit(event_class, namespace=self.namespace, conversation_id=self._key.name, **fields)
 
     def _announce_added(self, added: message_log.AppendResult) -> None:
-        for kind, keys in ((MessagesStored, added.keys), (MessagesRemoved, added.dropped)):
+        for event_class, keys in ((MessagesStored, added.keys), (MessagesRemoved, added.dropped)):
             if keys:
-                self._announce(kind, message_ids=tuple(keys))
+                self._announce(event_class, message_ids=tuple(keys))
 
 
 def check_retention(retention: Any) -> Retention | None:

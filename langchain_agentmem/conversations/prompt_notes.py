@@ -5,9 +5,9 @@ inserted before the question, and stays there as long as the prompt contains the
 this is. A prompt then grows only at its end, until a compaction *restarts* the prompt, with the current core memory at
 its start. Memory in the prompt is not inserted again.
 
-A note has ids, scores and signals, but not the texts. Each prompt reads the texts again, without deleted or invisible
-items. A note on core memory also has the values, because the start of a prompt shows the values of its first use. Notes
-are deleted with their thread, when their memory is erased, and after `NOTE_LIFETIME`. Imports omit notes.
+A note has ids, scores and signals, but not the texts. The texts are read again for each prompt, without deleted or
+invisible items. A note on core memory also has the values, because the start of each prompt repeats the values of the
+first. Notes are deleted with their thread, with their memory, and after `NOTE_LIFETIME`. Imports omit notes.
 
 A prompt waits at most `WRITE_TIMEOUT` until its notes are written. If they cannot be written, the next prompt may begin
 differently and miss the cache.
@@ -83,8 +83,8 @@ class PromptNote:
         message_id: The id of the message.
         part: "start" for core memory at the start of the prompt, "changes" for changes of core memory since then,
             "recall" for the newest events, "archival" for search results, or "experiences".
-        reader: The source of the items: "" for the memory of the run, else the name of a memory or of a role's
-            experiences.
+        reader: The memory that the items were read from: "" for the memory of the run, else the name of a memory or of
+            a role's experiences.
         items: The items.
         tokens: The approximate number of tokens of the items.
         is_active: True if every prompt with the message also contains the items. False after a restart removed them.
@@ -115,7 +115,7 @@ class PromptNotes:
 
     Args:
         at: The thread, or None.
-        reader: The source of the items, see `PromptNote.reader`.
+        reader: See `PromptNote.reader`.
         messages: The prompt, without the inserted memory.
         notes: The existing notes on these messages.
     """
@@ -216,7 +216,7 @@ def load_notes(
         database: The database.
         config: The run's config.
         messages: The prompt, without the inserted memory.
-        reader: The source of the items, see `PromptNote.reader`. Default: "".
+        reader: See `PromptNote.reader`. Default: "".
     """
     at = resolve_thread(database.scopes, config)
     keys = [message.id for message in messages if message.id and is_from_user(message)]
@@ -263,7 +263,7 @@ def read_notes(
         tx: The transaction.
         at: The thread.
         keys: The ids of the messages that the items precede. Default: all.
-        reader: The source of the items. Default: any.
+        reader: See `PromptNote.reader`. Default: any.
         after: The time of the oldest note, in microseconds since 1970. Default: all.
     """
     filters = {"reader": reader, "all_keys": int(keys is None), "keys": json.dumps(keys or []), "after": after}
@@ -276,7 +276,7 @@ def delete_old_notes(tx: Transaction, *, now: int) -> None:
 
 
 def erase_other_threads(tx: Transaction, low: str, high: str, name: str | None) -> bool:
-    """Delete the notes, in all threads, on the memories in a range of namespace paths.
+    """Delete the notes of all threads on the memories in a range of namespace paths.
 
     Args:
         tx: The transaction.
@@ -286,7 +286,7 @@ def erase_other_threads(tx: Transaction, low: str, high: str, name: str | None) 
             Then all notes on its memories are deleted.
 
     Returns:
-        True if any were deleted.
+        True if any notes were deleted.
     """
     return bool(query.erase_notes_of_reader(tx, low=low, high=high, everything=int(name is None)))
 

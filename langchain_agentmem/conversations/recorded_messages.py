@@ -22,7 +22,7 @@ from langchain_agentmem.conversations.message_log import LogEntry, copy_thread_e
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import Message, decode_body, encode_body, escape_name
-from langchain_agentmem.messages.message_marks import MARKS, is_filler, is_from_compaction
+from langchain_agentmem.messages.message_marks import MARKS, is_from_compaction, is_synthetic
 from langchain_agentmem.rewinding.search_view import SearchView, visible_messages
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage
@@ -54,7 +54,7 @@ def name_messages(messages: Sequence[CheckpointMessage], now: int) -> dict[str, 
         message = to_storable(body) if stored_body is None else decode_body(stored_body, message_id or "-")
         has_mark = not MARKS.isdisjoint((message.langchain or {}).get("additional_kwargs") or ())
         marked = to_langchain(message) if has_mark else None
-        if marked is not None and is_filler(marked):
+        if marked is not None and is_synthetic(marked):
             continue
         entry = _make_entry(message, stored_body, now)
         digest = queries.digest(entry.body)
@@ -90,7 +90,7 @@ def record_messages(
         now: The time, in microseconds since 1970.
 
     Returns:
-        The recorded messages.
+        The recorded messages. `new` is True for messages that the conversation did not have.
     """
     unrecorded = [
         (key, each)
@@ -106,7 +106,7 @@ def record_messages(
 
 
 def current_turn(tx: Transaction, search_view: SearchView, now: int) -> frozenset[int]:
-    """Return the documents of the current turn's messages that the model's context has.
+    """Return the document numbers of the current turn's messages in the model's context.
 
     A turn begins with the user's newest message. A search leaves these documents out. Later messages that the run's
     view hides are included, since a run may store its own messages before its view shows them.
@@ -136,8 +136,8 @@ def _load_newest_turn(tx: Transaction, at: ThreadKey, search_view: SearchView, n
         turn: list[Row] = []
         hidden: list[Row] = []
         rows = query.newest_documents(tx, **at._asdict(), kind=message_log.CONVERSATION, limit=limit)
-        following = {row["slot"] for row in rows if row["follows"]}
-        visible = {row["slot"] for row in visible_messages(tx, search_view, following, now)}
+        thread_slots = {row["slot"] for row in rows if row["follows"]}
+        visible = {row["slot"] for row in visible_messages(tx, search_view, thread_slots, now)}
         for row in rows:
             if turn and turn[-1]["role"] == "user" and row["slot"] != turn[-1]["slot"]:
                 return turn, hidden

@@ -234,7 +234,7 @@ def _entry_from_version(version: MemoryVersion) -> LogEntry:
 
 
 ROLE_LANE = "role:"
-"""The prefix of a role's lane. A lane is a series of compactions; each role has its own."""
+"""The prefix of the lane of a role's compactions, see `compaction_records`."""
 MAX_COMPACTIONS = 3
 """The number of compactions kept for a role. If an edit deletes the newest, an earlier one is used."""
 
@@ -373,7 +373,7 @@ def load_role_history(tx: Transaction, at: ThreadKey, role: str, *, include_fail
 
 
 def make_role_lane(role: str) -> str:
-    """Return the name of a role's lane, see `ROLE_LANE`.
+    """Return the lane of a role's compactions.
 
     Raises:
         InvalidInput: The role is invalid.
@@ -416,9 +416,9 @@ class SessionMemory(LogMemory):
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        session_id: The session's id. Its first round or message creates it. Default: a new id. A config, a `Runtime` or
-            a `ToolRuntime` selects the session of a thread, see above.
-        namespace: Its namespace. Default: the running config's, else the root. For a thread, the config decides.
+        session_id: The id. The first round or message creates the session. Default: a new id. A config, a `Runtime` or
+            a `ToolRuntime` selects the session of a thread.
+        namespace: The namespace. Default: that of the running config, else the root. For a thread, the config decides.
         retention: The limit on the messages that are kept after each addition. Default: no limit. Not supported for the
             session of a thread.
 
@@ -428,7 +428,7 @@ class SessionMemory(LogMemory):
     """
 
     memory_type = "session"
-    _part = "session"
+    _trace_prefix = "session"
 
     def __init__(
         self,

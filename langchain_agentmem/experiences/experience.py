@@ -241,7 +241,7 @@ class ExperienceFolder:
         errors: list[OSError] = []
         contents: dict[Path, FileContent] = {}
         for folder, folders, files in os.walk(self.directory, onerror=errors.append):
-            names = files if self._subfolders else [*files, *folders]
+            names = files if self._subfolders else [*files, *folders]  # a folder "x.yaml" is reported as a problem
             if not self._subfolders:
                 folders.clear()
             for name in names:

@@ -3,9 +3,8 @@ r"""`ExperienceLibrary`: a folder of handcrafted experiences.
     library = memory.experiences("experience")
     chain = library.selector(role="Planner") | prompt | model
 
-Every selection reads the current files of the folder.
-
-An experience states *when* it applies and *what* to do then, in a YAML file that people write, review and edit.
+An experience states *when* it applies and *what* to do then, in a YAML file that people write, review and edit. Every
+selection reads the current files of the folder.
 
     from pathlib import Path
 
@@ -33,7 +32,7 @@ Without a model, experiences are chosen by the words of their conditions (`strat
 accurately. `strategy="auto"` asks a model only about experiences for which the words are not decisive. If a model
 fails or its answer cannot be parsed, the choice by words applies, and hooks receive an event.
 
-`ExperienceSelector` puts the experiences that apply to a query into its prompt:
+`ExperienceSelector` puts the instructions of the experiences that apply to a query into its prompt:
 
     selector = memory.experiences("experience").selector(role="Planner", model=model)
 
@@ -50,9 +49,9 @@ rounds of a session or from messages:
     Execution: FAILURE
     Error: FileNotFoundError: sales.csv
 
-With `prompt_log_path`, the prompt of a selection is written to a file next to the log of the main prompt. For
-`planner_prompt_log_0_1.json`, the file is `planner_experience_selection_log_0_1.json`. It contains a list of messages,
-each with "role" and "content". If the file cannot be written, the selection continues.
+With `prompt_log_path`, the path of the main prompt's log, the prompt of a selection is written to a file next to it:
+for `planner_prompt_log_0_1.json`, to `planner_experience_selection_log_0_1.json`. The file contains a list of messages,
+each with "role" and "content". If it cannot be written, the selection continues.
 """
 
 from __future__ import annotations
@@ -179,13 +178,13 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
       is "" if no experience applies. If the dictionary has "messages", they are also inserted there.
     - The state of a graph: The messages are written to "llm_input_messages" and the text to "experiences", if the state
       has these keys. The history does not change. If an earlier node, such as a compaction, has written
-      "llm_input_messages", the selector extends these messages. If a chain is the node, place the selector after the
-      step that reads variables or messages from the state.
+      "llm_input_messages", the selector extends these messages. In a chain that is a node, first extract the
+      variables or messages: given the whole state, the selector returns only an update of the state.
 
     Each call selects among the current files of the folder. Without a model, the choice depends on the words of the
     conditions. An answer of the model is cached for its query, context and conditions. If the model fails, chooses only
-    unknown ids, or returns an answer that cannot be parsed or is cut off, the choice by words applies. Hooks then
-    receive `ExperienceSelectionFellBack`.
+    unknown ids, or its answer is cut off or unreadable, the choice by words applies. Hooks then receive
+    `ExperienceSelectionFellBack`.
 
     Args:
         library: The library of experiences.
@@ -199,8 +198,8 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             `SelectionTemplate`. Literal braces are doubled. Default: a built-in template.
         max_selected: The maximum number of chosen experiences. Default: no limit.
         session: A `SessionMemory`, or a function that returns one for a config, such as `memory.session`. Its last
-            three rounds are the context. A shared entry "experience_sub_path" names the subfolder to read. Default:
-            None; the context is read from the messages of the input.
+            three rounds are the context. A post's `SharedMemoryEntry` of the type "experience_sub_path" names the
+            subfolder to read. Default: None; the context is read from the messages of the input.
         query: A function that returns the query for an input. Default: the last user message. For a dictionary without
             messages: "input", "question", "query" or "user_query", or its only text. If the input has no query, the
             last query of the session is used.
@@ -283,10 +282,10 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
     # -- as a Runnable ------------------------------------------------------------------------------------------
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
-        form = read_form(given, config, PROMPT_PART, shared=True)
+        form = read_form(given, config, PROMPT_PART, add_text=True)
         request = SelectionRequest(question_of(self._query, given, form.messages), form.messages, config)
         selection = self._run_selection(request)
-        texts = self._format_by_question(request, selection)
+        texts = self._place_by_question(request, selection)
         return form.fill(lambda messages: insert_texts(messages, PROMPT_PART, texts), selection.section)
 
     # -- like TaskWeaver's retrieve_experience ------------------------------------------------------------------
@@ -352,10 +351,9 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if not self.enabled:
             return Selection(query=request.query, role=self.role, strategy=self.strategy)
 
-        def trace_inputs() -> dict[str, Any]:  # called only for traces: the config may lack values of the namespace
-            namespace = self._database.scopes.resolve(None, request.config)
-            query = shorten_text(request.query)
-            return {"query": query, "role": self.role, "strategy": self.strategy, "namespace": namespace}
+        def trace_inputs() -> dict[str, Any]:  # only when tracing: `resolve` fails if the config lacks a key
+            options = {"query": shorten_text(request.query), "role": self.role, "strategy": self.strategy}
+            return {**options, "namespace": self._database.scopes.resolve(None, request.config)}
 
         with self._database.step("experience.select", trace_inputs, config=request.config) as step:
             selection = self._select(request)
@@ -366,32 +364,33 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return selection
 
     def _insert_experiences(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> list[BaseMessage]:
-        """Insert the instructions that apply, each before the question for which it was chosen.
+        """Insert the instructions, each before the user message (question) it was chosen for.
 
         Args:
             messages: The context. It is not changed.
             config: The config of the run.
         """
         request = SelectionRequest(question_of(self._query, messages, messages), messages, config)
-        return insert_texts(messages, PROMPT_PART, self._format_by_question(request, self._run_selection(request)))
+        return insert_texts(messages, PROMPT_PART, self._place_by_question(request, self._run_selection(request)))
 
-    def _format_by_question(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
-        """Return the instructions to insert before each question, by its id, without repeats."""
+    def _place_by_question(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
+        """Return the instructions to insert before each question, by its id; store the notes."""
+        # Prompt notes record what a thread's prompts already contain: `placed` has those instructions by question id.
         originals = [message for message in request.messages if not is_injected(message)]
         notes = prompt_notes.load_notes(self._database, request.config, originals, f"{PROMPT_PART} {self.role or ''}")
         if notes.start is None:  # the first selection for this prompt
             notes.restart({}, 0)
         texts: dict[str | None, str] = {}
-        visible = {key: parts[PROMPT_PART].items for key, parts in notes.active_notes().items() if PROMPT_PART in parts}
-        used_ids = {item.id for items in visible.values() for item in items}
+        placed = {id_: parts[PROMPT_PART].items for id_, parts in notes.active_notes().items() if PROMPT_PART in parts}
+        used_ids = {item.id for items in placed.values() for item in items}
         new_ids = [each for each in selection.ids if each not in used_ids]
         scores, reasons = selection.scores, selection.reasons
         new = [PromptNoteItem("experience", each, round(scores[each], 4), reason=reasons[each]) for each in new_ids]
-        chosen = (*visible.pop(notes.question_id or "", ()), *new)
-        for question_id, items in (*visible.items(), (notes.question_id, chosen)):
+        current_items = (*placed.pop(notes.question_id or "", ()), *new)
+        for question_id, items in (*placed.items(), (notes.question_id, current_items)):
             if text := format_instructions(selection.known[item.id] for item in items if item.id in selection.known):
                 texts[question_id] = text
-        notes.add_note(PROMPT_PART, chosen, self._counter.count_text(texts.get(notes.question_id, "")))
+        notes.add_note(PROMPT_PART, current_items, self._counter.count_text(texts.get(notes.question_id, "")))
         notes.store_notes(self._database)
         return texts
 
@@ -400,7 +399,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         rounds = self._load_rounds(request.config)
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
         entries = find_shared_entries(rounds, "experience_sub_path")
-        sub_path = entries[0].content.strip() if entries else ""
+        sub_path = entries[0].content.strip() if entries else ""  # of the oldest entry, as in TaskWeaver
         candidates = {each.exp_id: each for each in self.library.load(sub_path or None) if each.is_for(self.role)}
         ids = tuple(candidates)
         empty = Selection(query=query, role=self.role, candidates=ids, strategy=self.strategy, known=candidates)
@@ -412,20 +411,20 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         reasons = {exp_id: each.reason for exp_id, each in zip(ids, results, strict=True)}
         leading_ids = set(itertools.compress(ids, mark_best(results)))
         applicable_ids = {exp_id for exp_id in leading_ids if scores[exp_id] >= THRESHOLD}
-        # The model is asked about scores of at least `low`. Leading conditions from `high` on apply without it.
+        # The model is asked about scores of at least `low`. Leading conditions with at least `high` apply without it.
         low, high = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE_RANGE}[self.strategy]
         asked_ids = [each for each in ids if scores[each] >= low and not (each in leading_ids and scores[each] >= high)]
-        fell_back = ""
+        fallback_reason = ""
         if asked_ids:
             messages = self._make_prompt(query, context, [candidates[exp_id] for exp_id in asked_ids])
             if request.log is not None:
                 self._write_log(request.log, messages)
-            answer_ids = self._ask_model(query, messages, asked_ids)
-            if isinstance(answer_ids, str):
-                fell_back = answer_ids
+            ids_or_reason = self._ask_model(query, messages, asked_ids)
+            if isinstance(ids_or_reason, str):
+                fallback_reason = ids_or_reason
             else:
-                applicable_ids = (applicable_ids - set(asked_ids)) | set(answer_ids)
-                reasons |= dict.fromkeys(answer_ids, "the model chose it")
+                applicable_ids = (applicable_ids - set(asked_ids)) | set(ids_or_reason)
+                reasons |= dict.fromkeys(ids_or_reason, "the model chose it")
         # `sorted` is stable: experiences with equal scores keep the order of the library.
         selected_ids = sorted((each for each in ids if each in applicable_ids), key=lambda each: -scores[each])
         selected_ids = selected_ids[: self._max_selected]
@@ -435,7 +434,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             scores=scores,
             reasons={exp_id: reasons[exp_id] for exp_id in selected_ids},
             asked=tuple(asked_ids),
-            fell_back=fell_back,
+            fell_back=fallback_reason,
         )
 
     def _make_prompt(self, query: str, context: str, candidates: Sequence[Experience]) -> list[BaseMessage]:
@@ -587,8 +586,8 @@ class ExperienceLibrary:
         with self.database.step("experience.add", experience.to_dict) as step:
             check = self._folder.read()
             if (file := check.files.get(experience.exp_id)) is not None:
-                key = safe_repr(experience.exp_id)
-                raise InvalidInput(f"The library has {key} already, in {safe_repr(file)}. Change it there.")
+                name = safe_repr(experience.exp_id)
+                raise InvalidInput(f"The library has {name} already, in {safe_repr(file)}. Change it there.")
             check_cancelled()
             path = write_new_file(self.directory, experience.exp_id, experience.to_yaml())
             step.finish(lambda: {"file": path.name})
@@ -650,5 +649,6 @@ def selection_log_path(prompt_log: Path) -> Path:
         InvalidInput: The name does not contain "prompt_log", or it contains "experience_selection_log".
     """
     if PROMPT_LOG not in prompt_log.name or SELECTION_LOG in prompt_log.name:
-        raise InvalidInput(f"The log's name must contain {safe_repr(PROMPT_LOG)}, got {safe_repr(prompt_log.name)}.")
+        rule = f"must contain '{PROMPT_LOG}' and not '{SELECTION_LOG}'"
+        raise InvalidInput(f"The log's name {rule}, got {safe_repr(prompt_log.name)}.")
     return prompt_log.with_name(prompt_log.name.replace(PROMPT_LOG, SELECTION_LOG))

@@ -129,7 +129,7 @@ def read_selection(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | 
     if not value:
         answer_list = read_json(text, wanted=list)
         if answer_list is not None and _NO.search(_BRACKETED_LIST.sub("", text)):
-            return None
+            return None  # the text around the list may negate it, such as "None of [1, 2]"
         value = value if answer_list is None else answer_list
     verdicts: Verdicts | None = None
     if value is not None:
@@ -207,11 +207,11 @@ def _is_negative(key: str) -> bool:
 def _read_text(text: str, ids: Sequence[str]) -> Verdicts | None:
     """Parse plain text. An id applies unless its clause contains a negation."""
     # Ids that are single characters or numbers could occur in the text by chance.
-    names = [name for name in ids if len(name) > 1 and not name.isdigit()]
-    longest_first = sorted(map(re.escape, names), key=len, reverse=True)
+    findable_ids = [each for each in ids if len(each) > 1 and not each.isdigit()]
+    longest_first = sorted(map(re.escape, findable_ids), key=len, reverse=True)
     pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(longest_first)})(?![\w-])", re.IGNORECASE)
     verdicts: Verdicts = []
-    for clause in _CLAUSE_BREAK.split(_REASON_CLAUSE.sub("", text)) if names else ():
+    for clause in _CLAUSE_BREAK.split(_REASON_CLAUSE.sub("", text)) if findable_ids else ():
         mentioned = pattern.findall(clause)
         negated = _NO.search(clause) is not None
         # Which of several ids a negation refers to is unclear.

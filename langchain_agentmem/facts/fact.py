@@ -485,21 +485,21 @@ def apply_endings(states: Mapping[str, FactState], rules: FactRules) -> dict[str
         rules: The rules on names.
     """
     ended = dict(states)
-    single = [(key, state) for key, state in states.items() if predicate_key(state.predicate) in rules.single]
+    single = [pair for pair in states.items() if predicate_key(pair[1].predicate) in rules.single]
     single.sort(key=lambda pair: (pair[1].start, pair[1].learned_at, pair[1].rank, pair[0]))
     # The ids and objects of the facts that have not ended yet, by subject and predicate.
     open_facts: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for key, state in single:
+    for fact_id, state in single:
         topic, value = (rules.resolve(state.subject), predicate_key(state.predicate)), rules.resolve(state.object)
         earlier_facts, open_facts[topic] = open_facts[topic], []
-        for earlier_key, earlier_value in earlier_facts:
-            is_later = state.start > states[earlier_key].start or not state.given
+        for earlier_id, earlier_value in earlier_facts:
+            is_later = state.start > states[earlier_id].start or not state.given
             if earlier_value != value and state.lasting and is_later:
-                ended[earlier_key] = states[earlier_key]._replace(end=state.start, ended_by=key)
+                ended[earlier_id] = states[earlier_id]._replace(end=state.start, ended_by=fact_id)
             else:
-                open_facts[topic].append((earlier_key, earlier_value))
+                open_facts[topic].append((earlier_id, earlier_value))
         if state.end is None:
-            open_facts[topic].append((key, value))
+            open_facts[topic].append((fact_id, value))
     return ended
 
 
@@ -514,19 +514,19 @@ def unite_facts(states: Mapping[str, FactState], preferred: Collection[str], rul
     """
     ended = apply_endings(states, rules)
     united: dict[str, FactState] = {}
-    by_triple: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for key, state in sorted(states.items(), key=lambda pair: (pair[0] not in preferred, pair[1].learned_at, pair[0])):
+    ids_by_triple: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for id_, state in sorted(states.items(), key=lambda pair: (pair[0] not in preferred, pair[1].learned_at, pair[0])):
         triple = rules.resolve(state.subject), predicate_key(state.predicate), rules.resolve(state.object)
-        equal_keys = by_triple[triple]
-        target = next((other for other in equal_keys if overlaps(ended[other], state.start, ended[key].end)), None)
+        equal_ids = ids_by_triple[triple]
+        target = next((other for other in equal_ids if overlaps(ended[other], state.start, ended[id_].end)), None)
         if target is None:
-            equal_keys.append(key)
-            united[key] = state
+            equal_ids.append(id_)
+            united[id_] = state
         else:
             united[target] = _combine_states(united[target], state)
-            later = max(ended[target], ended[key], key=lambda each: LATEST if each.end is None else each.end)
+            later = max(ended[target], ended[id_], key=lambda each: LATEST if each.end is None else each.end)
             ended[target] = later._replace(start=min(ended[target].start, state.start))
-    return {key: united[key] for key in states if key in united}
+    return {id_: united[id_] for id_ in states if id_ in united}
 
 
 def _combine_states(base: FactState, other: FactState) -> FactState:

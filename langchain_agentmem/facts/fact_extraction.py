@@ -412,7 +412,7 @@ class BatchOutcome(NamedTuple):
 
 
 def summarize(outcomes: Sequence[BatchOutcome]) -> dict[str, Any]:
-    """Return the outputs of a traced extraction, with the keys of a batch."""
+    """Return the outcomes of some batches as one dictionary, for the trace."""
     return {
         "message_count": sum(outcome.message_count for outcome in outcomes),
         "failure": next((outcome.failure for outcome in outcomes if outcome.failure is not None), None),

@@ -121,7 +121,7 @@ def _parse_record(record: Any) -> VersionDraft:
     body = memory_rows.encode_text(record["body"])
     draft = VersionDraft(kind, key, body, record["created_at"], label=label, extra=extra)
     if kind == FACT_TEXT:
-        decode_body(body, extra["told"][0]["id"])
+        decode_body(body, extra["told"][0]["id"])  # raises DatabaseUnreadable if the message is damaged
         return draft._replace(subject=extra["role"], findable=label is None)
     return draft
 

@@ -34,7 +34,7 @@ from langchain_agentmem.tracing import document_outputs, format_result
 DEFAULT_LIMIT = 10
 """The default `limit` of `search` and `latest`."""
 MAX_DEPTH = 1_000
-"""The maximum depth of `neighbours` and `to_networkx`. A greater depth has the same result."""
+"""The maximum depth of `neighbours` and `to_networkx`. A greater depth is reduced to this number."""
 
 
 class FactReader:
@@ -65,8 +65,8 @@ class FactReader:
 
     def get(self, fact_id: str) -> Fact | None:
         """Return a fact or a message by its id; None if it does not exist or was undone."""
-        key = check_text(fact_id, "An id")
-        return self._context.read_facts("facts.get", lambda facts: facts.fact(key), fact_id=key)
+        id_ = check_text(fact_id, "An id")
+        return self._context.read_facts("facts.get", lambda facts: facts.fact(id_), fact_id=id_)
 
     aget = awaited(get)
 
@@ -231,15 +231,15 @@ class FactReader:
         def find(facts: FactView) -> list[Evidence]:
             fact = facts.fact(fact_id)
             mentions = () if fact is None else fact.mentions
-            keys = [(each.message_id, each.conversation_id) for each in mentions if each.message_id is not None]
-            messages = facts.message_rows(keys)
+            sources = [(each.message_id, each.conversation_id) for each in mentions if each.message_id is not None]
+            messages = facts.message_rows(sources)
             evidence: list[Evidence] = []
             for mention in mentions:
-                key, conversation, text = mention.message_id, mention.conversation_id, None
-                if key is not None and (version := messages.get((key, conversation))) is not None:
+                id_, conversation, text = mention.message_id, mention.conversation_id, None
+                if id_ is not None and (version := messages.get((id_, conversation))) is not None:
                     text = fact_store.decode_message(version).text
-                elif key is not None and conversation is not None:  # the message is stored only in its conversation
-                    entry = message_log.get(facts.tx, ThreadKey(self._context.point.path, conversation), key)
+                elif id_ is not None and conversation is not None:  # the message is stored only in its conversation
+                    entry = message_log.get(facts.tx, ThreadKey(self._context.point.path, conversation), id_)
                     text = None if entry is None else body_text(entry.body)
                 evidence.append(Evidence(**asdict(mention), text=text))
             return evidence
@@ -254,9 +254,9 @@ class FactReader:
         Args:
             message_id: The id of the message.
         """
-        key, path = check_text(message_id, "An id"), self._context.point.path
-        find = partial(FactView.facts_of_message, message_id=key, path=path)
-        return self._context.read_facts("facts.from_message", find, message_id=key)
+        id_, path = check_text(message_id, "An id"), self._context.point.path
+        find = partial(FactView.facts_of_message, message_id=id_, path=path)
+        return self._context.read_facts("facts.from_message", find, message_id=id_)
 
     afrom_message = awaited(from_message)
 
@@ -580,7 +580,7 @@ def _count_facts_by_name(facts: FactView, prefix: str) -> list[tuple[str, int, s
     ids: dict[str, list[str]] = defaultdict(list)
     for version in facts.fact_rows.values():
         subject, _, obj = fact_values.get_indexed_names(version.extra)
-        for name in {entity_key(subject), entity_key(obj)}:
-            if name.startswith(prefix):
-                ids[name].append(version.key)
-    return [(name, len(fact_ids), min(fact_ids)) for name, fact_ids in sorted(ids.items())]
+        for key in {entity_key(subject), entity_key(obj)}:
+            if key.startswith(prefix):
+                ids[key].append(version.key)
+    return [(key, len(fact_ids), min(fact_ids)) for key, fact_ids in sorted(ids.items())]

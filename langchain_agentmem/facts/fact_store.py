@@ -109,9 +109,9 @@ class FactView:
 
     def to_facts(self, rows: Iterable[MemoryVersion]) -> dict[str, Fact]:
         """Convert rows of facts and messages to facts by their ids, without undone facts."""
-        by_key = {row.key: row for row in rows}
-        facts = self.resolve_facts({key: row for key, row in by_key.items() if row.kind == FACT})
-        messages = {key: message_to_fact(row) for key, row in by_key.items() if row.kind == FACT_TEXT}
+        by_id = {row.key: row for row in rows}
+        facts = self.resolve_facts({id_: row for id_, row in by_id.items() if row.kind == FACT})
+        messages = {id_: message_to_fact(row) for id_, row in by_id.items() if row.kind == FACT_TEXT}
         return {fact.id: fact for fact in facts} | messages
 
     def facts_of_message(self, message_id: str, path: str) -> list[Fact]:
@@ -264,25 +264,25 @@ class FactView:
             all_states = {**compute_states(others, recorded), **states}
         if self.view.scope is not None:  # merge equal facts of several branches
             all_states = fact_values.unite_facts(all_states, states, rules)
-            states = {key: all_states[key] for key in states if key in all_states}
+            states = {id_: all_states[id_] for id_ in states if id_ in all_states}
         with pause_gc():
             ended = fact_values.apply_endings(all_states, rules)
             return [
                 Fact(
-                    id=key,
+                    id=id_,
                     role=state.role,
                     subject=rules.display_name(state.subject),
                     predicate=state.predicate,
                     object=rules.display_name(state.object),
                     valid_from=from_micros(state.start),
-                    valid_to=None if (end := ended[key].end) is None else from_micros(end),
+                    valid_to=None if (end := ended[id_].end) is None else from_micros(end),
                     recorded_at=from_micros(state.learned_at),
                     mentions=tuple(map(_to_mention, state.statements)),
                     confidence=state.sure,
-                    ended_by=ended[key].ended_by,
+                    ended_by=ended[id_].ended_by,
                 )
-                for key, state in states.items()
-                if at is None or fact_values.overlaps(ended[key], at, at + 1)
+                for id_, state in states.items()
+                if at is None or fact_values.overlaps(ended[id_], at, at + 1)
             ]
 
 
@@ -303,8 +303,8 @@ def _to_mention(event: fact_values.Event) -> FactMention:
 
 def compute_states(rows: Mapping[str, MemoryVersion], recorded: int | None = None) -> dict[str, FactState]:
     """Compute the states of facts by id as of the time `recorded`, without undone facts."""
-    states = {key: fact_values.compute_state(row.extra, recorded) for key, row in rows.items()}
-    return {key: state for key, state in states.items() if state is not None}
+    states = {id_: fact_values.compute_state(row.extra, recorded) for id_, row in rows.items()}
+    return {id_: state for id_, state in states.items() if state is not None}
 
 
 def message_to_fact(version: MemoryVersion) -> Fact:
@@ -346,18 +346,18 @@ def make_source_event(number: int, now: int, message_id: str, conversation: str 
     return drop_none({"n": number, "at": now, "do": STATEMENT, "id": message_id, "in": conversation})
 
 
-def draft_fact(key: str, extra: Mapping[str, Any], created_at: int) -> VersionDraft:
+def draft_fact(id_: str, extra: Mapping[str, Any], created_at: int) -> VersionDraft:
     """Return the draft of a fact's row, which is indexed by its subject, predicate and object.
 
     Args:
-        key: The id of the fact.
+        id_: The id of the fact.
         extra: Its original names, its role and its events.
         created_at: The time it was first recorded, in microseconds since 1970.
     """
     state = fact_values.compute_state(extra)
     subject, predicate, obj, *_ = state or (extra["subject"], extra["predicate"], extra["object"])
     body = memory_rows.encode_text(fact_values.format_sentence(subject, predicate, obj))
-    draft = VersionDraft(FACT, key, body, created_at, label=predicate_key(predicate), extra=extra)
+    draft = VersionDraft(FACT, id_, body, created_at, label=predicate_key(predicate), extra=extra)
     draft = draft._replace(subject=entity_key(subject), object=entity_key(obj), findable=state is not None)
     return draft._replace(source=ROLE_SOURCES.get(extra["role"]))
 
@@ -436,25 +436,25 @@ class FactChanges(FactView):
         is_undated = statement.message is not None and statement.start is None
         # A fact matches if it holds in the stated period, or if the same undated message states it again.
         matching = [
-            key
-            for key, state in states.items()
+            id_
+            for id_, state in states.items()
             if rules.resolve(state.object) == value
-            if fact_values.overlaps(ended[key], start, statement.end)
+            if fact_values.overlaps(ended[id_], start, statement.end)
             or (is_undated and not fact_values.adds_statement(state, event))
         ]
         if fact_id is None and not matching:
-            key = self.new_id()
+            id_ = self.new_id()
             names = {"subject": statement.subject, "predicate": statement.predicate, "object": statement.object}
-            unwritten = MemoryVersion(0, None, FACT, key, None, None, None, now, now, None, None, None, b"", {})
+            unwritten = MemoryVersion(0, None, FACT, id_, None, None, None, now, now, None, None, None, b"", {})
             self.write_events(unwritten, {**names, "role": statement.role, "told": [event]})
-            return key, True
-        key = fact_id or min(matching, key=lambda key: (states[key].start, key))
-        version, state = rows[key], states[key]
+            return id_, True
+        id_ = fact_id or min(matching, key=lambda id_: (states[id_].start, id_))
+        version, state = rows[id_], states[id_]
         if (own := version.extra.get("own")) is not None:  # compare only statements of this branch
             state = state._replace(statements=tuple(known for known in state.statements if known["n"] in own))
         if fact_values.adds_statement(state, event):
             self._add_event(version, event)
-        return key, False
+        return id_, False
 
     def correct_fact(self, version: MemoryVersion, changes: Mapping[str, Any]) -> None:
         """Correct a fact.
@@ -551,11 +551,11 @@ class FactChanges(FactView):
         rules = self.rules
         objects = None if value is None else rules.expand_entities([value])
         rows = self.rows_about(subjects=rules.expand_entities([subject]), predicates=[predicate], objects=objects)
-        for key, version in self.written.items():
-            rows.pop(key, None)
+        for id_, version in self.written.items():
+            rows.pop(id_, None)
             state = fact_values.compute_state(version.extra)
             if state and rules.resolve(state.subject) == subject and predicate_key(state.predicate) == predicate:
-                rows[key] = version
+                rows[id_] = version
         return rows
 
     # -- messages --------------------------------------------------------------------------------------------------
@@ -617,7 +617,7 @@ class FactChanges(FactView):
         extra = {"told": events, "words": message.text, "role": entry.role, "speaker": entry.sender}
         role = escape_name(message.role) or ""
         draft = VersionDraft(FACT_TEXT, key, entry.body, entry.created_at, extra=extra, subject=role, findable=listed)
-        self.change.drafts.append(draft if listed else draft._replace(label="read"))
+        self.change.drafts.append(draft if listed else draft._replace(label="read"))  # listed messages have no label
         if message.text.strip():
             self.change.drafts.append(VersionDraft(FACT_DUE, key, b"", now, extra={"told": events, "attempts": 0}))
 

@@ -41,7 +41,7 @@ from langchain_agentmem.language_models.tool_arguments import Arguments, Text
 from langchain_agentmem.language_models.tool_factory import ToolOperation, clamp_limit, fit_results, shorten
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
-from langchain_agentmem.messages.message_marks import is_filler
+from langchain_agentmem.messages.message_marks import is_synthetic
 from langchain_agentmem.messages.prompt_forms import MemoryRunnable, convert_messages
 from langchain_agentmem.rewinding.branches import BranchPosition, MemoryPosition
 from langchain_agentmem.rewinding.graph_runs import list_nested_graphs
@@ -241,7 +241,7 @@ class RememberFacts(MemoryRunnable):
         if self._model is None:
             raise InvalidInput("To extract facts, pass a model: memory.remember_facts(model).")
         if namespace is not None:
-            path_of(namespace)
+            path_of(namespace)  # raises InvalidInput now, not in the first run
         self._database = database_of(memory)
         self._branch = None if branch is None else check_id(branch, "branch")
         self._namespace = namespace
@@ -260,8 +260,8 @@ class RememberFacts(MemoryRunnable):
             scopes = self._database.scopes
             point = BranchPosition(path_of(scopes.resolve(self._namespace, config)), self._branch, scopes)
         context = FactsContext(database=self._database, point=point, settings=self._settings)
-        conversation = conversation_of_run(self._database, config, shared=self._share_conversation)
-        messages = [_ensure_id(each) for each in self._list_messages(state) if not is_filler(each)]
+        conversation = conversation_of_run(self._database, config, of_caller=self._share_conversation)
+        messages = [_ensure_id(each) for each in self._list_messages(state) if not is_synthetic(each)]
         if conversation is None and list_nested_graphs(configurable_of(config)):
             messages = []  # the caller of a nested graph without checkpoints processes its messages
         selected = [message for message in messages if message.role in self._roles]

@@ -98,8 +98,8 @@ class KGMemory(FactReader, EventSource):
     that is stated twice while it holds is one fact with two sources. A fact is removed when all its source messages are
     removed or erased.
 
-    The facts of a thread are rewound with it. Only the nodes of its graph can change them. Extraction therefore does
-    not run in the background: call `drain` in a node, or use the node `memory.remember_facts(model)`.
+    The facts of a thread are rewound with it. Apart from corrections, only the nodes of its graph can change them, so
+    no extraction runs in the background: call `drain` in a node, or use the node `memory.remember_facts(model)`.
 
     Pending messages, which are queued for extraction, are never dropped. While the model does not answer, the pauses
     between calls grow up to ten minutes. After `max_attempts` failed attempts, a message is parked: it is retried once
@@ -318,8 +318,8 @@ class KGMemory(FactReader, EventSource):
         Returns:
             True if it existed.
         """
-        key = check_text(message_id, "An id")
-        return self._context.write_facts("facts.remove", lambda facts: facts.remove(key), id=key)
+        id_ = check_text(message_id, "An id")
+        return self._context.write_facts("facts.remove", lambda facts: facts.remove(id_), id=id_)
 
     aremove_by_id = awaited(remove_by_id, writes=True)
 
@@ -328,7 +328,7 @@ class KGMemory(FactReader, EventSource):
     def add(self, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> str:
         """Store a message and queue it for extraction, without waiting for a model.
 
-        A message that is added again with the same id is stored once.
+        A message that is added again with the same id and content is stored once.
 
         Args:
             message: A `Message`, a LangChain message or a dictionary of the fields of a `Message`. It takes precedence
@@ -573,11 +573,11 @@ class KGMemory(FactReader, EventSource):
             else:
                 lease_lost = True
                 while lease_lost:
-                    batch = self._database.background.run_exclusively(
+                    new_outcomes = self._database.background.run_exclusively(
                         self._key, lambda lease: extract(has_lease=lease.renew)
                     )
-                    outcomes += batch
-                    lease_lost = bool(batch) and batch[-1].lost_lease
+                    outcomes += new_outcomes
+                    lease_lost = bool(new_outcomes) and new_outcomes[-1].lost_lease
             step.finish(lambda: fact_extraction.summarize(outcomes))
         return sum(outcome.message_count for outcome in outcomes)
 

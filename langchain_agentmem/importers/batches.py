@@ -1,7 +1,7 @@
 """The batches and skipped entries that readers yield, and the functions that all readers use.
 
 In this package, an object is anything that an import writes: a message, an item, a memory, an audit entry or a
-checkpoint.
+checkpoint. A source entry, or entry for short, is an `ImportBatch` or a `SkippedEntry`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ImportTarget(NamedTuple):
         return Scopes(template=self.namespace).keys
 
     def wants(self, *ids: Any) -> bool:
-        """Return True if `only` is empty or has one of these ids; add those it has to `found_ids`."""
+        """Return whether `only` is empty or has one of these ids; record these in `found_ids`."""
         matches = self.only.intersection(map(str, ids))
         self.found_ids.update(matches)
         return bool(matches) or not self.only
@@ -200,7 +200,7 @@ class ImportBatch:
 
 
 WriteOperation: TypeAlias = Callable[[Transaction, int], Collection[Any]]
-"""A function that takes a transaction and its time, writes objects, and returns the new ones."""
+"""A function of a transaction and its time. It writes objects, and returns one element (an id, if any) per new one."""
 
 
 def make_batch(
@@ -300,9 +300,9 @@ class StableIds:
             *content: The object's content. Without `own_id`, the id is a digest of the content.
         """
         text = json.dumps(content, sort_keys=True, default=str)
-        name = own_id if own_id and isinstance(own_id, str) else f"imported-{digest(text.encode()).hex()[:32]}"
-        self._counts[name] += 1
-        return name if self._counts[name] == 1 else f"{name}-{self._counts[name]}"
+        base_id = own_id if own_id and isinstance(own_id, str) else f"imported-{digest(text.encode()).hex()[:32]}"
+        self._counts[base_id] += 1
+        return base_id if self._counts[base_id] == 1 else f"{base_id}-{self._counts[base_id]}"
 
 
 def conversation_batch(target: ImportTarget, conversation_id: Any, entries: Sequence[LogEntry]) -> ImportBatch:

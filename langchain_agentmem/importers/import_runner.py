@@ -51,7 +51,7 @@ class ImportSummary:
         kind: The kind of the source.
         source: The path or URL of the source, without passwords.
         dry_run: True if nothing was written. The counts then show what an import would write.
-        added: The number of new objects by kind: "messages", "items", "memories", "entries" or "checkpoints".
+        added: The number of new objects by kind: "messages", "items", "memories", audit "entries" or "checkpoints".
         known: The number of objects that already existed, by kind.
         added_to: The number of "threads" and "conversations" with new objects.
         left_out: The first 1,000 skipped entries, with their reasons.

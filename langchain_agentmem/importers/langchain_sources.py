@@ -77,41 +77,41 @@ def read_saver(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     with foreign_tables(location) as tables:
         if not tables.columns.get("checkpoints", frozenset()) >= {"thread_id", "checkpoint_ns", "checkpoint_id"}:
             raise InvalidInput(f"{tables.name} has no table of checkpoints like that of LangGraph's savers.")
-        stored = tables.count_values("checkpoints", "thread_id")
+        stored_counts = tables.count_values("checkpoints", "thread_id")
     with open_source(str(location), allow=target.allow) as saver:
-        yield from _read_threads(saver, stored, target)
+        yield from _read_threads(saver, stored_counts, target)
 
 
 def _read_threads(saver: _Saver, counts: Mapping[Any, int], target: ImportTarget) -> Iterator[SourceEntry]:
-    for thread, count in counts.items():
-        title, build = f"the thread {safe_repr(thread)}", partial(_thread_batch, saver, str(thread), count)
-        metadata = (each.metadata for each in saver.list({"configurable": {"thread_id": str(thread)}}))
-        entries = [*batches.batch_or_skip(target, thread, title, count, build, metadata=metadata, holds="checkpoints")]
+    for name, count in counts.items():  # the id of each thread, with the number of its checkpoints
+        title, build = f"the thread {safe_repr(name)}", partial(_thread_batch, saver, str(name), count)
+        metadata = (each.metadata for each in saver.list({"configurable": {"thread_id": str(name)}}))
+        entries = [*batches.batch_or_skip(target, name, title, count, build, metadata=metadata, holds="checkpoints")]
         del metadata  # ends the listing before the thread is copied, since an open listing may lock the saver
         yield from entries
 
 
-def _thread_batch(saver: _Saver, thread: str, count: int, target: ImportTarget) -> ImportBatch:
+def _thread_batch(saver: _Saver, thread_id: str, count: int, target: ImportTarget) -> ImportBatch:
     """Return the batch of a thread. Each checkpoint is written in a transaction of its own."""
-    title = f"the thread {safe_repr(thread)}"
+    title = f"the thread {safe_repr(thread_id)}"
 
     def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
         target_saver = (memory.within(target.namespace) if target.namespace else memory).checkpointer
         if dry_run:
-            return batches.read_or_raise(title, partial(_rehearse_thread, target_saver, saver, thread))
-        report = batches.read_or_raise(title, partial(target_saver.import_checkpoints, saver, thread_ids=[thread]))
+            return batches.read_or_raise(title, partial(_rehearse_thread, target_saver, saver, thread_id))
+        report = batches.read_or_raise(title, partial(target_saver.import_checkpoints, saver, thread_ids=[thread_id]))
         for reason in report.left_out.values():
             raise InvalidInput(reason)
         return report.checkpoints, report.known
 
-    place = batches.ThreadTarget(id=thread, namespace=target.namespace)
+    place = batches.ThreadTarget(id=thread_id, namespace=target.namespace)
     return ImportBatch(holds="checkpoints", what=title, count=count, store=store, place=place)
 
 
-def _rehearse_thread(target_saver: AgentMemorySaver, saver: _Saver, thread: str) -> tuple[int, int]:
+def _rehearse_thread(target_saver: AgentMemorySaver, saver: _Saver, thread_id: str) -> tuple[int, int]:
     """Return the numbers of new and of existing checkpoints of a thread. Write nothing."""
     is_new, configs = [], []
-    for each in saver.list({"configurable": {"thread_id": thread}}):
+    for each in saver.list({"configurable": {"thread_id": thread_id}}):
         configs.append(each.config)
         is_new.append(target_saver.adopt(each, dry_run=True))
     if configs and (reason := find_refusal_reason(target_saver.database, configs)) is not None:
@@ -388,12 +388,12 @@ def _read_file(path: Path, name: str, target: ImportTarget) -> Iterator[SourceEn
 
 
 def _chat_batch(
-    name: str | None, messages: Sequence[tuple[Any, Any, str | None]], default_time: int, target: ImportTarget
+    chat_id: str | None, messages: Sequence[tuple[Any, Any, str | None]], default_time: int, target: ImportTarget
 ) -> ImportBatch:
     """Return the batch of a conversation.
 
     Args:
-        name: The id of the conversation.
+        chat_id: The id of the conversation. None raises an error.
         messages: Tuples of a message, its time or None, and the `own_id` of `_log_entry`.
         default_time: The time of messages without a time.
         target: The target.
@@ -402,7 +402,7 @@ def _chat_batch(
     for value, created_at, own_id in messages:
         message = json.loads(value) if isinstance(value, str | bytes) else value
         entries.append(_log_entry(message, ids, batches.time_of(created_at, default_time), own_id))
-    return batches.conversation_batch(target, name, entries)
+    return batches.conversation_batch(target, chat_id, entries)
 
 
 def _log_entry(message: Any, ids: batches.StableIds, created_at: int, own_id: str | None) -> LogEntry:
@@ -412,15 +412,15 @@ def _log_entry(message: Any, ids: batches.StableIds, created_at: int, own_id: st
         message: A dictionary with the keys "type" and "data".
         ids: The generator of ids.
         created_at: The time of the message, in microseconds since 1970.
-        own_id: The id of a message without an id. None: the id is then a digest of the message.
+        own_id: The id to use if the message has none. None: the id is then a digest of the message.
 
     Raises:
         MessageError: The value is not a message.
     """
     try:
-        [parsed_message] = messages_from_dict([message])
+        [langchain_message] = messages_from_dict([message])
     except Exception as error:  # the class of the message may raise any exception
         raise MessageError(f"{safe_repr(message, 200)} is not a message in LangChain's form: {error}") from error
-    key = ids.next_id(parsed_message.id or own_id, message)
-    parsed, _ = parse_message(parsed_message, new_id=lambda: key)
-    return make_entry(dataclasses.replace(parsed, message_id=key), created_at)
+    message_id = ids.next_id(langchain_message.id or own_id, message)
+    parsed, _ = parse_message(langchain_message, new_id=lambda: message_id)
+    return make_entry(dataclasses.replace(parsed, message_id=message_id), created_at)

@@ -51,7 +51,7 @@ Row = Mapping[str, Any]
 class _Agent(NamedTuple):
     """An agent of Letta: its id, its name, and the import target for its memory."""
 
-    key: str
+    id: str
     name: str
     target: ImportTarget
 
@@ -79,12 +79,12 @@ def read_letta(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
 
 def _make_agent(row: Row, ids: batches.StableIds, target: ImportTarget) -> _Agent | None:
     """Return an agent. Return None if `ImportTarget.only` excludes it."""
-    key, name = str(row.get("id") or row.get("name")), ids.next_id(row.get("name") or row.get("id"), row)
+    agent_id, name = str(row.get("id") or row.get("name")), ids.next_id(row.get("name") or row.get("id"), row)
     if target.keys:
-        agent_target = target.target_for(name, [{"agent": name, "agent_id": key}])
+        agent_target = target.target_for(name, [{"agent": name, "agent_id": agent_id}])
     else:
-        agent_target = target._replace(namespace=(*target.namespace, name)) if target.wants(name, key) else None
-    return None if agent_target is None else _Agent(key, name, agent_target)
+        agent_target = target._replace(namespace=(*target.namespace, name)) if target.wants(name, agent_id) else None
+    return None if agent_target is None else _Agent(agent_id, name, agent_target)
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
@@ -126,23 +126,23 @@ def _read_agent_tables(tables: ForeignTables, target: ImportTarget) -> Iterator[
     for row in _live_rows(tables, "agents", "created_at", "id"):
         try:
             if (agent := _make_agent(row, ids, target)) is not None:
-                agents[agent.key] = agent
+                agents[agent.id] = agent
         except batches.MALFORMED_ERRORS as error:
             yield SkippedEntry(f"the agent {safe_repr(row.get('name'))}", batches.skip_reason(error))
-    own_agents = {key: [agent] for key, agent in agents.items()}
+    own_agents = {agent_id: [agent] for agent_id, agent in agents.items()}
     blocks = {each["id"]: each for each in _live_rows(tables, "block")}
     for agent, rows in _rows_by_agent(tables, "blocks_agents", own_agents, "agent_id"):
         agent_blocks = [blocks[each["block_id"]] for each in rows if each["block_id"] in blocks]
         yield from _core_batches(agent, agent_blocks, target.now)
     messages = _live_rows(tables, "messages", "agent_id", "conversation_id", "sequence_id", "created_at", "id")
-    for (key, name), group in groupby(messages, lambda row: (row["agent_id"], row.get("conversation_id"))):
-        if (writer := agents.get(key)) is not None:
-            yield from _conversation_batches(writer, name or writer.name, list(group))
-    archives: dict[str, list[_Agent]] = defaultdict(list)
+    for (agent_id, conversation), group in groupby(messages, lambda row: (row["agent_id"], row.get("conversation_id"))):
+        if (writer := agents.get(agent_id)) is not None:
+            yield from _conversation_batches(writer, conversation or writer.name, list(group))
+    agents_by_archive: dict[str, list[_Agent]] = defaultdict(list)
     for agent, rows in _rows_by_agent(tables, "archives_agents", own_agents, "agent_id"):
         for each in rows:
-            archives[each["archive_id"]].append(agent)
-    archive_rows = _rows_by_agent(tables, "archival_passages", archives, "archive_id")
+            agents_by_archive[each["archive_id"]].append(agent)
+    archive_rows = _rows_by_agent(tables, "archival_passages", agents_by_archive, "archive_id")
     for agent, rows in chain(archive_rows, _rows_by_agent(tables, "agent_passages", own_agents, "agent_id")):
         yield from _passage_batches(agent, rows)
 
@@ -158,9 +158,9 @@ def _rows_by_agent(
         agents: The agents by the values of the column.
         column: The column that refers to agents or to their archives.
     """
-    for key, group in groupby(_live_rows(tables, table, column, "created_at", "id"), lambda row: row[column]):
+    for value, group in groupby(_live_rows(tables, table, column, "created_at", "id"), lambda row: row[column]):
         rows = list(group)
-        for agent in agents.get(key, ()):
+        for agent in agents.get(value, ()):
             yield agent, rows
 
 
@@ -194,8 +194,8 @@ def _core_batches(agent: _Agent, blocks: Iterable[Row], default_time: int) -> It
         time = batches.time_of(block.get("updated_at") or block.get("created_at"), default_time)
         return VersionDraft(CORE, key, encode_text(safe_value), time, importance=DEFAULT_IMPORTANCE)
 
-    name = f"a block of the agent {safe_repr(agent.name)}"
-    return batches.memory_batches(agent.target, blocks, make_draft, lambda _: name)
+    title = f"a block of the agent {safe_repr(agent.name)}"
+    return batches.memory_batches(agent.target, blocks, make_draft, lambda _: title)
 
 
 def _passage_batches(agent: _Agent, rows: Iterable[Row]) -> Iterator[SourceEntry]:
@@ -203,22 +203,22 @@ def _passage_batches(agent: _Agent, rows: Iterable[Row]) -> Iterator[SourceEntry
 
     def make_draft(row: Row) -> VersionDraft:
         text = batches.redact_text(row["text"], "A passage")
-        key = check_id(ids.next_id(row.get("id"), text), "record")
-        more = redact_value(batches.to_json_types(row.get("metadata_") or row.get("metadata")))
+        record_id = check_id(ids.next_id(row.get("id"), text), "record")
+        details = redact_value(batches.to_json_types(row.get("metadata_") or row.get("metadata")))
         tags = [redact(str(each)) for each in batches.to_json_types(row.get("tags")) or ()]
         time = batches.time_of(row.get("created_at"), agent.target.now)
-        return draft_record(key, text, tags, time, **({"letta": more} if more else {}))
+        return draft_record(record_id, text, tags, time, **({"letta": details} if details else {}))
 
-    name = f"a passage of the agent {safe_repr(agent.name)}"
-    return batches.memory_batches(agent.target, rows, make_draft, lambda _: name)
+    title = f"a passage of the agent {safe_repr(agent.name)}"
+    return batches.memory_batches(agent.target, rows, make_draft, lambda _: title)
 
 
-def _conversation_batches(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[SourceEntry]:
+def _conversation_batches(agent: _Agent, chat_id: str, rows: Sequence[Row]) -> Iterator[SourceEntry]:
     try:
         if entries := _log_entries(rows, agent.target):
-            yield batches.conversation_batch(agent.target, name, entries)
+            yield batches.conversation_batch(agent.target, chat_id, entries)
     except batches.MALFORMED_ERRORS as error:
-        yield SkippedEntry(f"the conversation {safe_repr(name)}", batches.skip_reason(error), len(rows), "messages")
+        yield SkippedEntry(f"the conversation {safe_repr(chat_id)}", batches.skip_reason(error), len(rows), "messages")
 
 
 def _log_entries(rows: Sequence[Row], target: ImportTarget) -> list[LogEntry]:
@@ -228,9 +228,9 @@ def _log_entries(rows: Sequence[Row], target: ImportTarget) -> list[LogEntry]:
     ids, now = batches.StableIds(), target.now
     for time, _, row in sorted((batches.time_of(each.get("created_at"), now), n, each) for n, each in enumerate(rows)):
         row_id = row.get("id")
-        key = row_id if isinstance(row_id, str) and _MESSAGE_ID.fullmatch(row_id) else None
-        messages = _parse_messages(row, spoken_calls)
-        entries += [batches.log_entry({**each, "message_id": ids.next_id(key, time, each)}, time) for each in messages]
+        own_id = row_id if isinstance(row_id, str) and _MESSAGE_ID.fullmatch(row_id) else None
+        keyed = ({**each, "message_id": ids.next_id(own_id, time, each)} for each in _parse_messages(row, spoken_calls))
+        entries += [batches.log_entry(each, time) for each in keyed]
     return entries
 
 
@@ -242,18 +242,18 @@ def _parse_messages(row: Row, spoken_calls: set[str]) -> list[dict[str, Any]]:
         spoken_calls: The ids of earlier `send_message` calls, whose results are omitted. The row's call is added.
     """
     role, text, parts = row["role"], *_parse_content(row)
-    name = {"name": row["name"]} if row.get("name") else {}
+    name_field = {"name": row["name"]} if row.get("name") else {}
     if role == "tool":
         returns = [each for each in row.get("tool_returns") or () if each.get("tool_call_id")]
         ids = [row["tool_call_id"]] if row.get("tool_call_id") else [each["tool_call_id"] for each in returns]
         results = {each["tool_call_id"]: each.get("func_response") or each.get("tool_return") for each in returns}
-        answers = {key: _unpack_text(text or results.get(key) or "")[0] for key in ids if key not in spoken_calls}
-        return [{"role": "tool", "tool_call_id": key, "content": answer, **name} for key, answer in answers.items()]
+        answers = {each: _unpack_text(text or results.get(each) or "")[0] for each in ids if each not in spoken_calls}
+        return [{"role": "tool", "tool_call_id": each, "content": answers[each], **name_field} for each in answers]
     if role == "user":
         text, is_internal = _unpack_text(text)
         others = [each for each in parts if each["type"] != "text"]
         content = [*([{"type": "text", "text": text}] if text else []), *others] if others else text
-        return [] if is_internal else [{"role": "user", "content": content, **name}]
+        return [] if is_internal else [{"role": "user", "content": content, **name_field}]
     calls = list(row.get("tool_calls") or ())
     if role not in ("assistant", "approval") or (role == "approval" and not calls):
         return []
@@ -263,7 +263,7 @@ def _parse_messages(row: Row, spoken_calls: set[str]) -> list[dict[str, Any]]:
         thoughts += [each for each in parts if each["type"] == "reasoning"]
         return [{"role": "assistant", "content": [*thoughts, {"type": "text", "text": speech}]}]
     content = text if all(each["type"] == "text" for each in parts) else parts
-    return [{"role": "assistant", "content": content, "tool_calls": calls, **name}]
+    return [{"role": "assistant", "content": content, "tool_calls": calls, **name_field}]
 
 
 def _speech_text(calls: Sequence[Row]) -> str | None:
@@ -318,7 +318,7 @@ def _unpack_text(text: str) -> tuple[str, bool]:
 
 _TAG_PREFIXES = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
 _KNOWN_FIELDS = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAG_PREFIXES})
-"""The fields of mem0 that a record stores by itself. All others become its details."""
+"""The fields of mem0 that a record stores separately. All other fields become the details of the record."""
 
 
 def read_mem0(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
@@ -335,8 +335,8 @@ def read_mem0(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
     if batches.is_sqlite(path):  # such as mem0's history.db
         raise InvalidInput(f"{safe_repr(str(path))} is a SQLite file. Save the result of mem0's get_all as JSON.")
     data = batches.parse_file(path, target.limits)
-    lists = data if isinstance(data, Mapping) else {"results": data}
-    memories = lists.get("results", lists.get("memories"))
+    result = data if isinstance(data, Mapping) else {"results": data}
+    memories = result.get("results", result.get("memories"))
     if not isinstance(memories, list):
         raise InvalidInput(f"{safe_repr(str(path))} is not a result of mem0's get_all: it has no list of results.")
     by_user: dict[str | None, list[Any]] = {}
@@ -350,7 +350,7 @@ def read_mem0(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
         labels = () if user is None else (user,)
         make_draft = partial(_memory_draft, target)
         yield from batches.memory_batches(target, rows, make_draft, _describe_memory, *labels)
-    if isinstance(relations := lists.get("relations"), list) and relations:
+    if isinstance(relations := result.get("relations"), list) and relations:
         yield SkippedEntry("relations", "only memories are read.", len(relations), "relations")
 
 
@@ -363,11 +363,11 @@ def _memory_draft(target: ImportTarget, memory: Mapping[str, Any]) -> VersionDra
     tags = [f"{tag}:{memory[name]}" for name, tag in _TAG_PREFIXES.items() if memory.get(name)]
     tags += [str(each) for each in memory.get("categories") or ()]
     details = {key: each for key, each in memory.items() if key not in _KNOWN_FIELDS and each not in (None, {}, [])}
-    key = check_id(batches.StableIds().next_id(memory.get("id"), text), "record")
+    record_id = check_id(batches.StableIds().next_id(memory.get("id"), text), "record")
     end = memory.get("expiration_date")
     expires_at = None if end is None else batches.time_of(end, target.now)
     if expires_at is not None and expires_at <= target.now:
         raise InvalidInput("it has expired.")
     created = batches.time_of(memory.get("created_at"), target.now)
     more = {"mem0": batches.to_json_types(details)} if details else {}
-    return draft_record(key, text, tags, created, **more)._replace(expires_at=expires_at)
+    return draft_record(record_id, text, tags, created, **more)._replace(expires_at=expires_at)

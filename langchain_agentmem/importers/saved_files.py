@@ -78,9 +78,9 @@ def _read_session(path: Path, name: str, target: ImportTarget) -> Iterator[Sourc
         raise InvalidInput(f"{safe_repr(str(path))} is not a session of TaskWeaver: it has no rounds.")
     _assign_ids(data, batches.StableIds())
     own_id, entries = data.get("id"), _session_entries(Conversation.from_dict(data), batches.time_of_file(path))
-    key = own_id if isinstance(own_id, str) and own_id else name
-    build = partial(batches.conversation_batch, conversation_id=key, entries=entries)
-    yield from batches.batch_or_skip(target, key, f"the session {safe_repr(key)}", len(entries), build)
+    session_id = own_id if isinstance(own_id, str) and own_id else name
+    build = partial(batches.conversation_batch, conversation_id=session_id, entries=entries)
+    yield from batches.batch_or_skip(target, session_id, f"the session {safe_repr(session_id)}", len(entries), build)
 
 
 def _assign_ids(data: Mapping[str, Any], ids: batches.StableIds) -> None:
@@ -93,10 +93,10 @@ def _assign_ids(data: Mapping[str, Any], ids: batches.StableIds) -> None:
                 attachment["id"] = ids.next_id(attachment.get("id"), "attachment", attachment.get("content"))
 
 
-def _session_entries(session: Conversation, default: int) -> list[LogEntry]:
+def _session_entries(session: Conversation, default_time: int) -> list[LogEntry]:
     entries: list[LogEntry] = []
     for each in session.rounds:
-        started_at = _time_in_id(each.id, default)
+        started_at = _time_in_id(each.id, default_time)
         entries.append(make_round_entry(each, started_at))
         entries += [make_post_entry(post, each.id, _time_in_id(post.id, started_at)) for post in each.post_list]
     return entries
@@ -241,8 +241,8 @@ class _Branch:
     """A branch of a MemGPT-style file.
 
     Attributes:
-        key: The id of the branch in the file.
-        parent: The id of the parent branch in the file, or None.
+        id: The id of the branch in the file.
+        parent_id: The id of the parent branch in the file, or None.
         name: The name of the imported branch.
         created_at: The creation time, in microseconds since 1970.
         rows: The memories that were written on the branch, with their times, oldest first.
@@ -251,8 +251,8 @@ class _Branch:
             deleted from the fork.
     """
 
-    key: str
-    parent: str | None
+    id: str
+    parent_id: str | None
     name: str
     created_at: int
     rows: list[tuple[int, VersionDraft]] = field(default_factory=list)
@@ -279,19 +279,19 @@ def read_memgpt(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
 
 def _read_trees(tables: ForeignTables, schema: _Schema, target: ImportTarget) -> Iterator[SourceEntry]:
     """Yield a batch for each branch without a parent, with its forks at all depths."""
-    by_key = _read_branches(tables, target)
-    yield from _read_memories(tables, schema, by_key, target)
+    by_id = _read_branches(tables, target)
+    yield from _read_memories(tables, schema, by_id, target)
     roots: list[_Branch] = []
-    for branch in sorted(by_key.values(), key=lambda each: (each.created_at, each.key)):
+    for branch in sorted(by_id.values(), key=lambda each: (each.created_at, each.id)):
         branch.rows.sort(key=lambda row: row[0])
-        parent = by_key.get(branch.parent or "")
+        parent = by_id.get(branch.parent_id or "")
         branch.whole_core = schema.whole_core
         (roots if parent is None else parent.forks).append(branch)
     if len(roots) == 1:
         roots[0].name = MAIN
-    reached = {each.key for root in roots for each in _with_forks(root)}
-    for key in by_key.keys() - reached:
-        title, count = f"the branch {safe_repr(key)}", len(by_key[key].rows) or 1
+    reached = {each.id for root in roots for each in _with_forks(root)}
+    for branch_id in by_id.keys() - reached:
+        title, count = f"the branch {safe_repr(branch_id)}", len(by_id[branch_id].rows) or 1
         yield SkippedEntry(title, "it is its own ancestor.", count, "memories")
     for root in roots:
         path, count = target.path(), sum(len(each.rows) for each in _with_forks(root))
@@ -307,33 +307,33 @@ def _with_forks(branch: _Branch) -> Iterator[_Branch]:
 
 
 def _read_branches(tables: ForeignTables, target: ImportTarget) -> dict[str, _Branch]:
-    by_key: dict[str, _Branch] = {}
-    ids = batches.StableIds()
+    by_id: dict[str, _Branch] = {}
+    unique_names = batches.StableIds()
     for row in _read_rows(tables, "branches", "created_at"):
-        key, parent = str(row["id"]), None if row["parent_id"] is None else str(row["parent_id"])
-        name = check_id(ids.next_id(row.get("name") or key), "branch")
-        by_key[key] = _Branch(key, parent, name, batches.time_of(row["created_at"], target.now))
-    return by_key
+        branch_id, parent_id = str(row["id"]), None if row["parent_id"] is None else str(row["parent_id"])
+        name = check_id(unique_names.next_id(row.get("name") or branch_id), "branch")
+        by_id[branch_id] = _Branch(branch_id, parent_id, name, batches.time_of(row["created_at"], target.now))
+    return by_id
 
 
 def _read_memories(
-    tables: ForeignTables, schema: _Schema, by_key: Mapping[str, _Branch], target: ImportTarget
+    tables: ForeignTables, schema: _Schema, by_id: Mapping[str, _Branch], target: ImportTarget
 ) -> Iterator[SkippedEntry]:
     """Add the rows to their branches. Yield a skipped entry for each malformed or expired row."""
-    meta: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
+    core_details: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
     if "core_meta" in tables.columns:
-        meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
+        core_details = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
     ids_by_branch: dict[str, batches.StableIds] = defaultdict(batches.StableIds)
     for table, make_draft in zip(schema[:3], (_core_draft, _event_draft, _record_draft), strict=True):
         for row in _read_rows(tables, table, "id"):
             title = f"{table} {safe_repr(row.get('id', row.get('key')))}"
-            branch = by_key.get(str(row["branch_id"]))
+            branch = by_id.get(str(row["branch_id"]))
             if branch is None:
                 yield SkippedEntry(title, f"the branch {safe_repr(row['branch_id'])} does not exist.", holds="memories")
                 continue
-            more = meta.get((row["branch_id"], row.get("key")), {})
+            details = core_details.get((row["branch_id"], row.get("key")), {})
             try:
-                branch.rows.append(make_draft({**more, **row}, ids_by_branch[branch.key], target))
+                branch.rows.append(make_draft({**details, **row}, ids_by_branch[branch.id], target))
             except batches.MALFORMED_ERRORS as error:
                 yield SkippedEntry(title, batches.skip_reason(error), holds="memories")
 
@@ -364,8 +364,8 @@ def _event_draft(row: _Row, ids: batches.StableIds, target: ImportTarget) -> tup
 def _record_draft(row: _Row, ids: batches.StableIds, target: ImportTarget) -> tuple[int, VersionDraft]:
     time = batches.time_of(row["created_at"], target.now)
     text = batches.redact_text(row["text"], "A record")
-    key = check_id(ids.next_id(row["id"], row["branch_id"], row["created_at"], text), "record")
-    return time, draft_record(key, text, _parse_tags(row.get("tags")), time)
+    record_id = check_id(ids.next_id(row["id"], row["branch_id"], row["created_at"], text), "record")
+    return time, draft_record(record_id, text, _parse_tags(row.get("tags")), time)
 
 
 def _parse_tags(text: Any) -> Sequence[str]:

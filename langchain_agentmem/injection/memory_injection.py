@@ -48,7 +48,7 @@ from langchain_agentmem.layers.prompt_context import (
 )
 from langchain_agentmem.messages.message import OWN_TOOLS, Message
 from langchain_agentmem.messages.message_marks import Role, is_injected
-from langchain_agentmem.messages.prompt_forms import MemoryRunnable, PromptTexts, insert_memory, question_of, read_form
+from langchain_agentmem.messages.prompt_forms import MemoryRunnable, MemoryTexts, insert_memory, question_of, read_form
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, MemoryView
 from langchain_agentmem.rewinding.search_view import LIMIT_GROWTH, SearchView, resolve_search
@@ -148,8 +148,8 @@ class MemoryInjection(MemoryRunnable):
         role: The role of the message with core memory: "user" or "system". Hits always have the role "user". Default:
             "user".
         trust: The least trusted source to inject, or a list of exactly the sources to inject. The order of trust is
-            "user", "person", "model", "tool", "import", "unknown". With "model", neither the content of a web page nor
-            anything derived from it is injected. Default: all sources.
+            "user", "person", "model", "tool", "import", "unknown". With "model", the results of tools, such as a web
+            page, are not injected; notes that the agent wrote about that page are. Default: all sources.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -173,7 +173,7 @@ class MemoryInjection(MemoryRunnable):
         if isinstance(self.branch_or_config, str):
             check_id(self.branch_or_config, "branch")
         if self.namespace is not None:
-            path_of(self.namespace)
+            path_of(self.namespace)  # raises InvalidInput now, not in the first run
         check_value(Callable[..., Any] | None, self.query, "query")
         check_integer("limit", self.limit)
         self._kinds = None if self.kinds is None else tuple(dict.fromkeys(parse_texts(self.kinds, "kinds")))
@@ -194,7 +194,7 @@ class MemoryInjection(MemoryRunnable):
 
         return form.fill(insert, "\n\n".join(texts.blocks()))
 
-    def _collect_texts(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> PromptTexts:
+    def _collect_texts(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> MemoryTexts:
         """Return the texts to inject.
 
         Args:
@@ -209,7 +209,7 @@ class MemoryInjection(MemoryRunnable):
         layers = self._open_layers(config)
         memory_config = self.branch_or_config if isinstance(self.branch_or_config, Mapping) else config
         if layers is not None and not layers.is_enabled():
-            return PromptTexts()
+            return MemoryTexts()
         query = question_of(self.query, given, messages)[:4_000]
         originals = [message for message in messages if not is_injected(message)]
         notes = prompt_notes.load_notes(self._database, config, originals, self._make_notes_key(layers))
@@ -240,7 +240,7 @@ class MemoryInjection(MemoryRunnable):
             and not scopes.is_shared(path_of(scopes.resolve(None, config)))
         )
 
-    def _compose(self, notes: PromptNotes, request: InjectionRequest) -> tuple[PromptTexts, PromptSections]:
+    def _compose(self, notes: PromptNotes, request: InjectionRequest) -> tuple[MemoryTexts, PromptSections]:
         """Return all texts to inject, and the section with core memory and the current hits."""
         layers, material = self._load_material(request.layers)
         request = request._replace(layers=layers)
@@ -253,7 +253,7 @@ class MemoryInjection(MemoryRunnable):
         # The current question is last: after the loop, the variables contain its texts.
         for question_id in [*(each for each in visible_notes if each != notes.question_id), notes.question_id]:
             part_notes = visible_notes.get(question_id or "", {})
-            values = part_notes[CHANGES].values if CHANGES in part_notes else {}
+            core_values = part_notes[CHANGES].values if CHANGES in part_notes else {}
             # The first two fields of an item are its kind and id, which are the keys of `current_hits`.
             event_items = _get_note_items(part_notes, RECALL)
             events = [current_hits[each[:2]] for each in event_items if each[:2] in current_hits]
@@ -261,10 +261,10 @@ class MemoryInjection(MemoryRunnable):
             archival_items = [each for each in _get_note_items(part_notes, ARCHIVAL) if each[:2] in current_hits]
             records = [_restore_hit(current_hits[each[:2]], each, by_time=by_time) for each in archival_items]
             if question_id == notes.question_id:
-                values = {**values, **changed_now}
+                core_values = {**core_values, **changed_now}
                 events, records = [*events, *new.events], [*records, *new.records]
                 by_time = by_time or new.chronological
-            changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
+            changed = [replace(each, value=core_values[each.key]) for each in material.core if each.key in core_values]
             changes = compose(PromptMaterial(changed), self._budget, counter=self._counter)
             section = compose(PromptMaterial(prefix, events, records, by_time), self._budget, counter=self._counter)
             changes_text = changes.text.replace(HEADINGS[CORE], "## Core Memory, changed since", 1)
@@ -273,18 +273,18 @@ class MemoryInjection(MemoryRunnable):
             if text := "\n\n".join(filter(None, texts.values())):
                 recalled[question_id] = text
         sizes = {part: self._counter.count_text(text) for part, text in texts.items()}
-        notes.add_note(CHANGES, [PromptNoteItem(CORE, each) for each in values], sizes[CHANGES], values)
+        notes.add_note(CHANGES, [PromptNoteItem(CORE, each) for each in core_values], sizes[CHANGES], core_values)
         notes.add_note(RECALL, [PromptNoteItem(EVENT, each.id) for each in section.events], sizes.get(RECALL, 0))
-        order = _TIME_ORDER if by_time else None
-        notes.add_note(ARCHIVAL, [_to_note_item(each) for each in section.records], sizes.get(ARCHIVAL, 0), order)
+        note_values = _TIME_ORDER if by_time else None
+        notes.add_note(ARCHIVAL, [_to_note_item(each) for each in section.records], sizes.get(ARCHIVAL, 0), note_values)
         notes.store_notes(self._database)
-        return PromptTexts(core, recalled), section
+        return MemoryTexts(core, recalled), section
 
     def _choose_prefix(self, notes: PromptNotes, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
         """Return the core memory for the prefix of the prompt, and all core values in the prompt.
 
-        A new prompt has the current core memory in its prefix. A prompt is also restarted if it contains deleted
-        values, or if the changes exceed the budget.
+        A new prompt has the current core memory in its prefix. So has a prompt that is restarted, because it contains
+        deleted values, or because the changes of core memory exceed the budget.
         """
         values = {each.key: each.value for each in core}
         start_values = {} if notes.start is None else notes.start.values
@@ -304,7 +304,7 @@ class MemoryInjection(MemoryRunnable):
     ) -> PromptMaterial:
         """Return the events and hits to inject that are not in the context yet."""
         # `injected` contains both the ids and the texts of the hits in the context.
-        injected = {value for (_, key), each in current_hits.items() for value in (key, each.content.strip())}
+        injected = {value for (_, id_), hit in current_hits.items() for value in (id_, hit.content.strip())}
         order = choose_order(analyze_query(request.query))
         new: list[Any] = []
         if self.limit and request.query.strip():
@@ -326,8 +326,8 @@ class MemoryInjection(MemoryRunnable):
         items = [each for group in groups for each in group]
         current_hits: dict[tuple[str, str], Any] = {}
         if request.layers is not None and (layer_items := [each for each in items if each.row is None]):
-            # Only hits of the search index have a row; these items were read from the layers.
-            layer_context = request.layers._facts_context  # also reads events and records
+            # Only hits of the search index have a row. The items without a row were read from the layers.
+            facts_context = request.layers._facts_context  # also reads events and records
 
             def read_entries(tx: Transaction, view: MemoryView) -> None:
                 for kind, convert in ((EVENT, convert_event), (RECORD, convert_record)):
@@ -341,7 +341,7 @@ class MemoryInjection(MemoryRunnable):
                     if fact is not None and is_trusted(fact, self._trusted):
                         current_hits["fact", each.id] = _make_fact_passage(fact)
 
-            layer_context.read(None, read_entries)
+            facts_context.read(None, read_entries)
         if rows := [each.row for each in items if each.row is not None]:
             search_filter, search_view = self._resolve_search(request)
             reload = partial(memory_search.reload_results, rows=rows, now=self._database.now(), search_view=search_view)

@@ -59,8 +59,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         role: The role of core memory: "user" for a message, or "system" for the end of the agent's system message. Hits
             always have the role "user". Default: "user".
         trust: The least trusted source to inject, or a list of exactly the sources to inject. The order of trust is
-            "user", "person", "model", "tool", "import", "unknown". With "model", neither the content of a web page nor
-            anything derived from it is injected. Default: all sources.
+            "user", "person", "model", "tool", "import", "unknown". With "model", the results of tools, such as a web
+            page, are not injected; notes that the agent wrote about that page are. Default: all sources.
         tools: True gives the agent the most important tools of `memory.tools()`: `mem_core_set`, `mem_core_del`,
             `mem_archival_write` and `mem_archival_search`. Or pass the names of other tools for layers and facts;
             "fact_*" selects all names with that prefix. Each tool uses about 100 tokens of every prompt.

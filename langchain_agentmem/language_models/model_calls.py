@@ -66,8 +66,8 @@ class SourceNote(NamedTuple):
     """The source and the actor of memory that is being written.
 
     Attributes:
-        source: "user", "model", "tool", "import" or "person" (an admin of a memory). Default None: the application's
-            own code.
+        source: "user", "model", "tool", "import" or "person" (a person who maintains the memory). Default None: the
+            application's own code.
         actor: The name of the source, such as the name of a model or a tool. Default: None.
     """
 

@@ -1,9 +1,9 @@
 """The summarizer of messages: it continues the previous summary, and skips no message.
 
-The module writes the prompt for a summary, and reads the summary from the model's reply. Messages that are too long for
-one call are summarized in pieces. Each call includes the summary of the previous pieces. If a model reports that the
-prompt is too large, the next prompt is half as long. If the model fails, its summary so far is kept, and the remaining
-messages are extracted without a model.
+The module writes the prompt for a summary, and reads the summary from the model's reply. If all messages together are
+too long for one call, they are summarized in pieces. Each call includes the summary of the previous pieces. If a model
+reports that the prompt is too large, the next prompt is half as long. If the model fails, its summary so far is kept,
+and an extract of the remaining messages is added to it.
 
 An extract contains the user's requests, and a line for each other message. Without a model, the whole summary is an
 extract. Each part of an extract has a share of the tokens. Unused tokens go to the other parts.
@@ -97,17 +97,17 @@ def image_id(block: Mapping[str, Any]) -> str:
     return f"img_{hashlib.blake2b(_to_json(block).encode(errors='replace'), digest_size=4).hexdigest()}"
 
 
-def image_label(name: str, block: Mapping[str, Any]) -> str:
-    """Return the label of an image: its name, and its address if that is an HTTP URL.
+def image_label(id_: str, block: Mapping[str, Any]) -> str:
+    """Return the label of an image: its id, and its address if that is an HTTP URL.
 
     The address is shortened, and has no query.
     """
     source = (generated_image(block) or {}).get("image_url")
     url = source.get("url") if isinstance(source, Mapping) else source
     if not isinstance(url, str) or not url.lower().startswith(("http://", "https://")):
-        return f"[Image ID: {name}]"
+        return f"[Image ID: {id_}]"
     address = re.split(r"[?#\s\]]", url, maxsplit=1)[0]  # the query may have a signature
-    return f"[Image {name}: {address[:_IMAGE_TEXT_LENGTH]}]"
+    return f"[Image {id_}: {address[:_IMAGE_TEXT_LENGTH]}]"
 
 
 def turn_tokens(turn: Turn, counter: TokenCounter, *, with_images: bool = False) -> int:
@@ -237,9 +237,9 @@ def _without_data(value: Any, *, is_media: bool) -> Any:
     return value
 
 
-def _image_context(text: str, name: str) -> str:
+def _image_context(text: str, id_: str) -> str:
     """Return the beginning of the text of an image's message, without the image's label."""
-    return _shorten(re.sub(rf"\[Image (?:ID: )?{name}[^\]]*\]", " ", text), _IMAGE_TEXT_LENGTH)
+    return _shorten(re.sub(rf"\[Image (?:ID: )?{id_}[^\]]*\]", " ", text), _IMAGE_TEXT_LENGTH)
 
 
 def _to_json(value: Any) -> str:
@@ -318,8 +318,8 @@ def read_summary(
     if not isinstance(data.get("keep_images", data.get("kept_images")), list):
         return replace(summary, kept_images=_newest_images(kept_images, max_images), stands_for=0, provisional=False)
     named = ((_IMAGE.search(image.image_id.lower()), image.context) for image in summary.kept_images)
-    contexts = {match.group(): context for match, context in named if match}
-    named_images = ((contexts[name], image) for name, image in images.items() if name in contexts)
+    contexts = {match.group(): context for match, context in named if match}  # by the id of the image
+    named_images = ((contexts[id_], image) for id_, image in images.items() if id_ in contexts)
     chosen = [replace(image, context=context or image.context) for context, image in named_images]
     return replace(summary, kept_images=_newest_images(chosen, max_images), stands_for=0, provisional=False)
 
@@ -343,8 +343,8 @@ def is_nonsense(summary: Summary, source: str, instructions: str) -> bool:
 
     Args:
         summary: The summary that the model wrote.
-        source: The text to summarize. A summary with more than half of it is nonsense.
-        instructions: The instructions to the model. A summary with one of its long lines is nonsense.
+        source: The text to summarize. A summary that copies more than half of this text is nonsense.
+        instructions: The instructions to the model. A summary that copies one of their long lines is nonsense.
     """
     texts = (summary.summary, *summary.salient_facts)
     statements = " ".join(each for each in texts if _has_content(each) and each not in instructions)
@@ -428,15 +428,15 @@ def _cut_summary(summary: Summary, room: int, counter: TokenCounter) -> Summary:
         for name, value in values.items()
     }
     costs = {name: counter.count_text(text) for name, text in texts.items()}
-    open_shares = sum(_SHARES.values())
+    remaining_shares = sum(_SHARES.values())
     for name in sorted(_SHARES, key=lambda name: costs[name] / _SHARES[name]):
-        share = room * _SHARES[name] // open_shares
+        share = room * _SHARES[name] // remaining_shares
         if costs[name] > share:
             text = _cut_text(texts[name], share, counter)
             lines = (line.removeprefix("- ") for line in text.splitlines())
             values[name] = text if isinstance(values[name], str) else tuple(filter(None, lines))
         room -= min(costs[name], share)
-        open_shares -= _SHARES[name]
+        remaining_shares -= _SHARES[name]
     return replace(summary, **values)
 
 

@@ -51,7 +51,7 @@ def format_answer(value: Any) -> str:
     if isinstance(value, str):
         return _CONTROL_CHARACTERS.sub(_escape, value)
     # In one-line JSON, control characters occur only in strings, so the escaped text is still valid JSON.
-    return _CONTROL_CHARACTERS.sub(_escape, json.dumps(json_value(value, "seconds"), ensure_ascii=False))
+    return _CONTROL_CHARACTERS.sub(_escape, json.dumps(json_value(value, timespec="seconds"), ensure_ascii=False))
 
 
 def fit_results(name: str, values: Sequence[Any]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def fit_results(name: str, values: Sequence[Any]) -> dict[str, Any]:
         name: The key of the list.
         values: The results, the most important first.
     """
-    encoded = json_value(values, "seconds")
+    encoded = json_value(values, timespec="seconds")
     total_sizes = accumulate(len(json.dumps(value, ensure_ascii=False)) for value in encoded)
     count = max(1, sum(size <= MAX_LIST_LENGTH for size in total_sizes))
     left_out = {"left_out": len(values) - count} if len(values) > count else {}
@@ -113,13 +113,13 @@ def make_tools(
             f"branch_or_config must be a branch name or a config with a thread, got {safe_repr(branch_or_config)}."
         )
     if not isinstance(memory, kind):
-        database_of(memory)
+        database_of(memory)  # raises InvalidInput now, not in the first call of a tool
     elif branch_or_config is not None or namespace is not None:
         raise InvalidInput(
             f"A {kind.__name__} already has a branch and a namespace. Omit both arguments, or pass an AgentMemory."
         )
     if namespace is not None:
-        path_of(namespace)
+        path_of(namespace)  # raises InvalidInput now, not in the first call of a tool
 
     def open_memory(config: Mapping[str, Any]) -> Any:
         if isinstance(memory, kind):

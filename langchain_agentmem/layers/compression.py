@@ -4,8 +4,8 @@
     short = compressor.compress(text, 300, "an archived record")
 
 A model shortens the text. Without a model, the text is cut. If the model fails, exceeds the timeout, or returns no
-answer that fits, its shortest answer is cut, or the text itself if no answer is shorter. In these cases, the hooks
-receive the event `CompressionFellShort`. `truncate` cuts a text, but never between a character and its combining marks.
+answer that fits, the hooks receive the event `CompressionFellShort`. The model's shortest answer is then cut, or the
+text itself if no answer is shorter. `truncate` cuts a text, but never between a character and its combining marks.
 
 Answers that fit are cached. The key contains the text, the limit, the description of the text, and the model. Texts
 that were cut are not cached, since the model may succeed the next time. All layered memories of a database share one

@@ -257,14 +257,14 @@ class Layer:
         """The settings of the memory."""
         return self._context.settings
 
-    def _get_one(self, kind: str, key: str, convert: Callable[[MemoryVersion], T], **options: Any) -> T | None:
+    def _get_one(self, kind: str, id_: str, convert: Callable[[MemoryVersion], T], **options: Any) -> T | None:
         """Return the event or record with an id; None if it does not exist."""
 
         def load(tx: Transaction, view: MemoryView) -> T | None:
-            version = memory_rows.load_named(tx, view, kind, [key]).get(key)
+            version = memory_rows.load_named(tx, view, kind, [id_]).get(id_)
             return None if version is None else convert(version)
 
-        inputs: dict[str, Any] = {f"{kind}_id": key}
+        inputs: dict[str, Any] = {f"{kind}_id": id_}
         return self._context.read(f"{LAYER_NAMES[kind]}.get", load, **inputs, **options)
 
     def _list_newest(
@@ -288,11 +288,11 @@ class Layer:
         """
 
         def load(tx: Transaction, view: MemoryView) -> list[Any]:
-            versions = memory_rows.load_newest(tx, view, kind, limit=None if tags else trace_limit(limit), label=label)
+            versions = memory_rows.load_newest(tx, view, kind, limit=None if tags else finite_limit(limit), label=label)
             values = [CONVERTERS[kind](each) for each in versions if has_tags(each, tags)]
             return values[max(0, len(values) - limit) :]
 
-        inputs: dict[str, Any] = {"limit": trace_limit(limit), "event_type": label, "tags": sorted(set(tags)) or None}
+        inputs: dict[str, Any] = {"limit": finite_limit(limit), "event_type": label, "tags": sorted(set(tags)) or None}
         return self._context.read(step_name, load, **inputs, **options)
 
     def _search(self, kind: str, query: str, limit: int, tags: Collection[str] = ()) -> list[Any]:
@@ -304,7 +304,7 @@ class Layer:
             limit: The maximum number of entries.
             tags: Only records that have all of these tags. Default: all.
         """
-        inputs = {"query": query, "limit": trace_limit(limit), "tags": tags or None}
+        inputs = {"query": query, "limit": finite_limit(limit), "tags": tags or None}
         with self._context.step(f"{LAYER_NAMES[kind]}.search", "retriever", **inputs) as step:
             if query.strip() == MATCH_ALL:
                 values = self._list_newest(None, kind, limit, tags)[::-1]
@@ -331,8 +331,8 @@ def has_tags(version: MemoryVersion, tags: Collection[str]) -> bool:
     return set(tags) <= set(version.extra.get("tags", ()))
 
 
-def trace_limit(limit: int) -> int | None:
-    """Return a limit as it appears in a trace; None for `NO_LIMIT`."""
+def finite_limit(limit: int) -> int | None:
+    """Return a limit as a query or a trace takes it: None for `NO_LIMIT`."""
     return None if limit == NO_LIMIT else limit
 
 

@@ -2,10 +2,10 @@
 
     agent = create_agent(model, tools=layer_tools(memory), checkpointer=memory.checkpointer)
 
-The tools call a value of core memory a note. Recall memory contains events, and archival memory records. The tools work
-on the memory of the thread in which they are called, and their changes rewind with the thread. If a branch is passed,
-the tools work on that branch instead. The `mem_node_*` tools take a branch name as `node_id`. Answers are short text or
-JSON. Each error is reported to the model in one sentence.
+The tools call a value of core memory a note. Recall memory contains events; archival memory contains records. The
+tools work on the memory of the calling thread, and their changes rewind with that thread. If a branch is passed to
+`layer_tools`, the tools work on that branch instead. The `mem_node_*` tools take a branch name as `node_id`. Answers
+are short text or JSON. Each error is reported to the model in one sentence.
 
 Each operation is a function of the memory and the tool's arguments, and has the name of its tool. It returns the answer
 to the model.
@@ -41,7 +41,7 @@ _NO_RECORD = "There is no record {}; mem_archival_search shows the ids."
 
 
 def _mem_core_get(layers: Any, args: tool_arguments.CoreGet) -> Any:
-    keys = [key for key in args.keys or () if key != "*"]
+    keys = [key for key in args.keys or () if key != "*"]  # "*" alone selects all keys
     values = layers.core.get(keys or None)
     missing = [key for key in keys if key not in values]
     return {"core": dict(values), **({"missing": missing} if missing else {})}
@@ -136,8 +136,8 @@ def _find_branch(layers: Any, name: str | None) -> Any:
     """
     if name is None or name == layers.name:
         return layers
-    require_branch(layers._facts_context.point)
-    if layers.name in layers.at(name).ancestors()[:-1]:
+    require_branch(layers._facts_context.point)  # raises InvalidInput: the memory of a thread has no named forks
+    if layers.name in layers.at(name).ancestors()[:-1]:  # without the branch `name` itself
         return layers.at(name)
     raise InvalidInput(
         f"There is no branch {_quote_name(name)} here. Omit node_id, or pass the name of a branch that was created "

@@ -491,7 +491,7 @@ class LayeredMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         with self._context.step("layers.context", task_hint=task_hint) as step:
-            data = self._prompt_material(task_hint).data
+            data = self._load_prompt_material(task_hint).data
             step.finish(lambda: {name: len(part) for name, part in data.items()})
         return data
 
@@ -512,14 +512,14 @@ class LayeredMemory(Layer):
         """
         limits = Budget.of(budget, self.settings.section_budgets)
         with self._context.step("layers.format_for_prompt", task_hint=task_hint) as step:
-            material, shorten = self._prompt_material(task_hint), self._context.compressor.compress
+            material, shorten = self._load_prompt_material(task_hint), self._context.compressor.compress
             text = prompt_context.compose(material, limits, shorten).text
             step.finish(lambda: {"text": text, "characters": len(text)})
         return text
 
     aformat_for_prompt = awaited(format_for_prompt)
 
-    def _prompt_material(self, task_hint: str | None) -> PromptMaterial:
+    def _load_prompt_material(self, task_hint: str | None) -> PromptMaterial:
         """Read the material of a prompt, with the records found for the hint, if there is one."""
         max_events = self.settings.recall_max_events
         material = self._context.read(None, lambda tx, view: _read_layers(tx, view, ("core", "recall"), max_events))

@@ -278,17 +278,17 @@ class Corrections:
             Outdated: The value has changed since the correction.
         """
         path = path_of(self._database.scopes.resolve(namespace))
-        name = check_id(correction_id, "correction")
+        wanted_id = check_id(correction_id, "correction")
         corrections = self._database.read(None, lambda tx: self._read_corrections(tx, path, path + "\x01"))
-        correction = next((each for each in corrections if each.id == name), None)
+        correction = next((each for each in corrections if each.id == wanted_id), None)
         if correction is None:
-            raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
+            raise InvalidInput(f"There is no correction {safe_repr(wanted_id)} in {safe_repr(namespace_of(path))}.")
         kind, key, data = correction.kind, correction.key, correction._data
         previous, expected = data["before"], _hash_fields(data["after"])
 
         def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             if kind == FACT:
-                layers._facts_context.changes(tx, change).toggle_events(old, data["events"])
+                layers._facts_context.changes(tx, change).toggle_events(old, data["events"])  # by their numbers
             elif previous is None:
                 change.remove(kind, key)
             else:

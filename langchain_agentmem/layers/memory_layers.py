@@ -4,15 +4,15 @@ Archival memory contains permanent records, which are found by search.
 
 Core memory contains a few keys and values that are always in the prompt. Its budget limits the characters of its
 `key: value` lines. If a write exceeds the budget, the least important values are evicted: they move to archival
-memory. Among equally important values, the least recently written are evicted first. Values of the same write and
-protected keys are never evicted.
+memory. Among equally important values, the least recently written are evicted first. Protected keys are never evicted,
+and a write never evicts the values that it sets.
 
 Recall memory is the timeline of events. Every event has an id, a kind and a time; equal events are stored separately.
 The kind is stored as the `label`. If there are more than 1.5 times `recall_max_events` events, all but the newest
 `recall_max_events` are consolidated: they become records of archival memory, one or more for each kind. A record
-contains the full text of its events if the text fits into `archival_snippet` of the section budgets, else a summary,
-which the model writes if there is one. Each record also stores its events with ids and times, and search finds it by
-the words of the events. If a fork consolidates inherited events, its parent branch still has them.
+contains the full text of its events if the text fits into `archival_snippet` of the section budgets, else a summary. If
+the memory has a model, the model writes the summary. Each record also stores its events with ids and times, and search
+finds it by the words of the events. If a fork consolidates inherited events, its parent branch still has them.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class ArchivalMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         text, tags = self._check_record(content, tags)
-        key = self._context.database.new_id()
+        id_ = self._context.database.new_id()
 
         def add(tx: Transaction, change: PendingWrite) -> str:
-            return add_record(tx, change, key, text, tags)
+            return add_record(tx, change, id_, text, tags)
 
         inputs = {"content": text, "characters": len(text), "tags": tags}
-        return self._context.write("archival.write", add, outputs=lambda key: {"record_id": key}, **inputs)
+        return self._context.write("archival.write", add, outputs=lambda id_: {"record_id": id_}, **inputs)
 
     awrite = awaited(write, writes=True)
 
@@ -90,15 +90,15 @@ class ArchivalMemory(Layer):
             raise InvalidInput("update() got no changes. Pass the new content of the record, its new tags, or both.")
         clean_content = None if content is None else self._clean_content(content)
         clean_tags = None if tags is None else self._clean_tags(tags)
-        key = check_name(record_id, "the id of a record")
+        id_ = check_name(record_id, "the id of a record")
 
         def replace(tx: Transaction, change: PendingWrite) -> bool:
-            visible = memory_rows.load_named(tx, change.view, RECORD, [key])
-            if key in visible:
-                change.drafts.append(redraft_record(visible[key], clean_content, clean_tags))
-            return key in visible
+            visible = memory_rows.load_named(tx, change.view, RECORD, [id_])
+            if id_ in visible:
+                change.drafts.append(redraft_record(visible[id_], clean_content, clean_tags))
+            return id_ in visible
 
-        return self._context.write("archival.update", replace, record_id=key, content=clean_content, tags=clean_tags)
+        return self._context.write("archival.update", replace, record_id=id_, content=clean_content, tags=clean_tags)
 
     aupdate = awaited(update, writes=True)
 
@@ -110,8 +110,8 @@ class ArchivalMemory(Layer):
 
     def delete(self, record_id: str) -> bool:
         """Delete a record. Return whether it existed."""
-        key = check_name(record_id, "the id of a record")
-        return self._delete(RECORD, key, record_id=key)
+        id_ = check_name(record_id, "the id of a record")
+        return self._delete(RECORD, id_, record_id=id_)
 
     adelete = awaited(delete, writes=True)
 
@@ -165,21 +165,21 @@ class ArchivalMemory(Layer):
         return list(dict.fromkeys(remove_secrets(check_name(name, "a tag")) for name in names))
 
 
-def draft_record(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> VersionDraft:
+def draft_record(id_: str, content: str, tags: Sequence[str], now: int, **details: Any) -> VersionDraft:
     """Build the draft of a record.
 
     Args:
-        key: Its id.
+        id_: Its id.
         content: Its content.
         tags: Its tags.
         now: The time at which it is written, in microseconds since 1970.
         details: Its other fields. The values are JSON values.
     """
     extra = {"tags": list(tags), **details}
-    return VersionDraft(RECORD, key, memory_rows.encode_text(content), now, extra=extra, findable=True)
+    return VersionDraft(RECORD, id_, memory_rows.encode_text(content), now, extra=extra, findable=True)
 
 
-def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, tags: Sequence[str]) -> str:
+def add_record(tx: Transaction, change: PendingWrite, id_: str, content: str, tags: Sequence[str]) -> str:
     """Add a record to a pending write; if its content is stored, update that record instead.
 
     Nothing is added if that record would not change. A record of another thread is also written to this thread, so that
@@ -188,14 +188,14 @@ def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, ta
     Args:
         tx: The transaction.
         change: The pending write.
-        key: The id for a new record.
+        id_: The id for a new record.
         content: The content of the record.
         tags: Its tags.
 
     Returns:
         The id of the record.
     """
-    new = change.add_writer(draft_record(key, content, tags, change.now))
+    new = change.add_writer(draft_record(id_, content, tags, change.now))
     digest = queries.digest(memory_rows.encode_text(content))
     rows = query.keys_with_content(tx, **change.view.parameters(), kind=RECORD, hash=digest)
     visible = memory_rows.load_named(tx, change.view, RECORD, [row["key"] for row in rows]) if rows else {}
@@ -203,7 +203,7 @@ def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, ta
     same = [version for version in visible.values() if version.text == content and version.label is None]
     if not same:
         change.drafts.append(new)
-        return key
+        return id_
     old = min(same, key=lambda version: trust_rank(version.source))
     all_tags = list(dict.fromkeys([*old.extra.get("tags", ()), *tags]))
     draft = redraft_record(old, None, all_tags)._replace(expires_at=None)
@@ -375,10 +375,10 @@ class CoreMemory(Layer):
             change.remove(CORE, each.key)
             change.evicted.append(each.key)
             # Two threads that evict the same version create one record, with this id.
-            key = str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}"))
+            id_ = str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}"))
             content, tags = f"Core evicted: {each.key}\n{each.text}", [CORE_EVICTED, f"core_key:{each.key}"]
             details = {"value": each.text, "importance": each.importance, "since": each.created_at}
-            archived = draft_record(key, content, tags, change.now, **details)._replace(expires_at=each.expires_at)
+            archived = draft_record(id_, content, tags, change.now, **details)._replace(expires_at=each.expires_at)
             change.drafts.append(memory_rows.inherit_source(archived, each))
 
     def _clean_key(self, key: Any) -> str:
@@ -564,14 +564,14 @@ def list_old_events(tx: Transaction, view: MemoryView, keep: int, kind: str | No
     """
     visible = memory_rows.load_current(tx, view, EVENT)
     matching = [each for each in visible if kind is None or each.label == kind]
-    kinds: dict[str | None, list[list[MemoryVersion]]] = {}
+    parts_by_kind: dict[str | None, list[list[MemoryVersion]]] = {}
     for each in matching[: max(0, len(matching) - keep)]:
-        parts = kinds.setdefault(each.label, [[]])
+        parts = parts_by_kind.setdefault(each.label, [[]])
         size = sum(len(event.body) for event in parts[-1])
         if parts[-1] and (len(parts[-1]) >= MAX_RECORD_EVENTS or size + len(each.body) > MAX_RECORD_BYTES):
             parts.append([])
         parts[-1].append(each)
-    return [events for parts in kinds.values() for events in parts]
+    return [events for parts in parts_by_kind.values() for events in parts]
 
 
 def format_heading(events: Sequence[MemoryVersion]) -> str:
@@ -611,18 +611,18 @@ def _replace_events(
     context: LayerContext, change: PendingWrite, events: Sequence[MemoryVersion], text: str, *, automatic: bool
 ) -> str:
     """Replace events of one kind with a record. Return its id."""
-    key = context.database.new_id()
+    id_ = context.database.new_id()
     automatic_tags = [AUTOMATIC] if automatic else []
     tags = [CONSOLIDATED, *automatic_tags, f"kind:{events[0].label}", f"event_count:{len(events)}"]
     words = "\n".join([text, *(each.text for each in events), *tags])
     event_rows = [[each.key, each.created_at, each.text] for each in events]
-    draft = draft_record(key, text, tags, change.now, words=words, events=event_rows)
+    draft = draft_record(id_, text, tags, change.now, words=words, events=event_rows)
     draft = memory_rows.inherit_source(draft, *events)
     source, actor = change.writer
     change.drafts.append(draft if source is None else draft._replace(source=source, actor=actor))
     for each in events:
         change.remove(EVENT, each.key)
-    return key
+    return id_
 
 
 def _format_time(event: MemoryVersion) -> str:
@@ -691,8 +691,8 @@ class RecallMemory(Layer):
 
     def get(self, event_id: str) -> Event | None:
         """Return an event by its id; None if it does not exist."""
-        key = check_name(event_id, "the id of an event")
-        return self._get_one(EVENT, key, layer.convert_event, outputs=_format_outputs)
+        id_ = check_name(event_id, "the id of an event")
+        return self._get_one(EVENT, id_, layer.convert_event, outputs=_format_outputs)
 
     aget = awaited(get)
 
@@ -776,8 +776,8 @@ class RecallMemory(Layer):
             raise InvalidInput('An event needs a kind and a content, for example append("note", "Ana called.").')
         text = self._context.remove_secrets(check_text(content, "The content of an event"))
         time = self._context.now() if at is None else check_time(at, "The time of an event")
-        key, body = self._context.database.new_id(), memory_rows.encode_text(text)
-        return VersionDraft(EVENT, key, body, time, label=label, findable=True)
+        id_, body = self._context.database.new_id(), memory_rows.encode_text(text)
+        return VersionDraft(EVENT, id_, body, time, label=label, findable=True)
 
     def _clean_kind(self, kind: str | None) -> str:
         return self._context.remove_secrets(check_name(kind, "a kind of event"))
@@ -785,5 +785,5 @@ class RecallMemory(Layer):
     def _draft_archived_event(self, version: MemoryVersion, now: int) -> VersionDraft:
         tags = [RECALL_EVICTED, f"kind:{version.label}", f"event:{version.key}"]
         event_rows = [[version.key, version.created_at, version.text]]
-        key, text = self._context.database.new_id(), f"[{version.label}] {version.text}"
-        return memory_rows.inherit_source(draft_record(key, text, tags, now, events=event_rows), version)
+        id_, text = self._context.database.new_id(), f"[{version.label}] {version.text}"
+        return memory_rows.inherit_source(draft_record(id_, text, tags, now, events=event_rows), version)

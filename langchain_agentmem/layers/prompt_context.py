@@ -357,10 +357,10 @@ def final_markdown(final: Mapping[str, Any]) -> str:
             for each in final["experiment_timeline"]
         ],
     }
-    text = ["# Final Memory"]
+    document = ["# Final Memory"]
     for heading, lines in sections.items():
-        text += ["", f"## {heading}", "", *(lines or ["Nothing."])]
-    return "\n".join(text) + "\n"
+        document += ["", f"## {heading}", "", *(lines or ["Nothing."])]
+    return "\n".join(document) + "\n"
 
 
 def write_final(
@@ -396,7 +396,7 @@ def _group_uses(uses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for use in uses:
         groups.setdefault(use["resource_id"], []).append({key: use[key] for key in use if key != "resource_id"})
-    return [{"resource_id": name, "uses": groups[name]} for name in sorted(groups)]
+    return [{"resource_id": resource_id, "uses": groups[resource_id]} for resource_id in sorted(groups)]
 
 
 def _build_timeline(events: Sequence[Event], records: Sequence[AnyRecord], uses: Sequence[Any]) -> list[dict[str, Any]]:

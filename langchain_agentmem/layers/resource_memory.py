@@ -89,6 +89,7 @@ _TREE_CHARS = 2_000
 
 _ONE_LINE = StringConstraints(strip_whitespace=True, max_length=1_000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
 Line: TypeAlias = Annotated[str, _ONE_LINE]
+Cleaner: TypeAlias = Callable[[str], str]  # a function that removes secrets from a text
 
 
 class ResourceSource(BaseModel):
@@ -198,12 +199,12 @@ def build_resource_snapshot(
         raise InvalidInput(f"workspace_root must be the path of a folder, not {safe_repr(root)}.")
     clean = redact if options.get("redact_secrets", True) else str
     workspace = Path(os.path.realpath(root)) if resolve_paths else None
-    snapshots = [_snapshot_item(key, *each, folder, workspace, clean) for key, each in items.items()]
+    snapshots = [_snapshot_item(item_id, *each, folder, workspace, clean) for item_id, each in items.items()]
     normalized: dict[str, Any] = {
         kind: [each.model_dump() for (source_kind, _), each in sources.items() if source_kind == kind]
         for kind in CLASS_OF_SOURCE
     }
-    normalized["items"] = [{"id": key, **item.model_dump()} for key, (item, _) in items.items()]
+    normalized["items"] = [{"id": item_id, **item.model_dump()} for item_id, (item, _) in items.items()]
     # The digest must not depend on the location of the workspace.
     stable_config = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
     return {
@@ -281,9 +282,10 @@ def _add_unique(entries: dict[Any, Any], key: Any, value: Any) -> None:
     entries[key] = value
 
 
-def _validate(kind: type[EntryT], entry: Mapping[str, Any], label: str) -> EntryT:
+def _validate(model: type[EntryT], entry: Mapping[str, Any], label: str) -> EntryT:
+    """Parse an entry of the resource file as a `ResourceSource` or a `ResourceItem`."""
     try:
-        return kind.model_validate(entry)
+        return model.model_validate(entry)
     except ValidationError as error:
         raise InvalidInput(f"{label} of the resource file is wrong: {describe_fault(error)}") from error
 
@@ -311,32 +313,32 @@ def _parse_item(entry: Mapping[str, Any], sources: Sources, label: str) -> tuple
     if not item.path and not origin:
         raise InvalidInput(f"{label} of the resource file has no path. Add it.")
     name = item.name or (origin if path == "." else path).rstrip("/").rpartition("/")[2]
-    key = f"{item.kind or CLASS_OF_SOURCE[source_kind]}:{name}:{source_kind}:{origin}:{path}"
-    if len(key) > _MAX_ID_CHARS:
-        raise InvalidInput(f"The id {safe_repr(key)} has more than {_MAX_ID_CHARS} characters. Shorten the name.")
+    item_id = f"{item.kind or CLASS_OF_SOURCE[source_kind]}:{name}:{source_kind}:{origin}:{path}"
+    if len(item_id) > _MAX_ID_CHARS:
+        raise InvalidInput(f"The id {safe_repr(item_id)} has more than {_MAX_ID_CHARS} characters. Shorten the name.")
     kind = "" if item.kind in _SOURCE_OF_CLASS else item.kind
     resolved = {"name": name, "kind": kind, "source": source_kind, "resource": origin, "path": path}
-    return key, (item.model_copy(update=resolved), source)
+    return item_id, (item.model_copy(update=resolved), source)
 
 
 # -- snapshots -----------------------------------------------------------------------------------------------------
 
 
 def _snapshot_item(
-    key: str, item: ResourceItem, source: ResourceSource, folder: Path, root: Path | None, clean: Callable[[str], str]
+    id_: str, item: ResourceItem, source: ResourceSource, folder: Path, workspace: Path | None, clean: Cleaner
 ) -> dict[str, Any]:
     """Build the snapshot of one item."""
     path, status = item.path, "pending"
     tree, excerpt, reason, digest_input = "", "", "", None
-    if root is not None and item.source == "local":
+    if workspace is not None and item.source == "local":
         local = folder / source.host_path / path_below(path, source.mount_path)
         try:
-            tree, excerpt, reason, digest_input = _read_item(item, root, local, clean)
+            tree, excerpt, reason, digest_input = _read_item(item, workspace, local, clean)
             path, status = os.path.normpath(local), "available"
         except OSError as error:
             reason, status = _describe_error(error), "failed"
     return {
-        "id": key,
+        "id": id_,
         "class": CLASS_OF_SOURCE[item.source],
         "fetch_status": status,
         "path": str(PurePosixPath(source.mount_path, item.path)) if source.mount_path else path,
@@ -345,7 +347,7 @@ def _snapshot_item(
         "name": item.name,
         "kind": item.kind,
         "notes": clean(item.notes),
-        "digest": _digest({"id": key, "notes": item.notes, "status": status, "found": digest_input}),
+        "digest": _digest({"id": id_, "notes": item.notes, "status": status, "found": digest_input}),
         "reason": truncate(clean(reason), 300),
     }
 
@@ -365,15 +367,13 @@ def path_below(path: str, mount: str) -> PurePosixPath:
     return full.relative_to(mount) if mount and full.is_relative_to(mount) else full
 
 
-def _read_item(
-    item: ResourceItem, root: Path, path: Path, clean: Callable[[str], str]
-) -> tuple[str, str, str, dict[str, Any]]:
+def _read_item(item: ResourceItem, workspace: Path, path: Path, clean: Cleaner) -> tuple[str, str, str, dict[str, Any]]:
     """Return the tree, the excerpts, the first read error and the digest input of an item.
 
     Raises:
         OSError: The item does not exist, cannot be read, or is outside of the workspace.
     """
-    path = _resolve_within(root, path)
+    path = _resolve_within(workspace, path)
     max_chars = item.max_total_chars or ITEM_CHARS
     if path.is_file():
         excerpt, fingerprint = _excerpt_file(path.name, path, item.max_chars, clean)
@@ -384,7 +384,7 @@ def _read_item(
     excerpts: list[str] = []
     fingerprints: dict[str, list[Any] | None] = {}
     reason = ""
-    for name, file in _choose_files(item, entries, root, path) if item.include_content else ():
+    for name, file in _choose_files(item, entries, workspace, path) if item.include_content else ():
         try:
             excerpt, fingerprints[name] = _excerpt_file(name, file, item.max_chars, clean)
         except OSError as error:
@@ -400,14 +400,14 @@ def _describe_error(error: OSError) -> str:
     return f"It cannot be read: {error.strerror}." if error.strerror else str(error)
 
 
-def _resolve_within(root: Path, path: Path) -> Path:
+def _resolve_within(workspace: Path, path: Path) -> Path:
     """Resolve a path, including links.
 
     Raises:
         OSError: The path is outside of the workspace.
     """
     resolved = Path(os.path.realpath(path))
-    if not resolved.is_relative_to(root):
+    if not resolved.is_relative_to(workspace):
         raise OSError("It is outside of the workspace.")
     return resolved
 
@@ -439,12 +439,12 @@ def _format_tree(entries: Sequence[tuple[str, str, int]]) -> str:
 
 
 def _choose_files(
-    item: ResourceItem, entries: Sequence[tuple[str, str, int]], root: Path, folder: Path
+    item: ResourceItem, entries: Sequence[tuple[str, str, int]], workspace: Path, folder: Path
 ) -> list[tuple[str, Path]]:
     """Return the files to excerpt: `include_files` of the item, else the most informative."""
     if item.include_files:
         paths = [Path(each) for each in dict.fromkeys(item.include_files)]
-        files = [(_printable(each.as_posix()), _resolve_within(root, folder / each)) for each in paths]
+        files = [(_printable(each.as_posix()), _resolve_within(workspace, folder / each)) for each in paths]
         return files[: item.max_files or None]
     ranked_paths = []  # first read-me files, then files of few parent folders
     for path, mark, _ in entries:
@@ -454,7 +454,7 @@ def _choose_files(
     return [(_printable(path), folder / path) for *_, path in sorted(ranked_paths)[: item.max_files]]
 
 
-def _excerpt_file(name: str, path: Path, max_chars: int, clean: Callable[[str], str]) -> tuple[str, list[Any]]:
+def _excerpt_file(name: str, path: Path, max_chars: int, clean: Cleaner) -> tuple[str, list[Any]]:
     """Return the beginning of a file, and a fingerprint of it: its size and digest.
 
     At most 8 MiB are hashed, and at most 256 KiB are excerpted.
@@ -577,20 +577,20 @@ class ResourceMemory(Layer):
         def store(tx: Transaction, change: PendingWrite) -> None:
             old_items = {each.extra["resource"]["id"]: each for each in _load_items(tx, change.view)}
             new_ids = {item["id"] for item in items}
-            other_files = []
+            other_items = []
             for item_id, old in old_items.items():
                 if old.extra["resource"]["file"] != name and item_id not in new_ids:
-                    other_files.append(old.extra["resource"])
+                    other_items.append(old.extra["resource"])
                 elif item_id not in new_ids:
                     change.remove(RECORD, old.key)
             for item in items:
                 old_item = old_items.get(item["id"])
                 if old_item is None or old_item.extra["resource"] != item:
-                    key = self._context.database.new_id() if old_item is None else old_item.key
+                    id_ = self._context.database.new_id() if old_item is None else old_item.key
                     body = truncate(_format_resource(item), ITEM_CHARS)
-                    draft = draft_record(key, body, _make_item_tags(item), change.now, resource=item)
+                    draft = draft_record(id_, body, _make_item_tags(item), change.now, resource=item)
                     change.drafts.append(draft._replace(label=_ITEM_LABEL))
-            self._write_index(tx, change, snapshot["digest"], [*items, *other_files])
+            self._write_index(tx, change, snapshot["digest"], [*items, *other_items])
 
         outputs = {"resource_ids": [item["id"] for item in items], "digest": snapshot["digest"]}
         self._context.write("resources.load", store, file=name, outputs=lambda _: outputs)

@@ -15,8 +15,8 @@ Providers refuse:
 `repair_messages` fixes all this in a copy, and loses no text. It moves system messages to the beginning, and results to
 their calls. All other messages keep their order. A placeholder replaces a missing result. A result without a call
 becomes a user message. Short filler messages restore the alternation of roles. A refused id is replaced by its hash, so
-that repeated repairs result in the same id. A call that could not be parsed becomes a call whose argument is the raw
-text, since some clients do not send unparsed calls.
+that repeated repairs result in the same id. An invalid call, whose arguments LangChain could not parse, becomes a call
+whose argument is the raw text, since some clients do not send invalid calls.
 
 Content that only some providers support is not changed, since the provider is unknown here. To move a conversation from
 Anthropic to another provider, remove `redacted_thinking` blocks from it.
@@ -56,8 +56,8 @@ from langchain_agentmem.messages.message_marks import (
     RESULT,
     M,
     alter_message,
-    is_filler,
     is_injected,
+    is_synthetic,
     summary_in,
 )
 from langchain_agentmem.messages.provider_content import generated_image
@@ -75,7 +75,7 @@ def role_of(message: BaseMessage) -> str:
 
 
 def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
-    """Return the tool calls of a message, with its invalid calls, which providers receive too."""
+    """Return the tool calls of a message, with its invalid calls, which some clients send too."""
     if not isinstance(message, AIMessage):
         return []
     calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
@@ -111,16 +111,16 @@ def group_messages(messages: Sequence[BaseMessage], start: int, stop: int) -> li
 def tail_start(messages: Sequence[BaseMessage], grace: int) -> int:
     """Return the index at which the protected tail begins.
 
-    The tail has the last `grace` assistant messages, or all if there are fewer. Without assistant messages, it begins
-    at the last user message. Without a user message, it begins at the last message that is not a tool result.
+    The tail begins at the first of the last `grace` assistant messages. Without assistant messages, it begins at the
+    last user message. Without a user message, it begins at the last message that is not a tool result.
 
     Args:
         messages: The history.
-        grace: The number of protected assistant messages. 0 protects the last user message and all after it.
+        grace: The number of protected assistant messages. 0 protects the last user message and all messages after it.
     """
-    assistants = [index for index, each in enumerate(messages) if isinstance(each, AIMessage) and not is_filler(each)]
-    if grace and assistants:
-        return assistants[-grace] if grace <= len(assistants) else assistants[0]
+    replies = [index for index, each in enumerate(messages) if isinstance(each, AIMessage) and not is_synthetic(each)]
+    if grace and replies:
+        return replies[-grace] if grace <= len(replies) else replies[0]
     users = [index for index, message in enumerate(messages) if is_from_user(message)]
     others = [index for index, message in enumerate(messages) if role_of(message) != "tool"]
     return (users or others or [max(0, len(messages) - 1)])[-1]
@@ -190,7 +190,7 @@ def droppable_groups(messages: Sequence[BaseMessage], shape: HistoryShape) -> li
 
 _NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-_REFUSED_NEXT_ROLES = {"assistant": "assistant", "tool": "user"}
+_REFUSED_NEXT_ROLES = {"assistant": "assistant", "tool": "user"}  # the role that providers refuse after each role
 _CLASSES_BY_ROLE: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
 _SENT_FIELDS = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
 _FILLER_KWARGS = {GENERATED_MARK: FILLER}
@@ -199,11 +199,10 @@ _FILLER_KWARGS = {GENERATED_MARK: FILLER}
 def valid_length(messages: Sequence[BaseMessage], start: int = 0) -> int:
     """Return the number of messages at the beginning that are valid without a repair.
 
-    The check is fast enough for every turn.
-
     Args:
         messages: The history.
-        start: The result of an earlier call, from which to continue. Default: 0.
+        start: The length that this function returned for a beginning of `messages`. Only later messages are checked.
+            Default: 0.
     """
     length = start
     previous_role = role_of(messages[start - 1]) if start else "system"
@@ -251,20 +250,20 @@ def _copy_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
 
     Providers accept images only from users.
     """
-    previous_role, key = "", None
+    previous_role, images_id = "", None
     images: list[Any] = []
     for message in [*messages, None]:
         role = "" if message is None else role_of(message)
         if images and previous_role == "assistant" and role != "tool":
-            kwargs = {GENERATED_MARK: RESULT}
-            yield HumanMessage([{"type": "text", "text": ASSISTANT_IMAGES}, *images], id=key, additional_kwargs=kwargs)
+            texts = [{"type": "text", "text": ASSISTANT_IMAGES}]
+            yield HumanMessage([*texts, *images], id=images_id, additional_kwargs={GENERATED_MARK: RESULT})
             images = []
         if message is not None:
             yield message
             previous_role, content = role, message.content
             if role == "assistant" and isinstance(content, list):
                 images += [image for block in content if (image := generated_image(block)) is not None]
-                key = message.id and f"{message.id}:images"
+                images_id = message.id and f"{message.id}:images"
 
 
 def _insert_fillers(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -298,9 +297,9 @@ def _make_ids_unique(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
             new_id = new_ids.get(message.tool_call_id)
             unique.append(message if new_id is None else alter_message(message, tool_call_id=new_id))
             continue
-        calls = [call["id"] for call in calls_of(message)]
-        new_ids = {call: _make_unused_id(call, seen_ids) for call in calls if call in seen_ids}
-        seen_ids.update(new_ids.get(call, call) for call in calls)
+        own_ids = [call["id"] for call in calls_of(message)]
+        new_ids = {call_id: _make_unused_id(call_id, seen_ids) for call_id in own_ids if call_id in seen_ids}
+        seen_ids.update(new_ids.get(call_id, call_id) for call_id in own_ids)
         unique.append(_replace_call_ids(message, new_ids) if new_ids and isinstance(message, AIMessage) else message)
     return unique
 
@@ -379,18 +378,17 @@ def _match_results(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]
 
 
 def _make_placeholder(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
-    key = f"{message.id}:{call['id']}:missing" if message.id else None
-    filler_fields = {"status": "error", "additional_kwargs": _FILLER_KWARGS}
-    return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **filler_fields)
+    fields = {"id": f"{message.id}:{call['id']}:missing" if message.id else None, "additional_kwargs": _FILLER_KWARGS}
+    return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], status="error", **fields)
 
 
 def drop_placeholders(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Remove placeholder results at the end of a history, whose results may still follow."""
-    last = next((index for index in range(len(messages) - 1, -1, -1) if role_of(messages[index]) != "tool"), 0)
-    others, tail = messages[: last + 1], messages[last + 1 :]
+    """Remove placeholders at the end of a history, since the real results may still follow."""
+    last_other = next((index for index in range(len(messages) - 1, -1, -1) if role_of(messages[index]) != "tool"), 0)
+    others, results = messages[: last_other + 1], messages[last_other + 1 :]
     return [
         *others,
-        *(each for each in tail if each.content != NO_RESULT or GENERATED_MARK not in each.additional_kwargs),
+        *(each for each in results if each.content != NO_RESULT or GENERATED_MARK not in each.additional_kwargs),
     ]
 
 
@@ -466,7 +464,7 @@ def _is_empty(message: BaseMessage) -> bool:
 
 
 def _clean_calls(message: AIMessage) -> dict[str, Any]:
-    """Return changed fields in which each call is sent once, with a valid id and name."""
+    """Return new field values in which no call occurs twice and each has a valid id and name."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
     raw_calls = [*message.tool_calls]
     raw_calls += [  # the raw text becomes the argument
@@ -528,5 +526,5 @@ def _is_call(block: Any) -> bool:
 
 
 def _call_id(block: Mapping[str, Any]) -> str | None:
-    key = block.get("call_id") or block.get("id")
-    return key if isinstance(key, str) else None
+    call_id = block.get("call_id") or block.get("id")
+    return call_id if isinstance(call_id, str) else None

@@ -111,7 +111,7 @@ _COMMON_FIELDS = frozenset(
 
 
 class _ClassInfo:
-    """The role, the default fields, and the fields that `Message` lacks, of a LangChain class."""
+    """The properties of a LangChain class: its role, an empty message, and its own fields."""
 
     def __init__(self, role: str | None, empty: BaseMessage) -> None:
         self.type_name = empty.type

@@ -65,8 +65,8 @@ def memory_message(part: Part, text: str, role: Role = "user", before: str | Non
             Default: none.
     """
     message_class = HumanMessage if role == "user" else SystemMessage
-    key = f"{_ID_PREFIX}{part}" + (f"-{before}" if before else "")
-    return message_class(content=memory_block(part, text), id=key, additional_kwargs={MEMORY_MARK: part})
+    message_id = f"{_ID_PREFIX}{part}" + (f"-{before}" if before else "")
+    return message_class(content=memory_block(part, text), id=message_id, additional_kwargs={MEMORY_MARK: part})
 
 
 def is_injected(message: BaseMessage, *parts: Part) -> bool:
@@ -328,11 +328,11 @@ def is_from_compaction(message: BaseMessage) -> bool:
     return GENERATED_MARK in message.additional_kwargs or summary_in(message) is not None
 
 
-def is_filler(message: BaseMessage) -> bool:
-    """Return whether a message is a summary, memory, a filler or a `RemoveMessage`.
+def is_synthetic(message: BaseMessage) -> bool:
+    """Return whether no user, model or tool wrote a message.
 
-    No user or model wrote such a message. A mark alone does not suffice: the text must match as well. Only a summary
-    that LangChain made is identified by its mark alone, since it can have any text.
+    Such a message is a summary, memory, a filler, or a `RemoveMessage`. A mark alone does not suffice: the text must
+    match as well. Only a summary that LangChain made is identified by its mark alone, since it can have any text.
     """
     if isinstance(message, RemoveMessage) or summary_in(message) is not None or is_injected(message):
         return True

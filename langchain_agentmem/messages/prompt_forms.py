@@ -3,9 +3,9 @@
 The forms are a text, a prompt value of LangChain, messages, the variables of a prompt template, and the state of a
 graph.
 
-`insert_memory` inserts core memory after the system messages, and recalled memory before the question that was searched
-for. The result is valid for every provider. The existing messages keep their order. Only messages with lone surrogates,
-which clients cannot encode, are replaced by copies.
+`insert_memory` inserts core memory after the system messages. It inserts each search result, the recalled memory,
+before the question that was the search query. The result is valid for every provider. The existing messages keep their
+order. Only messages with lone surrogates, which clients cannot encode, are replaced by copies.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from langchain_agentmem.messages.message_marks import (
 )
 
 
-class PromptTexts(NamedTuple):
+class MemoryTexts(NamedTuple):
     """The texts of memory to insert into a prompt.
 
     Attributes:
         core: Core memory. Default "": none.
-        recalled: The search results for each question in the prompt, by the id of the question's message. The key None
-            stands for the last question, whose id may be unknown. Default: none.
+        recalled: The search results for each question, which is a message of the user, by the id of the message. The
+            key None stands for the last question, whose id may be unknown. Default: none.
     """
 
     core: str = ""
@@ -105,7 +105,7 @@ def convert_messages(values: Sequence[Any]) -> list[BaseMessage]:
         raise InvalidInput(f"Expected messages, got {safe_repr(values)}. {error}") from error
 
 
-def insert_memory(messages: Sequence[BaseMessage], memory: PromptTexts, role: Role = "user") -> list[BaseMessage]:
+def insert_memory(messages: Sequence[BaseMessage], memory: MemoryTexts, role: Role = "user") -> list[BaseMessage]:
     """Insert memory into messages, in place of the memory that was inserted before.
 
     Args:
@@ -113,17 +113,17 @@ def insert_memory(messages: Sequence[BaseMessage], memory: PromptTexts, role: Ro
         memory: The texts to insert.
         role: The role of the message with core memory. Recalled memory always has the role "user". Default: "user".
     """
-    kept = insert_texts(messages, "recalled", memory.recalled)
-    kept = [message for message in kept if not is_injected(message, "core")]
-    system_end = _find_system_end(kept)
+    context = insert_texts(messages, "recalled", memory.recalled)
+    context = [message for message in context if not is_injected(message, "core")]
+    system_end = _find_system_end(context)
     core = [memory_message("core", memory.core, role)] if memory.core else []
-    return [*kept[:system_end], *core, *kept[system_end:]]
+    return [*context[:system_end], *core, *context[system_end:]]
 
 
 def insert_texts(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
     """Insert texts of one part of memory, each before a message.
 
-    They replace all existing messages of this part. A text is omitted if the message with its id is missing.
+    The texts replace all existing messages of this part. A text whose message is not in the context is omitted.
 
     Args:
         messages: A context. It is not changed.
@@ -136,12 +136,12 @@ def insert_texts(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str
     indexes = {message.id: index for index, message in enumerate(kept) if message.id in texts}
     indexes[None] = system_end if last_user is None else last_user
     inserted: dict[int, list[BaseMessage]] = {}
-    for key, text in texts.items():
-        if key in indexes:
-            index = max(system_end, _insertion_index(kept, indexes[key]))
+    for before_id, text in texts.items():
+        if before_id in indexes:
+            index = max(system_end, _insertion_index(kept, indexes[before_id]))
             while part == "recalled" and index > system_end and is_injected(kept[index - 1], "experiences"):
-                index -= 1  # recalled memory is before experiences, whichever of them is inserted first
-            inserted.setdefault(index, []).append(memory_message(part, text, before=key))
+                index -= 1  # so that recalled memory stands before experiences
+            inserted.setdefault(index, []).append(memory_message(part, text, before=before_id))
     return [each for index in range(len(kept) + 1) for each in (*inserted.get(index, ()), *kept[index : index + 1])]
 
 
@@ -222,15 +222,15 @@ class PromptForm(NamedTuple):
     fill: Callable[[_InsertFunction, str], Any]
 
 
-def read_form(prompt: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> PromptForm:
+def read_form(prompt: Any, config: RunnableConfig, key: str, *, add_text: bool = False) -> PromptForm:
     """Read a prompt as messages.
 
     Args:
         prompt: A text, messages, a prompt value, a dictionary, or the state of a graph.
         config: The run's config.
         key: The key under which a dictionary without messages receives the memory as text.
-        shared: True also adds the text under this key to a dictionary or state with messages. A state without this key
-            receives no text. Default: False.
+        add_text: True also adds the text under this key to a dictionary or state with messages. A state without this
+            key receives no text. Default: False.
 
     Raises:
         InvalidInput: The prompt has another type, or the state of the graph has none of the keys to update.
@@ -245,16 +245,16 @@ def read_form(prompt: Any, config: RunnableConfig, key: str, *, shared: bool = F
     if isinstance(prompt, BaseMessage | Sequence):
         messages = convert_messages([prompt] if isinstance(prompt, BaseMessage) else prompt)
         return PromptForm(messages, lambda insert, _: insert(messages))
-    return _read_mapping(prompt, config, key, shared=shared)
+    return _read_mapping(prompt, config, key, add_text=add_text)
 
 
-def _read_mapping(prompt: Any, config: RunnableConfig, key: str, *, shared: bool) -> PromptForm:
+def _read_mapping(prompt: Any, config: RunnableConfig, key: str, *, add_text: bool) -> PromptForm:
     """Read a dictionary or a state as messages."""
     history = get_history(prompt)
     if isinstance(history, str) or not isinstance(history, Sequence):
         if isinstance(prompt, Mapping) and HISTORY_KEY not in prompt:
             if _is_state(prompt, config):
-                find_state_keys(config, key)
+                find_state_keys(config, key)  # raises if the state has no such key
                 return PromptForm(_find_question(prompt), lambda _, text: make_state_update([(key, text)]))
             return PromptForm(_find_question(prompt), lambda _, text: {**prompt, key: text})
         raise InvalidInput(
@@ -262,7 +262,7 @@ def _read_mapping(prompt: Any, config: RunnableConfig, key: str, *, shared: bool
             f"state that has a list of messages under '{HISTORY_KEY}'."
         )
     messages = convert_messages(history)
-    text_keys = [key] if shared else []
+    text_keys = [key] if add_text else []
     state_keys = find_state_keys(config, CONTEXT_KEY, *text_keys)
     if state_keys is not None:
         messages = _find_context(prompt, messages)
@@ -299,9 +299,11 @@ def _is_state(prompt: Mapping[str, Any], config: RunnableConfig) -> bool:
 
     A dictionary that a node made itself has other values.
     """
-    read = (config.get("configurable") or {}).get(READ_KEY)
+    read_channel = (config.get("configurable") or {}).get(READ_KEY)
+    if read_channel is None or not prompt:
+        return False
     try:
-        return read is not None and bool(prompt) and all(read(key) is value for key, value in prompt.items())
+        return all(read_channel(key) is value for key, value in prompt.items())
     except KeyError:
         return False
 
@@ -325,7 +327,7 @@ def find_state_keys(config: RunnableConfig, *keys: str) -> list[str] | None:
     existing = []
     for key in keys:
         with suppress(KeyError):
-            read_channel(key)
+            read_channel(key)  # raises KeyError if the state lacks the key
             existing.append(key)
     if not existing:
         raise InvalidInput(

@@ -67,12 +67,12 @@ def image_part(image: str) -> dict[str, Any]:
         return image_url_part(image)
     try:
         path = _local_path(image)
-        info = path.stat()
-        if not stat.S_ISREG(info.st_mode):
+        file_stat = path.stat()
+        if not stat.S_ISREG(file_stat.st_mode):
             raise ValueError("it is not a regular file")  # noqa: TRY301 - handled like an OSError below
-        if info.st_size > MAX_IMAGE_BYTES:
-            raise ValueError(f"it has {info.st_size:,} bytes; the maximum is {MAX_IMAGE_BYTES:,}")  # noqa: TRY301
-        return image_url_part(_data_url(str(path), info.st_mtime_ns, info.st_size))
+        if file_stat.st_size > MAX_IMAGE_BYTES:
+            raise ValueError(f"it has {file_stat.st_size:,} bytes; the maximum is {MAX_IMAGE_BYTES:,}")  # noqa: TRY301
+        return image_url_part(_data_url(str(path), file_stat.st_mtime_ns, file_stat.st_size))
     except (OSError, RuntimeError, ValueError) as error:  # expanduser raises RuntimeError for an unknown home
         raise MessageError(
             f"The image {safe_repr(image)} cannot be read: {error}. Restore the file, or remove it from the message."

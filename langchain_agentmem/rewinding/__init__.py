@@ -35,8 +35,8 @@ branches, each up to a position. A group holds rows that have no position on a b
   and in steps that run twice.
 - `delete_for_runs` also deletes pending writes that the runs stored under checkpoints of other runs, and the memory of
   the tasks that wrote them.
-- A subgraph's branch records its *base*: the id of the outer graph's checkpoint, the place of that checkpoint at that
-  time, and the groups that the calling task had written. A call under another checkpoint uses another branch.
+- A subgraph's branch records its *base*: the id of the outer graph's checkpoint, the place of that checkpoint when the
+  branch began, and the groups that the calling task had written. A call under another checkpoint uses another branch.
 - A subgraph that keeps its state (`checkpointer=True`) continues from its own checkpoint under any outer checkpoint.
   Its new branch repeats the groups that its own checkpoint shows and the new outer checkpoint does not. The thread
   receives these groups when the subgraph ends. Then rows of a fork may be older than rows of its parent branch. Such a
@@ -47,10 +47,10 @@ branches, each up to a position. A group holds rows that have no position on a b
 
 LangGraph's behaviour requires some rules that are not obvious (`tests/rewinding/` covers them):
 
-- Called functions of an earlier attempt do not apply to later attempts of the same run.
+- The functions (LangGraph's `@task`) that an earlier attempt called do not apply to later attempts of the same run.
 - The loops around a task are the keys of LangGraph's `checkpoint_map` that match its name. Of several keys with the
   same depth, the last one applies, since subgraphs that keep their state have names without task ids.
 - A subgraph that a function calls sees and seals the writes of all its callers.
 - Parallel nodes of such a subgraph do not see each other's writes.
-- If LangGraph reuses the result of a called function, its memory applies, even if the caller never uses memory.
+- If LangGraph reuses the result of a function, the memory of the function applies, even if the caller uses no memory.
 """

@@ -156,7 +156,7 @@ def load_view(tx: Transaction, branch: int, position: int, time: int) -> MemoryV
         tx: The transaction.
         branch: The row id of the branch.
         position: The last visible position of the branch.
-        time: The time at which expiry is judged, in microseconds since 1970.
+        time: The time that decides which entries have expired, in microseconds since 1970.
     """
     rows = query.branch_lineage(tx, branch=branch, position=position, with_bases=1)
     groups = [tuple(group) for row in rows if row["groups"] for group in json.loads(row["groups"])]
@@ -257,7 +257,7 @@ class PendingWrite:
         self.drafts.append(VersionDraft(kind, key, None, self.now))
 
     def add_writer(self, draft: VersionDraft) -> VersionDraft:
-        """Return a draft with the writer's source and actor, except a draft with `moved`."""
+        """Return a draft with the writer's source and actor; a draft with `moved` keeps its own."""
         if draft.moved or self.writer.source is None:
             return draft
         return draft._replace(source=self.writer.source, actor=self.writer.actor)
@@ -477,7 +477,7 @@ def list_ancestors(session: MemorySession) -> list[str]:
 
 def read_tree(session: MemorySession) -> BranchTree:
     """Return the tree of forks that a branch is part of."""
-    require_branch(session.point)
+    require_branch(session.point)  # raises InvalidInput for a thread
 
     def load(tx: Transaction, view: MemoryView) -> BranchTree:
         if not view.branches:

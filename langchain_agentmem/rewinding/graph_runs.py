@@ -9,8 +9,8 @@ these terms:
   which several runs may share.
 - A *loop* is LangGraph's execution of the graph, or of a subgraph that a task calls.
 - A *step* is the set of tasks that continue one checkpoint. The id of that checkpoint also identifies the step.
-- A *task* is a node, or a function that a node calls. It may be executed again after a failure or an interrupt, and by
-  several runs at the same time.
+- A *task* is a node, or a *function*: a function with LangGraph's `@task` decorator that a node or function calls. It
+  may be executed again after a failure or an interrupt, and by several runs at the same time.
 - An *execution* of a task owns its writes. Within a run only the newest execution of a task applies. No run changes the
   writes of another run. An *attempt* is LangChain's run of an execution, which callbacks report.
 - A *group* contains the memory rows that one execution wrote. The next put *seals* the group: its rows get a *place*,
@@ -54,7 +54,7 @@ Place: TypeAlias = tuple[int, int]
 Groups: TypeAlias = dict[int, int]
 """The ids of groups, each with the id of its last visible row; `FOREVER` if all its rows are visible."""
 ExecutionKey: TypeAlias = tuple[Any, ...]
-"""The values that distinguish the executions of a task within a run: LangGraph's first attempt time and attempt."""
+"""The time of a task's first attempt, and the number of the attempt. They identify an execution within a run."""
 
 
 class FinishedTask(NamedTuple):
@@ -62,7 +62,7 @@ class FinishedTask(NamedTuple):
 
     Attributes:
         task: The id of the task.
-        caller: The id of the task that called it, if the task is a called function.
+        caller: The id of the task that called it, if the task is a function.
         groups: The groups that it wrote.
     """
 
@@ -112,10 +112,10 @@ class GraphTask:
         id: Its id.
         ns: The checkpoint namespace of its loop.
         checkpoint: The id of the checkpoint that identifies its step.
-        caller: The id of the task that called it, if the task is a called function.
+        caller: The id of the task that called it, if the task is a function.
         execution: Its newest execution; None before the first one is registered.
         loops: The loops of the subgraphs that the task called.
-        failed: True if its newest attempt failed, or its error handler has started.
+        failed: True if its newest execution failed, or its error handler has started.
     """
 
     id: str
@@ -140,7 +140,7 @@ class GraphLoop:
     Attributes:
         ns: Its checkpoint namespace; empty for the thread's own graph.
         start_id: The id of the checkpoint that it began with.
-        last_input: The id of the newest checkpoint that nodes have read: `start_id`, or its parent if `start_id` holds
+        last_read: The id of the newest checkpoint that nodes have read: `start_id`, or its parent if `start_id` holds
             an input that no node reads. None if there is no such checkpoint.
         step_number: LangGraph's number of the step that `start_id` ended.
         versions: The channel versions of `start_id`.
@@ -148,7 +148,7 @@ class GraphLoop:
         pinned: True if the config named `start_id`. False if it was the newest checkpoint.
         starts_in_past: True if the named checkpoint was not the newest one. Then `finished_tasks` do not apply.
         last_put: The id of the checkpoint that it put last.
-        steps: The steps whose tasks have begun. The checkpoints that follow may not be put yet.
+        steps: The steps whose tasks have begun. The checkpoints that follow these steps may not be put yet.
         parents: The checkpoint ids of the loops around it, by checkpoint namespace.
         outer_groups: The groups that the tasks around it had written when it began.
         own_groups: For a subgraph that keeps its state and now runs under a new checkpoint of the outer graph: the
@@ -157,12 +157,12 @@ class GraphLoop:
         tasks_with_results: The ids of tasks whose results are stored with `start_id`. LangGraph may reuse the results
             instead of running the tasks. None if unknown.
         finished_tasks: The tasks of `tasks_with_results` with their groups; None before they are read.
-        pregel: A weak reference to LangGraph's own loop.
+        pregel_ref: A weak reference to LangGraph's own loop.
     """
 
     ns: str
     start_id: str | None = None
-    last_input: str | None = None
+    last_read: str | None = None
     step_number: int | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
     parent_task: str | None = None
@@ -176,7 +176,7 @@ class GraphLoop:
     places: dict[str, Place | None] = field(default_factory=dict)
     tasks_with_results: Collection[str] | None = None
     finished_tasks: tuple[FinishedTask, ...] | None = None
-    pregel: weakref.ref[Any] | None = None
+    pregel_ref: weakref.ref[Any] | None = None
 
     @property
     def head(self) -> str | None:
@@ -198,10 +198,10 @@ class GraphLoop:
         Returns:
             The ids; None if LangGraph's loop is unknown, or has no task of this id.
         """
-        pregel = None if self.pregel is None else self.pregel()
-        tasks: Mapping[str, Any] = getattr(pregel, "tasks", {})
+        pregel_loop = None if self.pregel_ref is None else self.pregel_ref()
+        tasks: Mapping[str, Any] = getattr(pregel_loop, "tasks", {})
         caller = tasks.get(task_id)
-        # The path of a called function contains the path of its caller.
+        # The path of a function's task contains the path of its caller.
         return None if caller is None else {task.id for task in list(tasks.values()) if task.path[1] == caller.path}
 
     def has_passed(self, step: str) -> bool:
@@ -224,7 +224,7 @@ class GraphLoop:
 
 
 LevelCaller: TypeAlias = tuple[str, GraphLoop | None]
-"""The id of the task whose call began a level, and the loop of the level; None if the level is a function."""
+"""The id of the task whose call began a level, and the loop of the level, or None for the level of a function."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -243,7 +243,7 @@ class GraphRun:
         ran_tasks: The ids of tasks that are known to have run in it.
         replaced_executions: The task ids and keys of executions that later ones have replaced.
         failed_tasks: The ids of tasks that failed, or whose callers failed. They cannot write until they are retried.
-        attempts: The newest attempt of each task that has not ended: the id of LangChain's run, by task id.
+        attempts: The newest attempt of each task, unless it has ended: the id of LangChain's run, by task id.
         dropped_calls: The ids of functions that failed attempts called. Their writes are not part of the run.
         final_calls: The ids of functions that each successful task called, including functions whose earlier results
             were reused.
@@ -339,28 +339,28 @@ class RunIdentity:
     """The identity of one run of a thread's own graph.
 
     Attributes:
-        pregel: A weak reference to LangGraph's loop of that graph.
+        pregel_ref: A weak reference to LangGraph's loop of that graph.
     """
 
-    pregel: weakref.ref[Any]
+    pregel_ref: weakref.ref[Any]
 
 
-def add_identity(pregel: Any, ns: str) -> None:
+def add_identity(pregel_loop: Any, ns: str) -> None:
     """Add an identity to the configs of a loop that begins.
 
     Loops of subgraphs, and loops that already have an identity, are left unchanged.
 
     Args:
-        pregel: LangGraph's own loop; None if the saver was called outside of a loop.
+        pregel_loop: LangGraph's own loop; None if the saver was called outside of a loop.
         ns: The checkpoint namespace of the loop.
     """
-    if pregel is None or ns:
+    if pregel_loop is None or ns:
         return
-    configs = [config["configurable"] for config in (pregel.config, pregel.checkpoint_config)]
+    configs = [config["configurable"] for config in (pregel_loop.config, pregel_loop.checkpoint_config)]
     # A graph that a node calls in another thread inherits the identity of the caller's loop, which must be replaced.
     identity = configs[0].get(_IDENTITY_KEY)
-    if identity is None or identity.pregel() is not pregel:
-        identity = RunIdentity(weakref.ref(pregel))
+    if identity is None or identity.pregel_ref() is not pregel_loop:
+        identity = RunIdentity(weakref.ref(pregel_loop))
         for configurable in configs:
             configurable[_IDENTITY_KEY] = identity
 
@@ -409,9 +409,9 @@ class RunRegistry:
 
     def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
-        self._runs: dict[tuple[int, ThreadKey], GraphRun] = {}
-        self._newest_runs: weakref.WeakValueDictionary[str, GraphRun] = weakref.WeakValueDictionary()
-        self._runs_by_graph: weakref.WeakValueDictionary[UUID, GraphRun] = weakref.WeakValueDictionary()
+        self._runs: dict[tuple[int, ThreadKey], GraphRun] = {}  # by the `id` of the identity, and by thread
+        self._newest_runs: weakref.WeakValueDictionary[str, GraphRun] = weakref.WeakValueDictionary()  # by thread id
+        self._runs_by_langchain_run: weakref.WeakValueDictionary[UUID, GraphRun] = weakref.WeakValueDictionary()
 
     # -- finding runs -------------------------------------------------------------------------------------------
 
@@ -484,7 +484,7 @@ class RunRegistry:
             loops = [run.loops.get(ns) for run in self._find_runs_of_task(configurable) if "" in run.loops]
         if not loops:
             return configurable.get("__pregel_checkpointer") is not None
-        return any(loop is not None and loop.pregel is not None for loop in loops)
+        return any(loop is not None and loop.pregel_ref is not None for loop in loops)
 
     def _drop_finished_runs(self) -> None:
         """Drop the runs whose identity only this registry references: LangGraph ended them."""
@@ -526,7 +526,7 @@ class RunRegistry:
         thread_key: ThreadKey,
         loaded_key: ThreadKey,
         new_loop: GraphLoop,
-        pregel: Any,
+        pregel_loop: Any,
         thread: Thread | None,
     ) -> tuple[GraphRun, GraphLoop, GraphTask] | None:
         """Register a loop that has begun, with a checkpoint or without one.
@@ -536,11 +536,11 @@ class RunRegistry:
             thread_key: The key of the thread, as the config names it.
             loaded_key: The key of the thread that the saver loaded; `thread_key` if it found none.
             new_loop: The loop in its initial state.
-            pregel: LangGraph's own loop; None if the saver was called outside of a loop. A subgraph needs it.
+            pregel_loop: LangGraph's own loop; None if the saver was called outside of a loop. A subgraph needs it.
             thread: The row of the thread. The run records its identity, to detect a later deletion of the thread.
 
         Returns:
-            For a new loop of a subgraph: its run, the loop, and the node that called it, also indirectly. Else None.
+            The run, the loop, and the node that called it, directly or through functions; None if no subgraph begins.
         """
         ns = new_loop.ns
         run = self.ensure_run(configurable, thread_key)
@@ -552,23 +552,23 @@ class RunRegistry:
                 self._runs[id(run.identity), loaded_key] = run
             loop = run.loops.get(ns)
             run.resumed = run.resumed or bool(new_loop.tasks_with_results)
-            if loop is not None and ns and (pregel is None or loop.pregel is None or loop.pregel() is not pregel):
+            if ns and not (loop and loop.pregel_ref and pregel_loop is not None and loop.pregel_ref() is pregel_loop):
                 loop = None  # a subgraph that keeps its state has begun again
-            self._bind_loop(run, loop or new_loop, pregel, thread)
+            self._bind_loop(run, loop or new_loop, pregel_loop, thread)
             if ns == "":
                 self._newest_runs[thread_key.name] = run
                 run.loops.setdefault(ns, new_loop)
-            # The loop began with a named checkpoint, and reads the newest one before its first step.
+            # The loop began with a named checkpoint. This call reads the newest one, before the loop's first step.
             if loop is not None and loop.pinned and not loop.steps and not loop.last_put and not new_loop.pinned:
                 loop.starts_in_past = new_loop.start_id != loop.start_id
             if loop is not None or ns == "":
                 return None
             task_id, execution_key = configurable.get("__pregel_task_id"), _read_execution_key(configurable)
-            if task_id is None or execution_key is None or pregel is None:  # the call only reads; no loop begins
-                return None
+            if task_id is None or execution_key is None or pregel_loop is None:
+                return None  # the call only reads; no loop begins
             outer_levels = {level.ns: level.checkpoint for level in _parse_levels(configurable) if level.ns != ns}
             parent_ns, *outer = [*reversed(outer_levels)] or [""]
-            # A called function has the same checkpoint as the loop around it.
+            # A function has the same checkpoint as the loop around it.
             is_call = bool(outer) and outer_levels[parent_ns] == outer_levels[outer[0]]
             for outer_ns, step in outer_levels.items():
                 if (outer_loop := run.loops.get(outer_ns)) is not None:
@@ -580,27 +580,27 @@ class RunRegistry:
             return run, new_loop, run.find_outermost_caller(task)
 
     def collect_outer_writes(self, run: GraphRun, loop: GraphLoop, task: GraphTask) -> LiveWrites:
-        """Return the current writes of the node that called a subgraph, without the subgraph's."""
+        """Return the current writes of the node that called a subgraph, except the subgraph's."""
         with self.lock:
             return self._collect_task_writes(run, task, without=(loop,))
 
-    def _bind_loop(self, run: GraphRun, loop: GraphLoop, pregel: Any, thread: Thread | None) -> None:
-        """Record LangGraph's own loop, its run in LangChain, and the thread of the run."""
-        if pregel is not None:
+    def _bind_loop(self, run: GraphRun, loop: GraphLoop, pregel_loop: Any, thread: Thread | None) -> None:
+        """Record LangGraph's own loop, its LangChain run, and the thread of the graph run."""
+        if pregel_loop is not None:
             if run.thread_identity is None and thread is not None and loop.ns == "":
                 run.thread_identity = thread.identity
-            loop.pregel = weakref.ref(pregel)
-            if (graph_run_id := getattr(pregel.manager, "run_id", None)) is not None:
+            loop.pregel_ref = weakref.ref(pregel_loop)
+            if (graph_run_id := getattr(pregel_loop.manager, "run_id", None)) is not None:
                 run.graph_run_ids.add(graph_run_id)
-                self._runs_by_graph[graph_run_id] = run
+                self._runs_by_langchain_run[graph_run_id] = run
 
     # -- reports of callbacks -----------------------------------------------------------------------------------
 
     def find_run(self, ancestors: Iterable[UUID], thread: str) -> GraphRun | None:
         """Return the run that an attempt of a task belongs to.
 
-        If no ancestor is a known graph run, return the thread's newest run. But if the graph runs of the newest run are
-        known, the attempt belongs to another run: return None.
+        If no ancestor is the run of a registered loop, return the thread's newest run. But if the loops of the newest
+        run are registered with their LangChain runs, the attempt belongs to another run: return None.
 
         Args:
             ancestors: The ids of LangChain's runs around the attempt, the nearest first.
@@ -608,14 +608,14 @@ class RunRegistry:
         """
         with self.lock:
             for run_id in ancestors:
-                if (run := self._runs_by_graph.get(run_id)) is not None:
+                if (run := self._runs_by_langchain_run.get(run_id)) is not None:
                     return run
             newest = self._newest_runs.get(thread)
             return None if newest is None or newest.graph_run_ids else newest
 
     def is_graph_run(self, run_id: UUID | None) -> bool:
         """Return whether a LangChain run is the run of a registered loop."""
-        return run_id in self._runs_by_graph
+        return run_id in self._runs_by_langchain_run
 
     def start_attempt(self, run: GraphRun, ns: str, step_number: int | None, attempt: UUID) -> None:
         """Record that an attempt of a task has begun.
@@ -683,7 +683,7 @@ class RunRegistry:
     def resolve_execution(
         self, configurable: Mapping[str, Any], thread_key: ThreadKey
     ) -> tuple[GraphRun, list[LoopLevel], list[LevelCaller], TaskExecution]:
-        """Return the run, levels, callers of inner levels, and execution of a config's task.
+        """Return a task's run, its levels, the callers of the inner levels, and its execution.
 
         Raises:
             InvalidInput: The graph uses another checkpointer.
@@ -703,14 +703,14 @@ class RunRegistry:
             run.loops[""].steps.add(levels[0].checkpoint)
             for outer, level in pairwise(levels):
                 loop = None
-                if level.checkpoint == outer.checkpoint:  # a task that has called a function
+                if level.checkpoint == outer.checkpoint:  # the level is a function
                     task_id = _parse_task_id(level.ns)
                     run.ensure_task(task_id, *outer, calling_function)
                     calling_function = task_id
                 else:
                     task_id, calling_function = self._find_loop_caller(run, level.ns, *outer), None
                     loop = run.loops[level.ns]
-                    if loop.pregel is not None and loop not in run.tasks[task_id].loops:
+                    if loop.pregel_ref is not None and loop not in run.tasks[task_id].loops:
                         raise StepIsOver  # an earlier attempt of the task began this loop
                     loop.steps.add(level.checkpoint)
                 callers.append((task_id, loop))
@@ -869,7 +869,7 @@ class RunRegistry:
     def _claim_task(
         self, run: GraphRun, ns: str, checkpoint: str, task_id: str, caller: str | None, key: ExecutionKey
     ) -> GraphTask:
-        """Return a task, and make the calling execution its newest one.
+        """Return a task, and make the execution of a key its newest one.
 
         Raises:
             StepIsOver: The task failed, or another execution has replaced this one.

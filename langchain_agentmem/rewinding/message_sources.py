@@ -48,8 +48,8 @@ def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Co
     def removes(event: Mapping[str, Any]) -> bool:
         if ids is not None:
             return event.get("id") in ids and event.get("in", conversation) == conversation
-        source = event.get("in") or ""
-        return conversation in (source, outer_thread(source))
+        event_conversation = event.get("in") or ""
+        return conversation in (event_conversation, outer_thread(event_conversation))
 
     rows = _find_rows_with_sources(tx, low, high, names)
     unsupported = []  # the rows without a remaining statement
@@ -121,7 +121,7 @@ def _find_corrected_names(events: Sequence[Mapping[str, Any]], first: int) -> di
     return {name: value for event in set_before for name, value in event["fields"].items() if name in _FACT_NAMES}
 
 
-def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_back: bool) -> None:
+def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, delete_restored: bool) -> None:
     """Remove the details of corrections whose sources include a thread or conversation.
 
     The details quote texts of the thread. Values that people wrote themselves remain in memory.
@@ -131,7 +131,7 @@ def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_
         low: The lowest namespace path.
         high: The upper bound of the namespace paths, exclusive.
         name: The id of the thread or conversation.
-        take_back: True to also delete versions in which a person restored a text of the thread.
+        delete_restored: True to also delete versions in which a person restored a text of the thread.
     """
     corrected = query.corrected_memory(tx, low=low, high=high)
     rows = [row for row in corrected if name in read_correction(row).get("sources", ())]
@@ -149,7 +149,7 @@ def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_
     restored = [
         row
         for row in rows
-        if take_back
+        if delete_restored
         and row["body"] is not None
         and (row["branch_id"], row["kind"], row["key"], memory_rows.decode_text(bytes(row["body"]))) in quoted - manual
     ]

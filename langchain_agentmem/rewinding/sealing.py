@@ -88,18 +88,18 @@ class CheckpointPut:
     Attributes:
         at: The key of the thread, as the config names it.
         thread: The row of the thread, with its checkpoint namespace.
-        ns: Its checkpoint namespace.
+        ns: The checkpoint namespace of the checkpoint.
         parent: The id of the parent checkpoint.
         checkpoint: The checkpoint.
         metadata: Its metadata.
         configurable: The configurable of the config.
-        read_parent: Reads the parent checkpoint.
+        read_parent: The function that reads the parent checkpoint.
         prefetched: The rows of the queries that were already sent.
         now: The time, in microseconds since 1970.
-        read_messages: Reads its new messages. With `everything`, reads all its messages and those of its parent. None
-            if messages are not recorded.
-        stored_ids: Receives the ids of the messages that are new in the conversation.
-        head: The id of the newest other checkpoint; None if there is none.
+        read_messages: The function that reads the new messages of the checkpoint. With `everything`, it reads all
+            messages of the checkpoint and of its parent. None if messages are not recorded.
+        stored_ids: The ids of the messages that are new in the conversation; empty before `seal`.
+        head: The id of the newest other checkpoint of the thread; None if there is none, or for a subgraph.
         head_place: The place of the head.
         moves_head: True if this checkpoint becomes the head.
         author: The author that owns the thread's rows of memory; None if there is none yet.
@@ -198,9 +198,9 @@ def prefetch(
 def load_start_places(
     tx: Transaction, runs: RunRegistry, run: GraphRun, ns: str = "", prefetched: Mapping[str, Rows] | None = None
 ) -> None:
-    """Read the unknown places of the checkpoints that a run's loops began with or put last.
+    """Read the unknown places of checkpoints that the loops of a run began with or put last.
 
-    Also read the tasks that finished in the first step of each loop.
+    Also read the tasks that finished in the first step of each loop. The results are stored in the loops.
 
     Args:
         tx: The transaction.
@@ -323,8 +323,8 @@ def note_outer_writes(tx: Transaction, runs: RunRegistry, run: GraphRun, loop: G
     if base is not None and _load_branch_base(tx, place[0]).checkpoint != base.checkpoint:
         base.groups.update(loop.outer_groups)
         thread = find_thread(tx, run.thread_key, loop.ns)
-        if loop.last_input != loop.start_id and thread is not None and thread.ns_id is not None:
-            place = None if loop.last_input is None else find_place(tx, thread.ns_id, loop.last_input)
+        if loop.last_read != loop.start_id and thread is not None and thread.ns_id is not None:
+            place = None if loop.last_read is None else find_place(tx, thread.ns_id, loop.last_read)
         loop.own_groups = {} if place is None else _find_missing_groups(tx, place, base)
 
 
@@ -397,7 +397,7 @@ def seal(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> Callable[[],
 
 
 def update_visibility(tx: Transaction, thread: int, before: Place | None, after: Place | None, now: int) -> None:
-    """Mark exactly the rows that the new head of a thread shows as current.
+    """Mark as current exactly the rows that the new head of a thread shows.
 
     Only the parts of branches that are in one of the two lineages are updated.
 
@@ -543,8 +543,8 @@ def parse_id_time(checkpoint: str) -> int:
 def _seal_without_run(tx: Transaction, put: CheckpointPut, *, is_copy: bool) -> Place | None:
     """Store the place of a checkpoint that is put outside of a run, such as a state update.
 
-    With `is_copy`, the checkpoint is LangGraph's copy for a fork. It gets the place of the original, which has the same
-    parent and versions.
+    With `is_copy`, the checkpoint is LangGraph's copy for a fork. The copy gets the place of the original, which has
+    the same parent and versions.
     """
     if is_copy:
         versions = as_json(short_versions(dict(put.checkpoint)))
@@ -572,8 +572,8 @@ def _seal_without_run(tx: Transaction, put: CheckpointPut, *, is_copy: bool) -> 
 def _resume_first_step(tx: Transaction, runs: RunRegistry, loop: GraphLoop, put: CheckpointPut) -> None:
     """Add the step of `loop.start_id` to the loop's steps, if the loop continues that step.
 
-    A loop with a new input does not continue it. If the step is added, the put also seals the groups of tasks that
-    finished in the step in an earlier run.
+    A loop with a new input does not continue that step. If the step is added, the put also seals the groups of tasks
+    that finished in the step in an earlier run.
     """
     if loop.start_id is None or loop.start_id in loop.steps:
         return
@@ -682,7 +682,7 @@ def _find_missing_groups(tx: Transaction, place: Place, base: _SubgraphBase) -> 
 def _seal_groups(
     tx: Transaction, put: CheckpointPut, place: Place | None, groups: Groups, base: _SubgraphBase | None
 ) -> Place | None:
-    """Seal groups at the position after a place, unless its lineage already contains them.
+    """Seal groups at the position after a place, unless its lineage contains the groups.
 
     Returns:
         The place of the sealed groups; the unchanged place if there are none.
@@ -731,8 +731,8 @@ def _seal_groups(
 def _record_messages(tx: Transaction, put: CheckpointPut, place: Place | None) -> Place | None:
     """Record the new messages of a checkpoint after a place; return the place of the messages.
 
-    If the lineage shows no message yet, record all messages of the thread. Also read all messages if a message without
-    an id repeats an earlier one: its key contains the count of equal messages before it.
+    If the lineage of the place shows no message yet, record all messages of the thread. Also read all messages if a
+    message without an id repeats an earlier one, since its key contains the number of equal messages before it.
     """
     if put.read_messages is None:
         return place

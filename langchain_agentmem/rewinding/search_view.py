@@ -95,7 +95,7 @@ class SearchView(NamedTuple):
         if search_filter.conversations is not None:
             return search_filter
         if search_filter.low == "" and (path := find_home_path(tx, self.point)):
-            search_filter = search_filter._replace(low=path, high=path + "\x1f")
+            search_filter = search_filter._replace(low=path, high=path + "\x1f")  # without namespaces below
         return search_filter._replace(conversations=list_visible_series(tx, self.point, self.view))
 
     def with_view(self, tx: Transaction, now: int) -> SearchView:
@@ -114,19 +114,19 @@ EVERYWHERE = SearchView()
 """The search view of a search of all current memory."""
 
 
-def visible_messages(tx: Transaction, search_view: SearchView, numbers: Collection[int], now: int) -> Rows:
+def visible_messages(tx: Transaction, search_view: SearchView, slots: Collection[int], now: int) -> Rows:
     """Return the given messages that a position shows, in the versions shown there.
 
     Args:
         tx: The transaction.
         search_view: The position of the search.
-        numbers: The numbers of the messages. All of them must belong to memory that follows its thread.
+        slots: The slots of the messages, the row ids of their first versions. Each message must rewind with its thread.
         now: The time, in microseconds since 1970.
     """
     view = search_view.view or MemoryView((), (), now)
     name = None if search_view.point is None else search_view.point.name
-    limits = {"name": name, "anywhere": int(search_view.view is None), "keys": json.dumps(search_view.conversations)}
-    return query.visible_messages(tx, **view.parameters(), **limits, ids=json.dumps(sorted(numbers))) if numbers else ()
+    filters = {"name": name, "anywhere": int(search_view.view is None), "keys": json.dumps(search_view.conversations)}
+    return query.visible_messages(tx, **view.parameters(), **filters, ids=json.dumps(sorted(slots))) if slots else ()
 
 
 def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -216,7 +216,7 @@ def make_recollections(
 
 
 VisibleValues: TypeAlias = Callable[[MemoryView | None, list[MemoryVersion]], dict[int, tuple[str, Any]]]
-"""Returns the text and the user's object of each version, by number. The view is None for ends of named branches."""
+"""A function that returns the text and the user's object of each version, by number, for a view of `visible_rows`."""
 
 
 def visible_recollections(
@@ -275,7 +275,7 @@ def resolve_search(
     except InvalidInput:
         if not namespace or config is not None:
             raise
-        return search_filter, search_view  # the run is one of a graph that does not use this memory
+        return search_filter, search_view  # the graph of the run does not use this memory
     if thread.follows_thread:
         return search_filter, search_view._replace(point=thread) if not subtree or path == thread.path else search_view
     conversations = None if subtree or scopes.is_shared(path) else (thread.name,)
@@ -283,11 +283,11 @@ def resolve_search(
 
 
 def running_turn(database: Database, config: Mapping[str, Any] | None) -> CurrentTurn | None:
-    """Return the newest turn of the conversation of a run; None if there is none."""
+    """Return the newest turn of a run's conversation; None if the run has no conversation."""
     try:
         thread = thread_position(database, config or {})
         name = conversation_of_run(database, config) if thread.writable else None
-    except InvalidInput:  # no thread, or the run is one of a graph that does not use this memory
+    except InvalidInput:  # the config names no thread, or the graph of the run does not use this memory
         return None
     if name is None:
         return None

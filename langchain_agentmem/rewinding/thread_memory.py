@@ -230,19 +230,16 @@ def resolve_position(
     return thread
 
 
-def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *, shared: bool = False) -> str | None:
-    """Return the id of the conversation that a run belongs to.
+def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *, of_caller: bool = False) -> str | None:
+    """Return the id of the conversation that a run belongs to, or None.
 
     The thread's own graph has the conversation of the thread. A nested graph has its own conversation if it saves
-    checkpoints; otherwise it has none. A run whose thread was deleted has none.
+    checkpoints; otherwise it has none. A run without a thread, or whose thread was deleted, has none.
 
     Args:
         database: The database of the memory.
         config: The config of the run.
-        shared: True to treat a nested graph as a part of the graph that calls it. Default: False.
-
-    Returns:
-        The id; None if the run has no thread or no conversation.
+        of_caller: True to return the conversation of the calling graph for a nested graph. Default: False.
     """
     configurable = namespaces.configurable_of(config)
     if (thread_id := configurable.get("thread_id")) is None:
@@ -250,7 +247,7 @@ def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *,
     thread_id, graphs = namespaces.check_id(thread_id, "thread"), graph_runs.list_nested_graphs(configurable)
     if get_run_registry(database).is_thread_deleted(configurable):
         return None
-    if not (graphs := graphs[:-1] if shared else graphs):
+    if not (graphs := graphs[:-1] if of_caller else graphs):
         return thread_id
     saves_checkpoints = get_run_registry(database).saves_checkpoints(configurable, graphs[-1])
     return namespaces.nested_conversation(thread_id, graphs[-1]) if saves_checkpoints else None
@@ -303,7 +300,7 @@ def copy_thread(tx: Transaction, source: namespaces.ThreadKey, target: str, *, n
 
 
 def lock_movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
-    """Lock a thread; return the row ids of the branches that move with it.
+    """Lock a thread before it moves to another namespace; return the row ids of its branches.
 
     Args:
         tx: The transaction.
@@ -347,7 +344,7 @@ def delete_threads(
         The deleted threads.
 
     Raises:
-        InvalidInput: Several namespaces have a thread of this id, and `low` selects none of them.
+        InvalidInput: `low` is the root, `scopes` has a namespace template, and several namespaces have such a thread.
     """
     threads = query.threads_within(tx, low=low, high=high, name=name)
     if scopes is not None and name is not None and not low:
@@ -382,8 +379,8 @@ def _hide_memory(tx: Transaction, row: Row, *, forget_quotes: bool) -> None:
     if author["id"] is not None:
         query.hide_author_memory(tx, author=author["id"], branch=0)
     if forget_quotes:
-        low = row["path"]
-        message_sources.forget_corrections(tx, low, low + "\x01", row["name"], take_back=True)
+        low = row["path"]  # the range up to low + "\x01" contains only this namespace
+        message_sources.forget_corrections(tx, low, low + "\x01", row["name"], delete_restored=True)
 
 
 def _merge_into_main(tx: Transaction, at: namespaces.ThreadKey, now: int) -> list[Place]:
@@ -527,7 +524,7 @@ def _collect_leftovers(tx: Transaction, thread: int) -> ThreadLeftovers:
 
 
 def _sweep_leftovers(tx: Transaction, leftovers: Sequence[ThreadLeftovers]) -> None:
-    """Delete the invisible rows of some threads, and groups that were deleted with them."""
+    """Delete the invisible rows of some threads, and the rows of their deleted groups."""
     for thread in leftovers:
         _sweep_branches(tx, thread)
         rows = query.existing_groups(tx, ids=json.dumps(thread.groups))
@@ -605,7 +602,7 @@ def _erase(tx: Transaction, erasure: Erasure) -> None:
     low, high, name = erasure.low, erasure.high, erasure.name
     [before] = query.memory_total(tx, last=None)
     if name is not None:
-        message_sources.forget_corrections(tx, low, high, name, take_back=erasure.threads)
+        message_sources.forget_corrections(tx, low, high, name, delete_restored=erasure.threads)
         message_sources.forget(tx, low, high, name)
     if erasure.threads:
         erasure.removed["threads"] += len(delete_threads(tx, low, high, name))

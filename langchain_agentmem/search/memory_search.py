@@ -46,7 +46,7 @@ CANDIDATES = 80
 """The number of candidates that matching terms select, and the number that vectors select."""
 MAX_POSTINGS = 2_000
 """Maximum documents to read for one term in one range of document numbers."""
-MAX_REPEATS = 64
+MAX_COPIES = 64
 """Maximum documents, the newest ones, whose texts are compared with the query's text."""
 MAX_DATED = 300
 """Maximum candidates for each time that the query names."""
@@ -95,7 +95,7 @@ class SearchFilter(NamedTuple):
     ignored: frozenset[int] | None = None
 
     def contains(self, result: Recollection) -> bool:
-        """Return true if a result is in these namespaces, and in these conversations or none."""
+        """Return true if a result is in these namespaces, and in a listed conversation or in none."""
         in_namespaces = self.low <= path_of(result.namespace) < self.high
         return in_namespaces and (self.conversations is None or result.conversation_id in (None, *self.conversations))
 
@@ -282,15 +282,15 @@ def search(
         return []
     related = {number >> PLACE_BITS for number in candidates if kind_of[number >> _SCOPE_BITS] in RELATED_KINDS}
     near_ranges = ranking.neighbour_ranges(candidates, related)
-    owners, documents = _load_documents(tx, near_ranges)
-    repeats = _find_repeats(tx, question, filters, postings, owners, documents, kind_of)
-    conversations = ranking.conversation_scores(postings, int(totals["series"]), repeats)
+    row_of, documents = _load_documents(tx, near_ranges)
+    copies = _find_copies(tx, question, filters, postings, row_of, documents, kind_of)
+    conversations = ranking.conversation_scores(postings, int(totals["series"]), copies)
     _complete_postings(tx, postings, near_ranges, related, is_filtered=filters.is_selective)
     _remove_ignored(filters, postings, documents)
     vector_scores, default_weights = VectorScores(), WEIGHTS
     if dense is not None:
-        questions = {number for number, document in documents.items() if document.is_question}
-        vector_scores = dense.score_documents(tx, documents, related, questions, repeats)
+        with_question = {number for number, document in documents.items() if document.is_question}
+        vector_scores = dense.score_documents(tx, documents, related, with_question, copies)
         trust = ranking.vector_trust(vector_scores.own, set().union(*postings.values()))
         default_weights = ranking.weights_with_vectors(trust)
     if order == "time":
@@ -298,14 +298,14 @@ def search(
     average_length = max(totals["words"] / totals["documents"], 1.0)
     ranked = ranking.rank_documents(
         RankingQuery(terms, question.answer_kinds, times, speakers, question.is_lookup),
-        RankingData(postings, term_weights, documents, average_length, conversations, related, vector_scores, repeats),
+        RankingData(postings, term_weights, documents, average_length, conversations, related, vector_scores, copies),
         _filter(documents, filters, kind_of),
         limit=limit,
         weights=weights or default_weights,
     )
     word_of = {term: word for word, term in reversed(question.words.items())}
     return [
-        SearchHit(hit.number, kind_of[hit.number >> _SCOPE_BITS], owners[hit.number], hit.score, _explain(hit, word_of))
+        SearchHit(hit.number, kind_of[hit.number >> _SCOPE_BITS], row_of[hit.number], hit.score, _explain(hit, word_of))
         for hit in ranked
     ]
 
@@ -443,9 +443,9 @@ def _find_dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Ran
 def _load_documents(tx: Transaction, ranges: Sequence[Range]) -> tuple[dict[int, int], dict[int, Document]]:
     """Return the documents in some ranges, and the ids of their rows, by document number."""
     rows = query.documents_within(tx, ranges=as_json(ranges))
-    numbers, owners, *columns = orjson.loads(rows[0]["columns"]) if rows else ((), ())
+    numbers, row_ids, *columns = orjson.loads(rows[0]["columns"]) if rows else ((), ())
     documents = map(Document._make, zip(*columns, strict=True))
-    return dict(zip(numbers, owners, strict=True)), dict(zip(numbers, documents, strict=True))
+    return dict(zip(numbers, row_ids, strict=True)), dict(zip(numbers, documents, strict=True))
 
 
 def _complete_postings(
@@ -473,12 +473,12 @@ def _remove_ignored(filters: SearchFilter, postings: Postings, documents: dict[i
         del documents[number]
 
 
-def _find_repeats(
+def _find_copies(
     tx: Transaction,
     question: AnalyzedQuery,
     filters: SearchFilter,
     postings: Postings,
-    owners: Mapping[int, int],
+    row_of: Mapping[int, int],
     documents: Mapping[int, Document],
     kind_of: Mapping[int, str],
 ) -> set[int]:
@@ -490,7 +490,7 @@ def _find_repeats(
     matches = set.intersection(*postings.values()) if postings and filters.ignored is None else ()
     candidates = sorted(number for number in matches if number in documents and documents[number].length == length)
     query_terms = analysis.extract_terms(question.text) if candidates else []
-    numbers = {(kind_of[number >> _SCOPE_BITS], owners[number]): number for number in candidates[-MAX_REPEATS:]}
+    numbers = {(kind_of[number >> _SCOPE_BITS], row_of[number]): number for number in candidates[-MAX_COPIES:]}
     texts = texts_of(tx, (key for key in numbers if key[0] in RELATED_KINDS))
     return {numbers[key] for key, text in texts.items() if analysis.extract_terms("\n".join(text)) == query_terms}
 
@@ -512,7 +512,7 @@ def reload_results(
         search_view: The `SearchView` of the search, or None for all memory.
     """
     resolved_view = None if search_view is None else search_view.with_view(tx, now)
-    hits = [SearchHit(number, kind, owner, 0.0, Explanation()) for number, (kind, owner) in enumerate(rows)]
+    hits = [SearchHit(number, kind, row_id, 0.0, Explanation()) for number, (kind, row_id) in enumerate(rows)]
     results = to_recollections(tx, hits, now, resolved_view)
     return [results[hit.document] for hit in hits if hit.document in results]
 
@@ -678,8 +678,8 @@ def make_vector_query(database: Database, question: AnalyzedQuery, filters: Sear
     Args:
         database: The database to search.
         question: The analyzed query.
-        filters: The filter of the search. If the query names one speaker in it, the vector is that of the query
-            in the first person.
+        filters: The filter of the search. If the query names exactly one speaker of the documents that pass the filter,
+            the vector is that of the query in the first person.
     """
     embedder = embedder_of(database)
     if embedder is None or not question.text.strip():

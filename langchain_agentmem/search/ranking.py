@@ -290,27 +290,27 @@ def vector_trust(cosines: Mapping[int, float], matches: Collection[int]) -> floa
     return min(1.0, max(0.0, shrunk / _FULL_TRUST))
 
 
-def conversation_scores(postings: TermDocuments, series: int, isolated: Collection[int] = ()) -> dict[int, float]:
-    """Return the score of each whole series for a query.
+def conversation_scores(postings: TermDocuments, total: int, isolated: Collection[int] = ()) -> dict[int, float]:
+    """Return the score of each series as a whole for a query, by the series' number.
 
     The score is BM25 over series instead of documents, divided by the highest possible score.
 
     Args:
         postings: The documents that contain each term.
-        series: The number of series. With fewer than 2, there are no scores.
+        total: The number of all series. With fewer than 2, there are no scores.
         isolated: Documents to ignore.
     """
-    if series < 2:  # noqa: PLR2004 - nothing to compare
+    if total < 2:  # noqa: PLR2004 - nothing to compare
         return {}
     scores: dict[int, float] = {}
     highest = 0.0
     for matches in postings.values():
         counts = Counter(number >> PLACE_BITS for number in matches if number not in isolated)
-        weight = rarity(series, min(len(counts), series))
+        weight = rarity(total, min(len(counts), total))
         highest += weight
-        for key, count in counts.items():
-            scores[key] = scores.get(key, 0.0) + weight * count / (count + _SATURATION)
-    return {key: score / highest for key, score in scores.items()} if highest else {}
+        for series, count in counts.items():
+            scores[series] = scores.get(series, 0.0) + weight * count / (count + _SATURATION)
+    return {series: score / highest for series, score in scores.items()} if highest else {}
 
 
 def first_candidates(postings: TermDocuments, term_weights: Mapping[str, float], limit: int) -> list[int]:

@@ -57,20 +57,20 @@ class _Statement(NamedTuple):
     is_update: bool
 
 
-def choose_order(question: analysis.AnalyzedQuery) -> Order:
+def choose_order(query: analysis.AnalyzedQuery) -> Order:
     """Return the order of results for a query.
 
     The order is "time" for queries about a development, a contradiction or a summary.
     """
-    return "score" if _TIMELINE_KINDS.isdisjoint(question.answer_kinds) else "time"
+    return "score" if _TIMELINE_KINDS.isdisjoint(query.answer_kinds) else "time"
 
 
-def order_by_time(results: Sequence[Recollection], question: analysis.AnalyzedQuery, limit: int) -> list[Recollection]:
+def order_by_time(results: Sequence[Recollection], query: analysis.AnalyzedQuery, limit: int) -> list[Recollection]:
     """Merge repeats, mark changes, and return the best results, the oldest first.
 
     Args:
         results: The results of a search. Results with the same time keep their order.
-        question: The analyzed query.
+        query: The analyzed query.
         limit: Maximum results.
     """
     time_ranks = _indexes_by_key(sorted(results, key=lambda result: result.created_at))
@@ -79,7 +79,7 @@ def order_by_time(results: Sequence[Recollection], question: analysis.AnalyzedQu
         return time_ranks[result.namespace, result.kind, result.id]
 
     merged = _merge_repeats(sorted(results, key=lambda result: -result.score), time_rank)
-    compared = _mark_changes(sorted(merged[:MAX_COMPARED], key=time_rank), question)
+    compared = _mark_changes(sorted(merged[:MAX_COMPARED], key=time_rank), query)
     return sorted(select_best([*compared, *merged[MAX_COMPARED:]], limit), key=time_rank)
 
 

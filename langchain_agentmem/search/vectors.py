@@ -699,7 +699,7 @@ class Embedder:
         if len(vectors) != len(texts):
             raise InvalidInput(f"The embeddings returned {len(vectors)} vectors for {len(texts)} texts.")
         packed = {text: pack_vector(vector, self.dimensions) for text, vector in zip(texts, vectors, strict=True)}
-        by_document = {key: [packed[text] for text in own if text in packed] for key, own in passages.items()}
+        by_document = {each: [packed[text] for text in own if text in packed] for each, own in passages.items()}
         self._engine.write(lambda tx: store_vectors(tx, by_document))
 
     @staticmethod

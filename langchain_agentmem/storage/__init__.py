@@ -1,8 +1,8 @@
-"""Storage: the only folder that contains SQL.
+"""Storage: the folder with the SQL of the package.
 
-The folder may import `messages`, `tracing` and `base`. `open_engine` returns an engine for a path or URL, and
-`Database` adds the data that all parts share. Begin with `transaction.py`, then `engine.py` and `queries.py`. Each
-feature describes itself to storage as a `Part` (`part.py`).
+The folder may import `messages`, `tracing` and `base`. `open_engine` returns an engine for a path or URL. `Database`
+adds the hooks, traces and caches that all objects of one memory share. Begin with `transaction.py`, then `engine.py`
+and `queries.py`. Each feature of the package describes its tables, checks and deletions in a `Part` (`part.py`).
 
 An operation is a plain function that gets a transaction and runs named queries. An engine runs the whole function in
 one transaction, and runs it again after a conflict with another writer.
@@ -26,9 +26,9 @@ round trips.
 - `receipt`: on PostgreSQL, the number of writing transactions of each session (`postgres.py`).
 - `branch`: a branch of memory with its `head` (its last position) and the number of its messages. A conversation is a
   branch of kind "conversation". A fork is one row, with `parent_id` and `parent_position`.
-- `entry`: one version of a message or round. `key` is its id, unique in the conversation. A later version names the row
-  of the first version in `replaces`; the newest version is current. A post is a message with recipient, round and
-  attachments, so a session and a conversation of one id are two views of one log.
+- `entry`: one version of a message or round. All its versions have the same `key`, its id in the conversation. A later
+  version names the row of the first version in `replaces`; the newest version is current. A post is a message with
+  recipient, round and attachments, so a session and a conversation of one id are two views of one log.
 - `content`: message bodies and other large values, each stored once under its BLAKE2b-160 digest. A body is deleted
   with the last row that refers to it.
 - `memory`, `memory_group`, `checkpoint_position`, `sealed_group`, `branch_base`, `finished_task`, `finished_group`:

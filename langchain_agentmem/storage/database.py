@@ -1,7 +1,7 @@
 """An open database, with the clock, hooks and traces that all parts of the memory share.
 
-Parts are objects such as a conversation, a store or a checkpointer. `AgentMemory` opens a database and passes it to its
-parts. Parts that are built from the same path share one database, which closes with the last of them.
+Here, parts are objects such as a conversation, a store or a checkpointer, not the `Part`s of `part.py`. `AgentMemory`
+passes its database to its parts. Parts built from the same path share one database, which closes with the last of them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Database:
         attachments: Objects that the database and its views (see `with_scopes`) share, by their class.
         original: The database that this object is a view of; None if it is not a view.
         url: The URL that the database was opened with. It may contain a password.
-        fact_workers: Objects that extract facts. Their `drain` extracts all pending facts, unlike `background.settle`.
+        fact_workers: Objects whose `drain` extracts all pending facts. `background.settle` does not extract them.
 
     Args:
         url: A path, ":memory:", a `postgresql://` URL, or a psycopg pool.

@@ -154,7 +154,7 @@ def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey |
                 with _connect_exclusive(temp, new_key) as copy:
                     _check_integrity(copy, path)
                     copy.execute("pragma journal_mode = wal").fetchone()
-                # Delete the old file's log and other companion files: SQLite must not use them with the new file.
+                # Delete the old file's log and other side files: SQLite must not use them with the new file.
                 source.execute("pragma journal_mode = delete").fetchone()
                 for suffix in ("-shm", "-journal"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
@@ -223,8 +223,8 @@ def convert_file_error(error: Exception, path: Path, action: str, *, has_key: bo
         return errors.DatabaseBusy(f"{name} is open in another program. Close it there first.")
     if "file is not a database" in str(error):  # SQLCipher's driver sets no error code if a backup fails
         return errors.DatabaseUnreadable(format_unreadable_message(str(path), has_key=has_key))
-    kind = errors.InvalidInput if isinstance(error, OSError) else errors.StorageError
-    return kind(f"{name} cannot be {action}: {error}. The file is unchanged.")
+    error_class = errors.InvalidInput if isinstance(error, OSError) else errors.StorageError
+    return error_class(f"{name} cannot be {action}: {error}. The file is unchanged.")
 
 
 def format_unreadable_message(path: str, *, has_key: bool) -> str:

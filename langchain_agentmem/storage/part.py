@@ -92,13 +92,13 @@ class RecordedMessage(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A feature, with the data that code for all features needs.
+    """A description of a feature, for the code that handles all features.
 
     Attributes:
         search_kinds: The forms of each searchable kind, by the kind's public name.
         is_default: True to search the feature when a user specifies no kinds. Default: True.
-        has_pending: Returns whether entries must be indexed before a search. Default: None, entries never wait.
-        settle: Indexes the waiting entries. Default: None.
+        has_pending: Returns whether documents must be indexed before a search. Default: None, documents never wait.
+        settle: Indexes the waiting documents. Default: None.
         tables: The feature's tables, by the name under which `stats` reports their size.
         verify: The feature's checks, by name. Each returns the problems as sentences.
         erase: Deletes the data that an `Erasure` selects, and adds the counts to the `Erasure`.

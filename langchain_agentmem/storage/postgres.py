@@ -211,7 +211,7 @@ class PostgresEngine(Engine):
 
     Raises:
         ForeignDatabase: The schema contains tables of another program.
-        NewerDatabase: A newer version of this package wrote it.
+        NewerDatabase: A newer version of this package wrote the database.
         StorageError: The server cannot be reached.
     """
 
@@ -274,7 +274,7 @@ class PostgresEngine(Engine):
             with _PostgresTransaction(self, session) as tx:
                 value = operation(tx)
             if not (write and session.has_answer):
-                session.wait_all()  # without an answer, the connection may be lost: detect this before the commit
+                session.wait_all()  # a read does not wait for its commit; a write must first detect a lost connection
             if has_written := session.has_written:
                 session.execute(_WRITE_RECEIPT, session.receipt)
                 if session.receipt["transactions"] == 1:
@@ -321,8 +321,8 @@ class PostgresEngine(Engine):
         if isinstance(error, _POOLER_ERRORS):
             session.is_direct = False  # each other session detects the pooler at its own first error
         # With several hosts, a read-only server may be a former primary: the operation needs a connection to another.
-        unusable = NoAnswerError if self._host_count == 1 else (NoAnswerError, pg.ReadOnlySqlTransaction)
-        if isinstance(error, Exception) and not isinstance(error, unusable) and not session.broken:
+        fatal_errors = NoAnswerError if self._host_count == 1 else (NoAnswerError, pg.ReadOnlySqlTransaction)
+        if isinstance(error, Exception) and not isinstance(error, fatal_errors) and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.roll_back()
                 self._pool.give_back(session)

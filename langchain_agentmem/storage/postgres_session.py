@@ -35,7 +35,7 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.errors import DatabaseBusy, StorageError
 from langchain_agentmem.storage.transaction import Rows
 
-# In this level, a statement that has waited for a lock sees what the holder of the lock committed.
+# At this isolation level, a statement that has waited for a lock sees what the holder of the lock committed.
 BEGIN = b"begin isolation level read committed"
 COMMIT, ROLLBACK = b"commit", b"rollback"
 BEGIN_READING = b"begin isolation level repeatable read, read only"
@@ -53,7 +53,7 @@ the values of their parameters."""
 _UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # OIDs of types; the server infers an unknown type
 _FAILED_STATUSES = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _WAKE_SECONDS = 0.1
-"""Seconds between two checks of a wait for an interrupt and for the timeout."""
+"""Seconds after which a wait for the server checks again whether it was interrupted or timed out."""
 
 
 class PreparedQuery(NamedTuple):
@@ -104,7 +104,7 @@ class Answer(Sequence[Any]):
     def __init__(self, session: Session, prepared_key: _StatementKey | None = None) -> None:
         self._session, self.prepared_key = session, prepared_key
         self._rows: Rows | None = None
-        self.result: pq.abc.PGresult | None = None
+        self.result: pq.abc.PGresult | None = None  # None until the session has received it
 
     def rows(self) -> Rows:
         """Wait for the rows.

@@ -67,10 +67,10 @@ def load_queries(dialect: str) -> Mapping[str, str]:
         file_texts: dict[tuple[str, str], str] = {}
         for file in files:
             if file.name == file.name.partition(".")[0] + ending:
-                for name, sql in _split(file.read_text(encoding="utf-8")):
-                    if name in file_texts:
-                        raise ValueError(f"{safe_repr(' '.join(name))} occurs twice, also in {safe_repr(file.name)}")
-                    file_texts[name] = sql
+                for heading, sql in _split(file.read_text(encoding="utf-8")):
+                    if heading in file_texts:
+                        raise ValueError(f"{safe_repr(' '.join(heading))} occurs twice, also in {safe_repr(file.name)}")
+                    file_texts[heading] = sql
         all_texts |= file_texts
 
     def expand(fragment: re.Match[str]) -> str:

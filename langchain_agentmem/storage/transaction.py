@@ -75,7 +75,7 @@ class Transaction(ABC):
     def take_ids(self, table: str, count: int) -> list[int]:
         """Return unused ids for new rows of a table, in ascending order.
 
-        Insert the rows before the next call for this table: on SQLite, it may return ids without rows again.
+        Insert the rows before the next call for this table: on SQLite, that call may return ids without rows again.
         """
         raise NotImplementedError
 

@@ -80,11 +80,11 @@ class Table(NamedTuple):
     references: Mapping[str, str] = {}
 
 
-# `id >> 22` of a document is the id of its series; see `search/search_index.py`.
 def _table(name: str, condition: str, *key: str, **references: str) -> Table:
     return Table(name, key or ("id",), condition, references)
 
 
+# `id >> 22` of a document is the id of its series; see `search/search_index.py`.
 TABLES = (
     _table("namespace", f"id in ({_NAMESPACE_IDS})"),
     _table("content", f"id in ({_CONTENT_IDS})"),
@@ -158,7 +158,7 @@ class RowSource:
         return next(rows)[0]
 
     def find_rows(self, name: str, **values: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows whose columns have these values, by key. Without values, yield all."""
+        """Yield the rows of a table with these column values, in key order; without values, all."""
         where, order = _equality_condition(values) or "true", ", ".join(_TABLES_BY_NAME[name].key)
         return self.rows(f"select * from {name} where {where} order by {order}", **values)
 
@@ -203,7 +203,7 @@ def _equality_condition(values: Mapping[str, Any]) -> str:
 
 
 def number_documents(tx: Transaction, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Set `document_id` of table rows. Each mapping has a row's `id` and its `document`."""
+    """Set `document_id` of table rows. Each mapping has a row's `id` and the value `document`."""
     tx.run_sql_many(f"update {name} set document_id = :document where id = :id", rows)
 
 
@@ -330,8 +330,8 @@ _SCHEMA_QUERY = "select type, name, tbl_name, sql from sqlite_schema where name 
 def check_file(source: RowSource, empty: RowSource) -> None:
     """Refuse a SQLite file that this version cannot have written.
 
-    The function compares the schema, since the file could contain a malicious trigger. It also checks the type of each
-    value, and that each referenced row exists and (in the same table) is older. `verify` checks each feature's rules.
+    The function compares the schema, since the file could contain a malicious trigger. It checks the type of each
+    value, and that each referenced row exists. In the same table, that row must be older. `verify` checks other rules.
 
     Args:
         source: The rows of the file.

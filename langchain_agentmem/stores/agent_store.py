@@ -163,7 +163,7 @@ class ItemStore(BaseStore):
     """
 
     supports_ttl = True
-    _part: str
+    _step_prefix: str
     """The prefix of the names of the store's steps in a trace, such as "store" for "store.get"."""
 
     def __init__(self, memory: MemoryLike, index: IndexLike | None, ttl: TTLConfig | None) -> None:
@@ -198,7 +198,7 @@ class ItemStore(BaseStore):
         open_items = self._make_item_opener()
         now = self.database.now()
         run_type: RunType = "retriever" if batch.trace_name == "search" else "chain"
-        with self.database.step(f"{self._part}.{batch.trace_name}", batch.trace_inputs, run_type) as step:
+        with self.database.step(f"{self._step_prefix}.{batch.trace_name}", batch.trace_inputs, run_type) as step:
             results, touched = self._run(batch, open_items, now)
             step.finish(lambda: batch.trace_outputs(results))
         if touched:
@@ -225,7 +225,7 @@ class ItemStore(BaseStore):
 
         def make_query_vector(item_query: ItemQuery) -> VectorQuery | None:
             search_filter = open_items().index_filter(item_query)
-            return make_vector_query(self.database, analyze_query(item_query.question, now), search_filter)
+            return make_vector_query(self.database, analyze_query(item_query.text, now), search_filter)
 
         batch.embed(make_query_vector)
         if not batch.changes:
@@ -384,7 +384,7 @@ class AgentMemoryStore(Closable, ItemStore):
         StorageError: The database cannot be opened.
     """
 
-    _part = "store"
+    _step_prefix = "store"
 
     def __init__(self, memory: MemoryLike, *, index: IndexLike | None = None, ttl: TTLConfig | None = None) -> None:
         super().__init__(memory, index, ttl)
@@ -532,7 +532,7 @@ class AgentMemoryThreadStore(ItemStore):
         StorageError: The database cannot be opened.
     """
 
-    _part = "thread_store"
+    _step_prefix = "thread_store"
 
     def __init__(
         self,

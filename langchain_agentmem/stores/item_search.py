@@ -147,14 +147,14 @@ def _is_operator(key: Any) -> bool:
 
 
 def matches_filter(value: Any, condition: Any) -> bool:
-    """Return true if a value matches a condition, or every condition of a filter.
+    """Return whether a value matches a condition, or every condition of a filter.
 
     Args:
         value: The value of an item, or a part of it.
         condition: The filter that `check_filter` returned, or a part of it.
     """
     if isinstance(condition, Mapping):
-        needs_mapping = not condition or not all(map(_is_operator, condition))  # its keys are keys of the value
+        needs_mapping = not condition or not all(map(_is_operator, condition))  # a condition on keys of the value
         return (isinstance(value, Mapping) or not needs_mapping) and all(
             _OPERATORS[key](value, inner) if _is_operator(key) else matches_filter(value_at(value, key), inner)
             for key, inner in condition.items()
@@ -219,23 +219,23 @@ class ItemQuery(NamedTuple):
         low: The first path of the range of namespaces to search.
         high: The end of the range, excluded.
         conditions: The result of `check_filter`.
-        question: The text to search for. Empty: no search by words.
+        text: The text to search for. Empty: no search by words.
         limit: The maximum number of results.
         offset: The number of results to skip.
-        dense: The embedding of the question, or None without embeddings.
+        dense: The embedding of the text, or None without embeddings.
     """
 
     low: str
     high: str
     conditions: Mapping[str, Any] | None
-    question: str
+    text: str
     limit: int
     offset: int
     dense: VectorQuery | None = None
 
 
 class ItemHit(NamedTuple):
-    """A search result: the item, its decoded value and, for a question, its score."""
+    """A search result: the item, its decoded value and, for a query with a text, its score."""
 
     item: StoredItem
     value: dict[str, Any]
@@ -245,12 +245,12 @@ class ItemHit(NamedTuple):
 def find(tx: Transaction, request: ItemQuery, *, now: int) -> list[ItemHit]:
     """Return the items that match a query.
 
-    For a question, the best come first. Otherwise the most recently updated come first; items of the same time are
+    With a text, the best come first. Otherwise the most recently updated come first; items of the same time are
     sorted by key.
     """
     if request.limit == 0:
         return []
-    if request.question:
+    if request.text:
         return _search_items(tx, request, now)
     if request.conditions is None:
         return list(map(_hit_from_row, _newest_rows(tx, request, now, request.limit, request.offset, None)))
@@ -274,16 +274,16 @@ def find_best_items(
     now: int,
     load_hits: Callable[[Sequence[SearchHit]], Iterable[ItemHit]],
 ) -> list[ItemHit]:
-    """Return the items that match a question best, the best first.
+    """Return the items that match the text of a query best, the best first.
 
     Args:
         tx: The transaction.
-        request: The question, and the conditions that items must meet.
+        request: The query, with the text, and the conditions that items must meet.
         search_filter: The filter for the index.
         now: The time, in microseconds since 1970.
         load_hits: A function that loads the items of search hits, without hidden and expired ones.
     """
-    analyzed = analyze_query(request.question, now)
+    analyzed = analyze_query(request.text, now)
     end = request.offset + request.limit
     size = max(FIRST_PAGE, 2 * end)
     while True:
@@ -402,7 +402,7 @@ class ThreadItems:
         """Return the items that match a query, in the order of the function `find`."""
         if request.limit == 0:
             return []
-        if request.question:
+        if request.text:
             return self._search_items(tx, request, now)
         items = list(map(_item_from_version, self._items_within(tx, request.low, request.high, now)))
         items.sort(key=lambda item: (-item.updated_at, item.place.key, item.place.path))
@@ -492,12 +492,12 @@ class ThreadItems:
         return find_best_items(tx, request, search_filter, now, load_hits)
 
     @staticmethod
-    def _visible_items(tx: Transaction, view: MemoryView, owners: Sequence[int]) -> list[MemoryVersion]:
-        """Return the unexpired items that a view shows, in the order of their row ids in `owners`."""
-        visible = memory_rows.visible_numbers(tx, view, owners)
-        rows = query.memory_hits(tx, ids=json.dumps([owner for owner in owners if owner in visible]))
+    def _visible_items(tx: Transaction, view: MemoryView, row_ids: Sequence[int]) -> list[MemoryVersion]:
+        """Return the unexpired items that a view shows, in the order of `row_ids`."""
+        visible = memory_rows.visible_numbers(tx, view, row_ids)
+        rows = query.memory_hits(tx, ids=json.dumps([row_id for row_id in row_ids if row_id in visible]))
         unexpired = {version.number: version for version in unexpired_items(tx, view, list(map(read_version, rows)))}
-        return [unexpired[owner] for owner in owners if owner in unexpired]
+        return [unexpired[row_id] for row_id in row_ids if row_id in unexpired]
 
     def _write(self, tx: Transaction, target: memory_rows.WriteTarget, drafts: list[VersionDraft], now: int) -> None:
         series = DocumentSeries(self._position.path, THREAD_ITEM, self._position.name)
@@ -517,7 +517,7 @@ def unexpired_items(tx: Transaction, view: MemoryView, items: Sequence[MemoryVer
 
 
 def _load_expiries(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> dict[int, int]:
-    """Return the times at which items expire, by row number, without those that never expire."""
+    """Return the times at which items expire, by row id, without those that never expire."""
     expiries = {version.number: int(version.extra["ends"]) for version in items if "ends" in version.extra}
     if expiries:
         row_keys = [version.key for version in items if version.number in expiries]
@@ -554,14 +554,14 @@ def _item_from_version(version: MemoryVersion) -> StoredItem:
     return StoredItem(version.number, parse_place(version), version.body, *times, version.extra.get("ttl"))
 
 
-def load_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
+def load_texts(tx: Transaction, row_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the searchable texts of items, by the ids of their rows.
 
     Args:
         tx: The transaction.
-        owners: The ids of the rows.
+        row_ids: The ids of the rows.
     """
-    rows = query.item_texts(tx, ids=json.dumps(list(owners)))
+    rows = query.item_texts(tx, ids=json.dumps(list(row_ids)))
     return {row["id"]: item_rows.indexed_texts(row["value"], row["indexed"]) for row in rows}
 
 
@@ -588,14 +588,14 @@ def to_recollections(
     return views.make_recollections(hits, rows, values)
 
 
-def load_thread_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
+def load_thread_texts(tx: Transaction, row_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the searchable texts of items of threads, by the ids of their rows.
 
     Args:
         tx: The transaction.
-        owners: The ids of the rows.
+        row_ids: The ids of the rows.
     """
-    rows = query.memory_texts(tx, ids=json.dumps(list(owners)))
+    rows = query.memory_texts(tx, ids=json.dumps(list(row_ids)))
     extras = {row["id"]: memory_rows.read_extra(row) for row in rows}
     return {row_id: tuple(extra.get("named") or (extra["words"],)) for row_id, extra in extras.items()}
 
@@ -611,18 +611,18 @@ def thread_recollections(
         now: The time.
         search_view: The view that determines which items are visible.
     """
-    ids: dict[int, str] = {}  # the keys of the items, by row number
+    keys: dict[int, str] = {}  # the keys of the items, by row id
 
     def load_values(view: MemoryView | None, versions: list[MemoryVersion]) -> dict[int, tuple[str, Any]]:
         unexpired = [] if view is None else unexpired_items(tx, view, versions)
-        ids.update({each.number: parse_place(each).key for each in unexpired})
+        keys.update({each.number: parse_place(each).key for each in unexpired})
         return {
             each.number: (search_words(each.body, each.extra), decode_value(each.body, *parse_place(each)))
             for each in unexpired
         }
 
     visible = views.visible_recollections(tx, hits, now, search_view, load_values)
-    return {document: replace(hit, kind="item", id=ids[hit.row[1]]) for document, hit in visible.items() if hit.row}
+    return {document: replace(hit, kind="item", id=keys[hit.row[1]]) for document, hit in visible.items() if hit.row}
 
 
 def add_new_items(tx: Transaction, drafts: Mapping[ItemPlace, ItemDraft], *, now: int) -> int:

@@ -106,8 +106,8 @@ class AgentMemoryRetriever(BaseRetriever):
 
     Attributes:
         memory: The `AgentMemory` to search.
-        namespace: The namespace to search, including all below it. Default: the namespace of each run's config without
-            those below it, or the root if the config has none.
+        namespace: The namespace to search, including all below it. Default: the namespace or thread of each run, as for
+            `AgentMemory.search`.
         limit: The maximum number of documents. `k` is another name of this argument. Default: 10.
         kinds: Only these kinds, as for `AgentMemory.search`. Default: all but "audit".
         conversation_id: Only this conversation. Default: all.
@@ -151,7 +151,7 @@ class AgentMemoryRetriever(BaseRetriever):
         arguments |= {name: value for name, value in fields.items() if name in arguments}
         weights = memory.weights if (own_weights := arguments.pop("weights")) is None else own_weights
         request = SearchRequest("", **arguments | {"everything": arguments["everything"] or not arguments["namespace"]})
-        build_search(memory.database, request, None, weights)  # raise errors now, not in the first run
+        build_search(memory.database, request, None, weights)  # raise errors now, except for a default namespace
         if (conversation := fields.get("conversation_id")) is not None:
             fields["conversation_id"] = str(conversation)
         try:

@@ -136,7 +136,7 @@ class Batch:
             make_query_vector: A function that embeds a query. It returns None if the store has no embeddings.
         """
         for number, (item_query, refresh) in self._searches.items():
-            if item_query.question and item_query.limit:  # other searches compare no text, or return nothing
+            if item_query.text and item_query.limit:  # other searches compare no text, or return nothing
                 self._searches[number] = (item_query._replace(dense=make_query_vector(item_query)), refresh)
 
     def read(self, tx: Transaction, items: ItemAccess, now: int) -> BatchResults:

@@ -195,9 +195,9 @@ async def _apply_correction(request: Request, subject: CorrectionSubject, fields
     """
     studio, version = web.studio_of(request), fields.get("version", "")
     corrections, location = studio.memory.corrections, subject.location
-    author: dict[str, Any] = {"by": studio.user_of(request), "expected": version}
+    options: dict[str, Any] = {"by": studio.user_of(request), "expected": version}
     if fields.get("do") == "delete":
-        await corrections.adelete(subject.kind, subject.key, **author, **location)
+        await corrections.adelete(subject.kind, subject.key, **options, **location)
         return
     current = await corrections.acurrent(subject.kind, subject.key, **location)
     if version != current.version:
@@ -207,10 +207,10 @@ async def _apply_correction(request: Request, subject: CorrectionSubject, fields
         raise InvalidInput("The submitted value equals the current value, so nothing was changed.")
     if subject.kind == "core":
         value = changes.pop("value", (current.value or {}).get("value", ""))
-        await corrections.acore(subject.key, value, **changes, **author, **location)
+        await corrections.acore(subject.key, value, **changes, **options, **location)
     else:
         method = corrections.afact if subject.kind == "fact" else corrections.arecord
-        await method(subject.key, **changes, **author, **location)
+        await method(subject.key, **changes, **options, **location)
 
 
 async def undo(request: Request, _: Mapping[str, str]) -> Response:
@@ -225,8 +225,8 @@ async def undo(request: Request, _: Mapping[str, str]) -> Response:
 async def corrections(request: Request) -> Response:
     """Show the corrections, the newest first."""
     start, namespace = web.number_param(request, "start"), web.namespace_param(request)
-    log = web.studio_of(request).memory.corrections
-    history = await log.ahistory(namespace=namespace, limit=web.PAGE + 1, offset=start)
+    memory = web.studio_of(request).memory
+    history = await memory.corrections.ahistory(namespace=namespace, limit=web.PAGE + 1, offset=start)
     return web.render_page(
         request,
         "corrections.html",

@@ -121,14 +121,14 @@ async def thread(request: Request) -> Response:
     target = target._replace(history=history, checkpoint=checkpoint, config=config, state=state)
     load_heads = saver.ahistory(config, ends=True, limit=web.PAGE)
     panel, heads = await asyncio.gather(_load_panel(request, target, _PANELS), load_heads)
-    owner = target.namespace if state is None else state.config["configurable"]["thread_id"].namespace
-    if owner != target.namespace:
+    namespace = target.namespace if state is None else state.config["configurable"]["thread_id"].namespace
+    if namespace != target.namespace:
         # The root has no checkpoints of this id, so the checkpointer found those of a thread in another namespace.
         # If the root has a conversation with this id, show it. Else redirect to the thread.
         page = await target.memory.admin.athreads((), thread_id=target.name, sizes=False)
         if target.namespace in {each.namespace for each in page.threads}:
             return await _log_page(request, _requested_thread(request))
-        return web.redirect(request, "/thread", **{**request.query_params, "namespace": owner})
+        return web.redirect(request, "/thread", **{**request.query_params, "namespace": namespace})
     neighbour_ids = [None, *(each.checkpoint_id for each in history.checkpoints), None]
     i = neighbour_ids.index(checkpoint.checkpoint_id)
     return web.render_page(
@@ -421,10 +421,10 @@ async def _prompts_panel(request: Request, target: ShownThread) -> TemplateValue
     }
 
 
-async def _message_text(target: ShownThread, key: str) -> str | None:
+async def _message_text(target: ShownThread, message_id: str) -> str | None:
     """Return the text of a message of the thread; None if it does not exist."""
     try:
-        [message] = await target.chat.aaround(key, before=0, after=0)
+        [message] = await target.chat.aaround(message_id, before=0, after=0)
     except MessageError:
         return None
     return message.text
@@ -448,7 +448,7 @@ async def _item_texts(target: ShownThread, notes: Sequence[PromptNote]) -> dict[
         for item in note.items
         if item.kind in readers and (item.kind, item.id) not in texts
     ][: web.PAGE]
-    values = await asyncio.gather(*(readers[kind](key) for kind, key in missing))
+    values = await asyncio.gather(*(readers[kind](item_id) for kind, item_id in missing))
     pairs = zip(missing, values, strict=True)
     return texts | {item_key: str(getattr(value, "content", value)) for item_key, value in pairs if value}
 

@@ -11,8 +11,8 @@ and, for dictionaries and `Send`, recipes within recipes.
 
 - Appending to a list of any length adds its new parts and one recipe of about ten bytes. Edits and removals split a
   range. If a list has more than 64 ranges, the 32 neighbouring ranges with the fewest parts are copied in the store to
-  form one range. A copy writes only references. Lists without messages are cut into chunks at boundaries that the
-  checksum of an element determines, so an insertion changes only the chunk around it.
+  form one range. A copied part refers to the same bytes. Lists without messages are cut into chunks at boundaries that
+  the checksum of an element determines, so an insertion changes only the chunk around it.
 - There are two series of part numbers. Lists in channels use the first series, so they stay one range even if many
   tasks write in parallel. Task writes and everything else use the second.
 - A checkpoint is a row with its channel versions as JSON, and a header (everything else except values). A value is a
@@ -32,7 +32,7 @@ and, for dictionaries and `Send`, recipes within recipes.
 There are two caches. A message that was read or stored has a *stamp* with its part number, in the set in which pydantic
 records the explicitly set fields. When a checkpoint is put, each message is compared with its stamp, usually by one
 comparison of lists, and changed messages are serialized again. Recently read messages are cached as *prototypes*, and
-callers receive copies. Parts never change, so prototypes cannot be stale. They use at most 32 MB.
+callers receive copies. Parts never change, so prototypes cannot be stale. The cached prototypes use at most 32 MB.
 
 `put` and `put_writes` call functions of `rewinding` in their transaction, which record the memory that is visible at
 the checkpoint. The saver's calls are not traced, since there are many.

@@ -342,8 +342,8 @@ def put(
         plan: The new values, as rows with "channel" and "version".
         retention: The rules for checkpoints to remove afterwards; None for none.
         now: The time, in microseconds since 1970.
-        exact: True if the empty path stands for the root only. Default: False; it stands for any namespace.
-        follow_up: Starts additional steps. They run after the checkpoint is stored and before older ones are removed.
+        exact: True to search only the namespace of `at` for the thread, see `find_thread`. Default: False.
+        follow_up: Starts additional steps, which run after the checkpoint is stored and before others are removed.
         check: A function that is called with the existing thread, or None. It raises if nothing may be stored.
 
     Returns:
@@ -397,7 +397,7 @@ def read_new_parts(
     tx: Transaction,
     thread: Thread,
     values: Mapping[str, bytes],
-    before: Rows,
+    parent_values: Rows,
     *,
     parent: str | None,
     deltas: Sequence[str] = (),
@@ -412,12 +412,12 @@ def read_new_parts(
         tx: The transaction.
         thread: The thread, with its checkpoint namespace.
         values: The recipes of the new values, by channel.
-        before: The result of `start_values_query` for the parent.
+        parent_values: The result of `start_values_query` for the parent.
         parent: The id of the parent.
-        deltas: The channels (LangGraph's DeltaChannels) whose new parts are read from the writes to the parent.
+        deltas: The channels (LangGraph's DeltaChannels) whose new parts are read from the parent's pending writes.
         everything: True to return the parts of the parent too. Default: False.
     """
-    old_ranges = [each for row in before for each in value_store.ranges_of(_unpack_recipe(row))]
+    old_ranges = [each for row in parent_values for each in value_store.ranges_of(_unpack_recipe(row))]
     recipes = [value_store.unpack(recipe) for recipe in values.values()]
     if deltas and parent is not None:
         selected = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
@@ -429,10 +429,10 @@ def read_new_parts(
     for number, times in sorted(value_store.count_repeats(new_ranges).items()):
         if any(low <= number < high for low, high in old_ranges):
             ranges += [(number, number + 1)] * (times - (old_counts[number] or 1))
-    wanted = [*old_ranges, *ranges] if everything else ranges
-    recipe = [value_store.LIST, *value_store.encode_ranges(wanted)]
+    ranges_to_read = [*old_ranges, *ranges] if everything else ranges
+    recipe = [value_store.LIST, *value_store.encode_ranges(ranges_to_read)]
     parts = value_store.fetch_parts(tx, thread.store.store_id, [recipe], value_store.recall_nothing)
-    return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]
+    return [parts[number] for low, high in ranges_to_read for number in range(low, high) if number in parts]
 
 
 def put_writes(
@@ -458,7 +458,7 @@ def put_writes(
         plan: The values, as rows with "task", "idx", "path" and "channel".
         now: The time, in microseconds since 1970.
         run_id: The id of the task's run, if it has one.
-        exact: True if the empty path stands for the root only. Default: False.
+        exact: As for `put`. Default: False.
         before_insert: Called before the writes are stored. It can still check if another run stored this task's result.
         check: As for `put`.
 
@@ -553,16 +553,16 @@ class KeyFilter(NamedTuple):
     before: str | None = None
 
 
-def list_keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, limit: int) -> list[CheckpointKey]:
+def list_keys(tx: Transaction, key_filter: KeyFilter, after: CheckpointKey | None, limit: int) -> list[CheckpointKey]:
     """Return a page of checkpoint keys, newest first.
 
     Args:
         tx: The transaction.
-        wanted: The filter.
+        key_filter: The filter.
         after: The last key of the previous page.
         limit: The maximum number.
     """
-    at, low, high, ns, name, before = wanted
+    at, low, high, ns, name, before = key_filter
     thread = None if at is None else find_thread(tx, at, ns or ROOT_NS)
     page = {"after": None, "after_ns_id": None} if after is None else {"after": after.name, "after_ns_id": after.ns_id}
     params = {"ns": ns, "name": name, "before": before, "limit": limit} | page
@@ -623,9 +623,9 @@ def load_ancestors(
     while missing and (rows := query.checkpoint_ancestors(tx, ns_id=thread.ns_id, name=start, limit=ANCESTORS_PAGE)):
         # Skip known checkpoints: one that was stored twice can be its own ancestor, which would be an endless loop.
         batch = {row["name"]: parse_versions(row["versions"]) for row in rows if row["name"] not in found}
-        wanted = {"ns_id": thread.ns_id, "channels": json.dumps(sorted(missing))}
+        selection = {"ns_id": thread.ns_id, "channels": json.dumps(sorted(missing))}
         versions = {each[channel] for each in batch.values() for channel in missing & each.keys()}
-        stored = query.values_of_versions(tx, versions=json.dumps(sorted(versions)), **wanted)
+        stored = query.values_of_versions(tx, versions=json.dumps(sorted(versions)), **selection)
         recipes = {(row["channel"], row["version"]): row for row in stored}
         for ancestor, own_versions in batch.items():
             if missing:
@@ -634,7 +634,7 @@ def load_ancestors(
                 found[ancestor] = StoredCheckpoint(thread, ancestor, None, own_versions, b"", b"", values, [], parts)
                 missing -= values.keys()
         reached_ids = json.dumps([ancestor for ancestor in batch if ancestor in found])
-        for row in query.writes_of_channels(tx, checkpoints=reached_ids, **wanted):
+        for row in query.writes_of_channels(tx, checkpoints=reached_ids, **selection):
             found[row["checkpoint"]].writes.append(_read_task_write(row))
         start = rows[-1]["name"] if batch else None
     needed = [recipe for each in found.values() for recipe in each.values.values()]

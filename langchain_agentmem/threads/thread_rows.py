@@ -132,7 +132,7 @@ def make_ns(tx: Transaction, thread: Thread, ns: str) -> int:
 
 
 MAX_REMOVED = 32
-"""The number of removals after which the part store is swept, and the limit of each removal in one `put`."""
+"""The removals after which the part store is swept, and the most checkpoints or subgraph calls that a `put` removes."""
 BATCH_SIZE = 200
 """The maximum number of checkpoints that `prune_thread` removes per transaction, so that no writer waits for long."""
 
@@ -351,12 +351,12 @@ def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
     Returns:
         The problems, one sentence each; empty if there are none.
     """
-    faults: list[str] = []
+    problems: list[str] = []
     all_needed: dict[int, list[Range]] = {}
     threads = query.threads_within(tx, low=low, high=high, name=None)
     for thread in threads:
         for row in query.list_ns(tx, thread=thread["id"]):
-            needed = _check_ns(tx, row["id"], thread["name"], faults)  # adds to `faults`
+            needed = _check_ns(tx, row["id"], thread["name"], problems)  # adds to `problems`
             all_needed.setdefault(thread["store_id"], []).extend(needed)
     for store_id, needed in all_needed.items():
         present: list[Range] = []
@@ -364,32 +364,32 @@ def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
         while page := query.parts_after(tx, store=store_id, after=last_number, limit=PAGE_SIZE):
             present += [(part["number"], part["number"] + 1) for part in page]
             damaged = [row for row in page if row["body"] is None or zlib.crc32(bytes(row["body"])) != row["checksum"]]
-            faults += [
+            problems += [
                 f"part {row['number']} of part store {store_id} is damaged (checksum mismatch)" for row in damaged
             ]
             present = value_store.union_ranges(present)
             last_number = page[-1]["number"]
         if value_store.union_ranges([*present, *needed]) != present:
-            faults.append(f"a value needs parts that are missing in part store {store_id}")
+            problems.append(f"a value needs parts that are missing in part store {store_id}")
     gaps = query.store_gaps(tx, next_part=LOOSE_START)
-    return faults + [f"part store {row['id']} has part numbers above its counter" for row in gaps]
+    return problems + [f"part store {row['id']} has part numbers above its counter" for row in gaps]
 
 
-def _check_ns(tx: Transaction, ns_id: int, thread: str, faults: list[str]) -> list[Range]:
+def _check_ns(tx: Transaction, ns_id: int, thread: str, problems: list[str]) -> list[Range]:
     for row in query.ns_checkpoints(tx, ns_id=ns_id):
         for name, extra_text in (("head", row["versions"]), ("metadata", "")):
             try:
-                value_store.strip_checksum(row[name], extra_text)
+                value_store.strip_checksum(row[name], extra_text)  # raises if the checksum does not match
             except DamagedValue as error:
                 label = f"the checkpoint {safe_repr(row['name'])} of the thread {safe_repr(thread)}"
-                faults.append(f"the {name} of {label}: {error}")
+                problems.append(f"the {name} of {label}: {error}")
     needed: list[Range] = []
     for row in (*query.ns_values(tx, ns_id=ns_id), *query.ns_writes(tx, ns_id=ns_id)):
         try:
             needed += value_store.ranges_of(value_store.unpack(row["recipe"]))
         except (DamagedValue, TypeError, ValueError, IndexError) as error:
             label = f"the channel {safe_repr(row['channel'])} of the thread {safe_repr(thread)}"
-            faults.append(f"a value of {label}: {error}")
+            problems.append(f"a value of {label}: {error}")
     return needed
 
 

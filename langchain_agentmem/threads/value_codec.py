@@ -310,7 +310,7 @@ class ValueDraft:
         self._cache = cache
         self._sharing = sharing_level(serde)
         self._for_channels = for_channels
-        self._loose = True
+        self._loose = True  # see `StoredPart.loose`
         self._new_messages: list[tuple[BaseMessage, int, int | None, MessagePrototype | None]] = []
         self._message_lists: list[list[Any]] = []
 
@@ -323,8 +323,8 @@ class ValueDraft:
         Raises:
             TypeError: The serializer cannot write the value.
         """
-        kind = type(value)
-        grows = kind in (list, tuple) or (kind is dict and len(value) > FEW_ELEMENTS)
+        value_type = type(value)
+        grows = value_type in (list, tuple) or (value_type is dict and len(value) > FEW_ELEMENTS)
         self._loose = not (self._for_channels and grows)
         return self._split_value(value, 0)
 
@@ -334,8 +334,7 @@ class ValueDraft:
         Args:
             recipe: The result of `make_recipe`.
             numbers: The number of each of `parts`.
-            tidy: Limits the number of ranges: it returns ranges of the same parts or of their copies. Its flag is True
-                for the whole value of a channel.
+            tidy: The function that limits the number of ranges. Its flag is True for the whole value of a channel.
         """
 
         def number(index: int) -> int:
@@ -369,32 +368,32 @@ class ValueDraft:
     # -- splitting ------------------------------------------------------------------------------------------------
 
     def _split_value(self, value: Any, depth: int) -> Recipe:
-        kind = type(value)
         if self._sharing and depth < MAX_DEPTH:
-            if kind is list and value:
+            if type(value) is list and value:
                 return self._list_recipe(value, depth)
             if isinstance(value, BaseMessage):
                 number = None if self.store is None else next(self._cache.part_numbers((value,), self.store))
                 return [value_store.ONE_PART, self._add_message(value) if number is None else self._use_part(number)[0]]
             if self._sharing == SHARE_EVERYTHING:
-                return self._shared_recipe(value, kind, depth)
+                return self._shared_recipe(value, depth)
         return self._whole_recipe(value)
 
-    def _shared_recipe(self, value: Any, kind: type, depth: int) -> Recipe:  # of any value but lists and messages
+    def _shared_recipe(self, value: Any, depth: int) -> Recipe:  # the value is neither a list nor a message
         recipe: Recipe | None = None
-        if kind is dict and value and all(map(_is_plain_key, value)):
+        value_type = type(value)
+        if value_type is dict and value and all(map(_is_plain_key, value)):
             if len(value) > FEW_ELEMENTS and not any(map(_contains_messages, value.values())):
                 entries = [(key, *self._serde.dumps_typed(item)) for key, item in value.items()]
                 return self._chunked_recipe(value_store.DICT, value, entries, ENTRIES)
             if any(_needs_recipe(item) for item in value.values()):
                 fields = [self._split_value(item, depth + 1) for item in value.values()]
                 recipe = [value_store.FIELDS, list(value), fields]
-        elif kind is Send:
+        elif value_type is Send:
             timeout = [] if value.timeout is None else [self._whole_recipe(value.timeout)]
             recipe = [value_store.SEND, value.node, [self._split_value(value.arg, depth + 1), *timeout]]
-        elif kind is _DeltaSnapshot:
+        elif value_type is _DeltaSnapshot:
             recipe = [value_store.SNAPSHOT, None, [self._split_value(value.value, depth + 1)]]
-        elif kind is tuple and _contains_messages(value):
+        elif value_type is tuple and _contains_messages(value):
             recipe = self._messages_recipe(list(value))  # the serializer reads tuples as lists, too
         return recipe if recipe is not None and value_store.has_parts(recipe) else self._whole_recipe(value)
 
@@ -412,7 +411,7 @@ class ValueDraft:
                     return recipe
         return self._whole_recipe(value)
 
-    def _messages_recipe(self, value: list[Any]) -> Recipe:  # of a list in which any element is a message
+    def _messages_recipe(self, value: list[Any]) -> Recipe:  # at least one element is a message
         self._message_lists.append(value)
         known_count, ranges = (0, []) if self.store is None else self._cache.known_prefix(value, self.store)
         items: list[Range | int] = [*ranges]
@@ -432,7 +431,7 @@ class ValueDraft:
             items += self._add_chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
         return [value_store.LIST, items]
 
-    def _use_part(self, number: int) -> Range:  # for a part that is stored already
+    def _use_part(self, number: int) -> Range:  # the part is stored already
         self.relied_ranges.append((number, number + 1))
         return self.relied_ranges[-1]
 
@@ -444,23 +443,23 @@ class ValueDraft:
             body, prototype = encoded
             number = self._add_part(value_store.MESSAGE_FORM, body, message.id)
         else:
-            kind, body = self._serde.dumps_typed(message)
-            number = self._add_part(VALUE_PREFIX + kind, body)
+            type_name, body = self._serde.dumps_typed(message)
+            number = self._add_part(VALUE_PREFIX + type_name, body)
         self._new_messages.append((message, ~number, mark, prototype))
         return number
 
-    def _chunked_recipe(self, kind: int, value: Any, typed: list[tuple[Any, ...]], form: str) -> Recipe:
-        if sum(len(each[-1]) for each in typed) <= INLINE_BYTES:
+    def _chunked_recipe(self, kind: int, value: Any, serialized: list[tuple[Any, ...]], form: str) -> Recipe:
+        if sum(len(each[-1]) for each in serialized) <= INLINE_BYTES:
             return self._whole_recipe(value)
-        return [kind, self._add_chunks(typed, form)]
+        return [kind, self._add_chunks(serialized, form)]
 
-    def _add_chunks(self, typed: Iterable[tuple[Any, ...]], form: str) -> list[int]:
+    def _add_chunks(self, serialized: Iterable[tuple[Any, ...]], form: str) -> list[int]:
         """Cut serialized elements into chunks, add these as parts, and return their numbers.
 
         The size and checksum of an element determine whether a chunk ends after it. A large element has its own chunk.
 
         Args:
-            typed: The elements. The last item of each is its bytes.
+            serialized: The elements. The last item of each is its bytes.
             form: The form of the parts.
         """
         numbers: list[int] = []
@@ -470,7 +469,7 @@ class ValueDraft:
         def close() -> None:
             numbers.append(self._add_part(form, ormsgpack.packb(chunk, option=ormsgpack.OPT_REPLACE_SURROGATES)))
 
-        for each in typed:
+        for each in serialized:
             data: bytes = each[-1]
             if chunk and len(data) >= CHUNK_BYTES:
                 close()
@@ -485,11 +484,11 @@ class ValueDraft:
             close()
         return numbers
 
-    def _whole_recipe(self, value: Any) -> Recipe:  # without splitting the value: inline, or one part
-        kind, data = self._serde.dumps_typed(value)
+    def _whole_recipe(self, value: Any) -> Recipe:  # the value is not split: it is inline, or one part
+        type_name, data = self._serde.dumps_typed(value)
         if len(data) <= INLINE_BYTES:
-            return [value_store.INLINE, kind, bytes(data)]
-        return [value_store.ONE_PART, self._add_part(VALUE_PREFIX + kind, bytes(data))]
+            return [value_store.INLINE, type_name, bytes(data)]
+        return [value_store.ONE_PART, self._add_part(VALUE_PREFIX + type_name, bytes(data))]
 
     def _add_part(self, form: str, body: bytes, name: str | None = None) -> int:
         self.parts.append(StoredPart(form=form, name=name, body=body, loose=self._loose))
@@ -583,7 +582,7 @@ class ValueReader:
         if form == ENTRIES:
             typed = ormsgpack.unpackb(body)
             rows = zip(typed[::3], typed[1::3], typed[2::3], strict=True)
-            return [(key, self._serde.loads_typed((kind, data))) for key, kind, data in rows]
+            return [(key, self._serde.loads_typed((type_name, data))) for key, type_name, data in rows]
         if not form.startswith(VALUE_PREFIX):
             raise DamagedValue(f"unknown form of part {safe_repr(form)}")
         value = self._serde.loads_typed((form.removeprefix(VALUE_PREFIX), body))

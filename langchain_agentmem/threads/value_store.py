@@ -290,7 +290,7 @@ class DraftValues(Protocol):
     """A set of values split into parts, before the new parts have numbers.
 
     Attributes:
-        store: The part store as last seen; None for a new one.
+        store: The part store as last read; None for a new one.
         parts: The parts that are not known to be stored.
         relied_ranges: The ranges of the parts that the recipes use and that were stored when the draft was made.
     """
@@ -391,7 +391,7 @@ def lock_store(tx: Transaction, store: StorePosition, *, count: int = 0) -> None
 
     Args:
         tx: The transaction.
-        store: The part store as last seen.
+        store: The part store as last read.
         count: The number of part numbers to reserve in the first series. Default: 0.
 
     Raises:
@@ -430,8 +430,8 @@ class StoreWriter:
         self._store_row = query.lock_store.lazy(tx, store=store_id)
         self._known_rows: Rows = ()
         if parts:
-            wanted = [(key.hex(), form, name) for key, form, name in dict.fromkeys(self.keys)]
-            self._known_rows = query.known_parts.lazy(tx, store=store_id, keys=json.dumps(wanted))
+            lookup_keys = [(digest.hex(), form, name) for digest, form, name in dict.fromkeys(self.keys)]
+            self._known_rows = query.known_parts.lazy(tx, store=store_id, keys=json.dumps(lookup_keys))
         self._copies: list[tuple[int, int, int]] = []
         self._first_copy = self._next_copy = 0  # the number of the first and of the next copy
 
@@ -441,7 +441,7 @@ class StoreWriter:
         The lock and the lookup precede the first write, so that other writers wait only briefly.
 
         Args:
-            store: The part store as last seen.
+            store: The part store as last read.
 
         Raises:
             BranchMoved: The store was swept meanwhile, or does not exist; the operation is retried.
@@ -450,13 +450,13 @@ class StoreWriter:
             raise BranchMoved
         # `next_element` is the next free number of the first series, `next_part` that of the second.
         next_element, next_part = int(self._store_row[0]["next_element"]), int(self._store_row[0]["next_part"])
-        known: dict[_PartKey, set[int]] = {}
+        stored_numbers: dict[_PartKey, set[int]] = {}
         for row in self._known_rows:
-            known.setdefault((bytes(row["hash"]), row["encoding"], row["name"]), set()).add(row["number"])
-        known_numbers = _known_numbers(self.keys, self._parts, known)
+            stored_numbers.setdefault((bytes(row["hash"]), row["encoding"], row["name"]), set()).add(row["number"])
+        known_numbers = _known_numbers(self.keys, self._parts, stored_numbers)
         numbered_parts = list(zip(self.keys, self._parts, known_numbers, strict=True))
         added = [(key, part) for key, part, number in numbered_parts if number is None]
-        stored_hashes = {key for key, _, _ in known}
+        stored_hashes = {digest for digest, _, _ in stored_numbers}
         queries.store_bodies(self._tx, {key[0]: part.body for key, part in added if key[0] not in stored_hashes})
         loose = dict.fromkeys(key for key, part in added if part.loose)
         count = sum(not part.loose for _, part in added)
@@ -583,7 +583,7 @@ def delete_unneeded(tx: Transaction, store_id: int, needed: Iterable[Range]) -> 
 
 
 def _known_numbers(
-    keys: Sequence[_PartKey], parts: Sequence[StoredPart], known: Mapping[_PartKey, set[int]]
+    keys: Sequence[_PartKey], parts: Sequence[StoredPart], stored_numbers: Mapping[_PartKey, set[int]]
 ) -> list[int | None]:
     """Return the number of an equal stored part for each part; None if it must be stored.
 
@@ -594,13 +594,13 @@ def _known_numbers(
     found_numbers: list[int | None] = []
     last, used = -1, set[int]()
     for key, part, following in zip_longest(keys, parts, keys[1:]):
-        numbers = known.get(key, set())
+        numbers = stored_numbers.get(key, set())
         number: int | None = last + 1
         if part.loose:
             number = min(numbers, default=None)
         elif number not in numbers or number in used or number >= LOOSE_START:
             candidates = {each for each in numbers if each < LOOSE_START} - used
-            followed = {each for each in candidates if following and each + 1 in known.get(following, ())}
+            followed = {each for each in candidates if following and each + 1 in stored_numbers.get(following, ())}
             number = max(followed or candidates, default=None)
         if not part.loose:
             last = LOOSE_START if number is None else number
@@ -612,12 +612,12 @@ def _known_numbers(
 def _sweep_values(tx: Transaction, ns_id: int) -> list[Range]:
     """Delete unused values of a checkpoint namespace; return the part ranges still needed."""
     checkpoints = query.ns_versions(tx, ns_id=ns_id)
-    used = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
+    used_keys = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
     values = {(row["channel"], row["version"]): row for row in query.ns_values(tx, ns_id=ns_id)}
-    unused = [{"ns_id": ns_id, "channel": key[0], "version": key[1]} for key in values if key not in used]
+    unused = [{"ns_id": ns_id, "channel": key[0], "version": key[1]} for key in values if key not in used_keys]
     if unused:
         query.delete_value.run_many(tx, unused)
-    rows = [row for key, row in values.items() if key in used]
+    rows = [row for key, row in values.items() if key in used_keys]
     return [each for row in (*rows, *query.ns_writes(tx, ns_id=ns_id)) for each in ranges_of(unpack(row["recipe"]))]
 
 

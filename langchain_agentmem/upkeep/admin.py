@@ -90,7 +90,7 @@ class ThreadSummary:
     Attributes:
         namespace: The namespace of the owner.
         thread_id: The id of the thread or conversation.
-        title: The first question, on one line of at most 120 characters; empty if there is none.
+        title: The first user message, on one line of at most 120 characters; empty if there is none.
         checkpoints: Number of checkpoints, including those of subgraphs; 0 without a thread.
         forks: Number of forks, excluding those in subgraphs: 0 if each checkpoint has at most one child.
         checkpoint_id: Id of the newest checkpoint; None without a thread.
@@ -156,7 +156,7 @@ class NamespaceSummary:
         threads: Number of LangGraph threads and conversations. A thread and a conversation of one id are counted once.
         messages: Number of messages, without earlier versions of edited messages.
         checkpoints: Number of checkpoints.
-        memories: Number of current entries of core memory, events, records and facts, on all branches.
+        memories: Number of current core memory values, events, records and facts, on all branches.
         items: Number of long-term items.
         audit: Number of entries of the audit trail.
         bytes: Bytes of all of these and of the values of byte stores, without indexes. Data shared by several
@@ -523,9 +523,9 @@ class Admin(Upkeep):
         """
         key = EncryptionKey.of(key)
         self._check_unscoped("copy")
-        name, watch = check_database_url(target), check_callable(progress, "progress")
-        run = partial(copy, self.database.engine, name, force=force, progress=watch, key=key)
-        return self._run_step("care.move", run, {"target": mask_passwords(name)})
+        address, watch = check_database_url(target), check_callable(progress, "progress")
+        run = partial(copy, self.database.engine, address, force=force, progress=watch, key=key)
+        return self._run_step("care.move", run, {"target": mask_passwords(address)})
 
     acopy = awaited(copy)
 
@@ -569,7 +569,7 @@ class Admin(Upkeep):
         """Remove or compress old data, in a namespace and all below it.
 
         Args:
-            namespace: This namespace and all below it. Default: everywhere.
+            namespace: This namespace and all below it. Default: the running config's namespace, else the root (all).
             keep_checkpoints: Number of the newest checkpoints to keep of each thread and of each of its subgraphs.
                 Threads with DeltaChannels keep all checkpoints. Default: all.
             retention: The messages of each conversation to keep. Default: all.
@@ -622,7 +622,7 @@ class Admin(Upkeep):
 
 def _list_threads(tx: Transaction, parameters: Mapping[str, Any], *, sizes: bool) -> ThreadList:
     rows = query.thread_overview(tx, **parameters)
-    threads = tuple(_thread_summary(row, sizes=sizes) for row in rows if row["name"] is not None)
+    threads = tuple(_thread_summary(row, sizes=sizes) for row in rows if row["name"] is not None)  # else only a total
     return ThreadList(threads=threads, total=rows[0]["total"])
 
 
@@ -673,9 +673,9 @@ def _prune_thread(run: Callable[[Operation[Any]], Any], key: ThreadKey, keep: in
             removed += batch
         return removed, batch >= BATCH_SIZE
 
-    total, more = 0, True
-    while more:
-        removed, more = run(remove)
+    total, has_more = 0, True
+    while has_more:
+        removed, has_more = run(remove)
         total += removed
     return total
 

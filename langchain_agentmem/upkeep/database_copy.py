@@ -180,9 +180,9 @@ def import_file(
             return database.write(None, lambda tx: MemoryImport(rows, export_tx, tx, database, progress).run())
 
         merged = engine.read(merge)
-    for namespace_path, name, keys in merged.conversations:
-        if keys:
-            notify(namespace_path, name, message_ids=tuple(dict.fromkeys(keys)))
+    for namespace_path, conversation_id, message_ids in merged.conversations:
+        if message_ids:
+            notify(namespace_path, conversation_id, message_ids=tuple(dict.fromkeys(message_ids)))
     return TransferReport(**{each.name: merged.added[each.name] for each in fields(TransferReport)})
 
 
@@ -410,9 +410,9 @@ def restore(
     key = EncryptionKey.of(key) or key_from_env()
     check_callable(progress, "progress")
     check_flag("force", force)
-    file, name = check_path(source), check_database_url(target)
-    if not is_postgres(name) and file.exists() and Path(name).exists() and file.samefile(name):
-        raise InvalidInput(f"{safe_repr(name)} is the backup itself. Pass another target.")
+    file, address = check_path(source), check_database_url(target)
+    if not is_postgres(address) and file.exists() and Path(address).exists() and file.samefile(address):
+        raise InvalidInput(f"{safe_repr(address)} is the backup itself. Pass another target.")
     _check_database(file, "backup")
     if key is not None and encrypted_database.is_plain_file(file):
         raise InvalidInput(
@@ -420,12 +420,12 @@ def restore(
             "agentmem key DATABASE encrypt."
         )
     damage_message = f"{safe_repr(str(file))} is damaged, and was not restored"
-    if is_postgres(name):
+    if is_postgres(address):
         with _open_upgraded(file, key) as engine:
             report = _check_verified(engine, damage_message, progress)
-            copy(engine, name, force=force, progress=progress, key=None)
+            copy(engine, address, force=force, progress=progress, key=None)
     else:
-        with replace_atomically(_check_target_file(name, key, force=force)) as temp:
+        with replace_atomically(_check_target_file(address, key, force=force)) as temp:
             encrypted_database.copy_file(file, temp, key)
             options = DatabaseOptions(key=key, limits=UNLIMITED)
             with contextlib.closing(Database(temp, options=options)) as database:
@@ -475,11 +475,11 @@ def rekey(
     """
     key, new_key = EncryptionKey.of(key), EncryptionKey.of(new_key)
     check_callable(progress, "progress")
-    name = check_database_url(path)
-    if is_postgres(name) or name == ":memory:" or name.startswith("file:"):
-        raise InvalidInput(f"path must be the file of a SQLite database, not {safe_repr(name)}.")
+    address = check_database_url(path)
+    if is_postgres(address) or address == ":memory:" or address.startswith("file:"):
+        raise InvalidInput(f"path must be the file of a SQLite database, not {safe_repr(address)}.")
     if key is None and new_key is None:
         raise InvalidInput("Pass key= to decrypt a database, new_key= to encrypt it, or both to change its key.")
-    if SqliteEngine.find_open(Path(name)):
-        raise errors.DatabaseBusy(f"{safe_repr(name)} is open in this process. Close it first.")
-    encrypted_database.rewrite_file(Path(name), key, new_key, progress)
+    if SqliteEngine.find_open(Path(address)):
+        raise errors.DatabaseBusy(f"{safe_repr(address)} is open in this process. Close it first.")
+    encrypted_database.rewrite_file(Path(address), key, new_key, progress)

@@ -248,8 +248,8 @@ def find_other_items(tx: Transaction, namespace: Namespace, scopes: namespaces.S
     low, high = namespaces.path_range(namespace)
     others: dict[Namespace, None] = {}
     for label in labels:
-        prefix, pattern = namespaces.label_pattern(label)
-        rows = query.items_outside(tx, separator=prefix, label=pattern, low=low, high=high, limit=MAX_OTHER_NAMESPACES)
+        separator, text = namespaces.label_pattern(label)
+        rows = query.items_outside(tx, separator=separator, label=text, low=low, high=high, limit=MAX_OTHER_NAMESPACES)
         others.update({namespaces.namespace_of(row["path"]): None for row in rows})
     boundary = scopes.boundary or ()
     return tuple(each for each in others if each[: len(boundary)] == boundary)[:MAX_OTHER_NAMESPACES]
@@ -340,7 +340,7 @@ def diagnose(
             yield HealthCheck("schema", "ok", "up to date")
             yield from engine.health()
             if deep:
-                yield from _check_content(engine, progress)
+                yield from _check_stored_data(engine, progress)
     except errors.MissingExtra as error:
         yield HealthCheck("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
     except errors.AgentMemoryError as error:
@@ -357,7 +357,7 @@ def _check_environment() -> Iterator[HealthCheck]:
         yield HealthCheck("sqlite", "problem", str(error), "Use a Python with a newer SQLite, or use PostgreSQL.")
 
 
-def _check_content(engine: Engine, progress: Watch | None) -> Iterator[HealthCheck]:
+def _check_stored_data(engine: Engine, progress: Watch | None) -> Iterator[HealthCheck]:
     problems = verify(engine, progress, index=not engine.read(search_index.is_old)).problems
     for problem in problems:
         yield HealthCheck("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")

@@ -57,7 +57,7 @@ class Upkeep:
         return value
 
     def _emit_event(self, event: Callable[..., events.MemoryEvent], path: str, name: str, **details: Any) -> None:
-        """Pass an event on a conversation to the hooks."""
+        """Pass an event to the hooks, of the conversation with this namespace path and name (id)."""
         self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 
 
@@ -164,9 +164,9 @@ class Maintenance(Upkeep):
         The full-text index is merged and the file rewritten, so this takes as long as copying the database. On
         PostgreSQL, every table is rewritten. The server's write-ahead log and backups stay unchanged.
 
-        A run in progress still has the erased data in its state, and writes it again at its next checkpoint. So end all
-        runs on the data first. `conversation_id` erases only a message log. To erase the state of a thread of the same
-        id, pass `thread_id`. A copy of a thread is a separate thread with its own id.
+        End all runs of the erased threads first. The first run of a new thread would store its state again. Any other
+        run in progress stores nothing more. `conversation_id` erases only a message log. To erase the state of a thread
+        of the same id, pass `thread_id`. A copy of a thread is a separate thread with its own id.
 
         Args:
             namespace: This namespace and all below it; `()` is everything. With `conversation_id`, only this namespace.
@@ -231,10 +231,10 @@ class Maintenance(Upkeep):
         """Run pending background tasks now: embed documents, and extract facts from messages.
 
         Facts are extracted for every `memory.facts(…, model=…)` in use. A message stays pending if its model call
-        fails. `failures()` lists such messages.
+        fails. `KGMemory.failures` lists such messages.
 
         Raises:
-            Exception: An error of the embeddings or of the model that writes summaries. Pending tasks stay pending.
+            Exception: An error of the embeddings. Pending tasks stay pending.
         """
         for facts in self.database.fact_workers:
             facts.drain()

@@ -7,7 +7,7 @@ Existing threads and conversations get the missing checkpoints and messages.
 
 The branches of a thread have no names to identify them. So if a checkpoint has no position on a branch here, its branch
 in the export is imported, with all entries. Imported branches do not replace the branches of an existing thread. Memory
-that was deleted here since the export is restored.
+that was deleted here since the export is restored, except on a named branch that still exists here.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _SKIPPED_TABLES = (
 """Tables whose rows are imported with other rows, are rebuilt, or are only valid in their own database."""
 _REPORT_FIELDS_BY_TABLE = {"entry": "entries", "checkpoint": "checkpoints", "blob": "blobs", "item": "items"}
 """The field of `TransferReport` that counts the rows of a table. Default: the name of the table."""
-_OWNER_TABLES = {"message": "entry", "nested_message": "entry", "item": "item"}
-"""The table of the rows that the search documents of each kind represent. Default: "memory"."""
+_DOCUMENT_TABLES = {"message": "entry", "nested_message": "entry", "item": "item"}
+"""The table with the rows of the search documents, by kind. Default: "memory". A document's "owner" is its row's id."""
 
 
 class MemoryImport:
@@ -377,10 +377,10 @@ class MemoryImport:
         """
         columns = {name: row[name] for name in ("kind", "key", "position")}
         versions = query.version_at(self._tx, branch=self._ids["branch"][branch["id"]], **columns)
-        content = row["content_id"]
-        hash_ = next(self._source.find_rows("content", id=content))["hash"] if content else None
+        content_id = row["content_id"]
+        content_hash = next(self._source.find_rows("content", id=content_id))["hash"] if content_id else None
         names = ("label", "importance", "expires_at", "created_at")
-        expected = [hash_, *(row[name] for name in names)]
+        expected = [content_hash, *(row[name] for name in names)]
         existing = [[row["hash"] and bytes(row["hash"]), *(row[name] for name in names)] for row in versions]
         if not versions and branch["is_newer_here"]:
             if any(row["position"] <= fork < row["until"] for fork in self._fork_positions[branch["id"]]):
@@ -450,13 +450,13 @@ class MemoryImport:
         for row in self._source.run(query.exported_conversations):
             key = ThreadKey(row["path"], row["name"])
             if row["id"] in self._ids["branch"]:  # a new conversation, whose entries are already imported
-                keys = [entry["key"] for entry in self._source.find_rows("entry", branch_id=row["id"])]
+                message_ids = [entry["key"] for entry in self._source.find_rows("entry", branch_id=row["id"])]
             else:
                 records = conversation_part.dump_records(self._export_tx, key)
-                keys = conversation_part.restore_records(self._tx, key, records, now=self._now, following=True)
-                self.added["entries"] += len(keys)
+                message_ids = conversation_part.restore_records(self._tx, key, records, now=self._now, has_thread=True)
+                self.added["entries"] += len(message_ids)
             self.added["conversations"] += 1
-            self.conversations.append((key.path, key.name, keys))
+            self.conversations.append((key.path, key.name, message_ids))
 
     def _update_visibility(self) -> None:
         """Update which rows of existing threads are visible, since their heads may have moved."""
@@ -473,28 +473,28 @@ class MemoryImport:
         """
         ids = self._ids["entry"]
         for page in split_pages(self._source.run(query.exported_documents)):
-            owners = [row["owner"] for row in page if _OWNER_TABLES.get(row["kind"]) == "entry"]
-            marks = [{"document": 0, "id": ids[owner]} for owner in owners if owner in ids]
+            entry_ids = [row["owner"] for row in page if _DOCUMENT_TABLES.get(row["kind"]) == "entry"]
+            marks = [{"document": 0, "id": ids[old_id]} for old_id in entry_ids if old_id in ids]
             number_documents(self._tx, "entry", marks)
         documents = self._source.run(query.exported_documents)
         for _, series in groupby(documents, key=lambda row: int(row["series"])):
             for page in split_pages(series):
                 self._counter.add(len(page))
-                table = _OWNER_TABLES.get(page[0]["kind"], "memory")
+                table = _DOCUMENT_TABLES.get(page[0]["kind"], "memory")
                 if imported := [row for row in page if row["owner"] in self._ids[table]]:
                     self._index_page(imported, table)
 
     def _index_page(self, rows: Sequence[Row], table: str) -> None:
         ids, first = self._ids[table], rows[0]
-        owners = [ids[row["owner"]] for row in rows]
-        texts = all_parts().texts[first["kind"]](self._tx, owners)
+        row_ids = [ids[row["owner"]] for row in rows]
+        texts = all_parts().texts[first["kind"]](self._tx, row_ids)
         documents = [
-            IndexedDocument("\n".join(texts.get(owner, ())), row["created_at"], role=row["role"])
-            for row, owner in zip(rows, owners, strict=True)
+            IndexedDocument("\n".join(texts.get(row_id, ())), row["created_at"], role=row["role"])
+            for row, row_id in zip(rows, row_ids, strict=True)
         ]
         target = DocumentSeries(first["path"], first["kind"], first["name"])
         placed = search_index.reserve_places(self._tx, target, documents)
-        search_index.write(self._tx, placed, owners)
+        search_index.write(self._tx, placed, row_ids)
         numbered = list(zip(rows, placed.numbers, strict=True))
         number_documents(self._tx, table, [{"document": number, "id": ids[row["owner"]]} for row, number in numbered])
         speakers = [{"id": number, "speaker": row["speaker"]} for row, number in numbered if row["speaker"] is not None]

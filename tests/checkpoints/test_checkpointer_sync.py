@@ -213,8 +213,8 @@ class TestList:
         assert ids(saver.list(None, filter={"user.none": "x"})) == []
 
     def test_threads_sharing_ids_are_listed_completely(self, saver, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.checkpoints.checkpoint_listing.MIN_KEYS", 1)
-        monkeypatch.setattr("langchain_agentmem.checkpoints.checkpoint_listing.MAX_KEYS", 5)
+        monkeypatch.setattr("langchain_agentmem.checkpoints.checkpoint_listing.FIRST_BATCH", 1)
+        monkeypatch.setattr("langchain_agentmem.checkpoints.checkpoint_listing.LARGEST_BATCH", 5)
         line = Line(saver)
         put = [id_in(line.put({"n": n}, odd=n % 2)) for n in range(7)]
         for copy in ("u", "v"):

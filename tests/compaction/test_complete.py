@@ -8,7 +8,7 @@ from langchain_agentmem.base.events import CompactionFellShort
 from langchain_agentmem.compaction import ToolTruncationConfig, areplaced_messages, replaced_messages, summary_in
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
-from langchain_agentmem.messages.message_marks import GENERATED_MARK, is_filler
+from langchain_agentmem.messages.message_marks import GENERATED_MARK, is_synthetic
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.marked import COUNTER, costs
 from tests.compaction.summarizers import Summarizer, budget, only_summary
@@ -57,7 +57,7 @@ def message_key(message):
 
 
 def texts(messages):
-    return [message.text for message in messages if not is_filler(message)]
+    return [message.text for message in messages if not is_synthetic(message)]
 
 
 async def test_compactions_are_listed_and_replaced_messages_paged(memory):
@@ -91,7 +91,7 @@ def test_truncated_messages_are_kept_whole_behind_the_summary(memory, ids):
     history, view = run_turns(memory.compaction(Summarizer(), config("tool_truncation", "summarization")), 20, ids=ids)
     summary = only_summary(view)
     behind = replaced_messages(memory, summary, conversation_id="t")
-    shown = [message for message in view if not is_filler(message)]
+    shown = [message for message in view if not is_synthetic(message)]
     assert sorted(map(message_key, [*map(to_langchain, behind), *shown])) == sorted(map(message_key, history)), (
         "each once"
     )
@@ -112,7 +112,7 @@ def test_dropped_messages_are_covered_by_the_next_summary(memory):
         view = node.invoke([*history], RUN)
     summary = only_summary(view)
     behind = [message.message_id for message in replaced_messages(memory, summary, conversation_id="t")]
-    shown = [message.id for message in view if not is_filler(message)]
+    shown = [message.id for message in view if not is_synthetic(message)]
     assert sorted(behind + shown) == sorted(message.id for message in history)
 
 
@@ -157,7 +157,7 @@ def test_altered_messages_stay_altered_and_keep_ids(memory):
     history, view = run_turns(node, 10)
     summaries = [message for message in view if summary_in(message) is not None]
     behind = [each.message_id for one in summaries for each in replaced_messages(memory, one, conversation_id="t")]
-    assert sorted(behind + [each.id for each in view if not is_filler(each)]) == sorted(each.id for each in history)
+    assert sorted(behind + [each.id for each in view if not is_synthetic(each)]) == sorted(each.id for each in history)
     assert "short" in texts(view), "what it made of a message is not undone by the next compaction"
 
 
@@ -191,4 +191,4 @@ def test_filler_tool_results_are_not_truncated(memory):
     limits = config("tool_truncation", "summarization", threshold=700)
     said = [each for number in range(3) for each in turn(number) if each.type != "tool"]
     view = memory.compaction(Summarizer(), limits).invoke(said + turn(9), RUN)
-    assert all(is_filler(each) for each in view if each.additional_kwargs.get(GENERATED_MARK) == "filler")
+    assert all(is_synthetic(each) for each in view if each.additional_kwargs.get(GENERATED_MARK) == "filler")

@@ -24,7 +24,7 @@ from langchain_agentmem.messages.message_marks import (
     GENERATED_MARK,
     NO_ANSWER,
     NO_RESULT,
-    is_filler,
+    is_synthetic,
 )
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import COUNTER, Summarizer, question
@@ -215,7 +215,7 @@ class TestRepair:
     def test_consecutive_assistant_turns_get_a_filler(self):
         said = [HumanMessage("go"), AIMessage("One moment."), *round_of(1), AIMessage("Done.")]
         mended = repair_messages(said)
-        assert [message.text for message in mended if is_filler(message)] == [CONTINUATION]
+        assert [message.text for message in mended if is_synthetic(message)] == [CONTINUATION]
         assert mended[2].text == CONTINUATION
         assert not is_from_user(mended[2])
         assert repair_messages(mended) == mended

@@ -64,7 +64,7 @@ class TestSchemaPerTenant:
         with pytest.raises(asyncio.CancelledError):
             async with all_of_them.of("ada"):
                 monkeypatch.setattr(asyncio, "to_thread", mock.AsyncMock(side_effect=asyncio.CancelledError))
-        assert all_of_them._memories["tenant_ada"].users == 0
+        assert all_of_them._memories["tenant_ada"].holders == 0
 
     def test_schema_names_are_valid_and_unique(self):
         ids = [

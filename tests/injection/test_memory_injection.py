@@ -19,7 +19,7 @@ from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected, memory_message
-from langchain_agentmem.messages.prompt_forms import PromptTexts, insert_memory
+from langchain_agentmem.messages.prompt_forms import MemoryTexts, insert_memory
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.support.fences import unfenced
 from tests.support.graphs import at, line
@@ -117,7 +117,7 @@ class TestMessages:
 
     @pytest.mark.parametrize("role", ["user", "system"])
     def test_injection_keeps_valid_histories_valid(self, role):
-        brought = PromptTexts("## Core Memory\n**name**: Ada", {None: "## Retrieved Context\n- a quince"})
+        brought = MemoryTexts("## Core Memory\n**name**: Ada", {None: "## Retrieved Context\n- a quince"})
         valid = 0
         for seed in range(100):
             history = random_history(seed, size=1 + seed % 30)

@@ -61,7 +61,7 @@ SHARED: Final = ("/memories/", "/skills/")
 _MakeOps: TypeAlias = Callable[[tuple[str, ...], str], list[Op]]
 """A function that returns the operations on a file, given the labels of its namespace and its path."""
 
-_Entries: TypeAlias = Callable[[bool], list[tuple[str, dict[str, Any]]]]
+_Entries: TypeAlias = Callable[[bool], list[tuple[str, dict[str, Any]]]]  # the type of `AgentMemoryBackend._entries`
 
 _ALL = 2**31  # a limit that no number of files reaches
 
@@ -75,7 +75,7 @@ class AgentMemoryBackend(BackendProtocol):
         shared: The folders whose files all threads of the namespace share; `("/",)` for all files. Default: `SHARED`.
 
     Raises:
-        InvalidInput: An argument is invalid. Each method raises it too, for the files of a thread if none is running.
+        InvalidInput: An argument is invalid. Without a thread, methods raise it for all but the shared files.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class AgentMemoryBackend(BackendProtocol):
     def ls(self, path: str) -> LsResult:
         """List a folder, in order of paths: files with sizes, and folders, whose paths end with "/"."""
         base = normalize_folder(path)
-        if problem := path_error(base or "/x"):
+        if problem := path_error(base or "/x"):  # "" is the root, which `path_error` would refuse; "/x" is any path
             return LsResult(error=format_error(problem, path))
         below = base + "/"
         entries: list[FileInfo] = []
@@ -149,7 +149,7 @@ class AgentMemoryBackend(BackendProtocol):
         if problem := path_error(base or "/x"):
             return GrepResult(error=format_error(problem, path))
         try:
-            found = self._matching(base, glob or None)
+            found = self._find_matching(base, glob or None)
         except InvalidGlobPatternError as error:
             return GrepResult(error=str(error))
         matches: list[GrepMatch] = []
@@ -167,7 +167,7 @@ class AgentMemoryBackend(BackendProtocol):
         if problem := path_error(base or "/x"):
             return GlobResult(error=format_error(problem, path))
         try:
-            found = self._matching(base, pattern)
+            found = self._find_matching(base, pattern)
         except InvalidGlobPatternError as error:
             return GlobResult(error=str(error))
         infos = [file_info(key, entry) for key, entry in found]
@@ -217,10 +217,10 @@ class AgentMemoryBackend(BackendProtocol):
                 before = cast("FileData", item.value)
                 edited = replace_text(before, old_string, new_string, replace_all=replace_all)
                 if isinstance(edited, str):
-                    if written is not None:  # another writer wrote this meanwhile, and this edit replaced it
+                    if written is not None:  # this edit replaced `before`, which another writer wrote: restore it
                         store.batch(put_ops(labels, file_path, before))
                     return EditResult(error=edited)
-                # A batch reads before it writes, so its read tells whether the edited version was still current.
+                # A batch reads before it writes, so `item` shows whether the edited version was still current.
                 item = _item(store.batch([get, *put_ops(labels, file_path, edited[0])])[0])
                 if item is not None and item.value == (before if written is None else written):
                     return EditResult(path=file_path, occurrences=edited[1])
@@ -291,13 +291,13 @@ class AgentMemoryBackend(BackendProtocol):
     def _list(self, base: str, entries: _Entries | None = None) -> list[tuple[str, dict[str, Any]]]:
         """Return the entries of the file at a path and of all files below it, in order."""
         below = base + "/"
-        stores = [True] if any(below.startswith(each) or each.startswith(below) for each in self._shared) else []
+        flags = [True] if any(below.startswith(each) or each.startswith(below) for each in self._shared) else []
         if not below.startswith(self._shared):
-            stores.append(False)
-        found = [each for shared in stores for each in (entries or self._entries)(shared)]
+            flags.append(False)
+        found = [each for shared in flags for each in (entries or self._entries)(shared)]
         return sorted((key, entry) for key, entry in found if key == base or key.startswith(below))
 
-    def _matching(self, base: str, pattern: str | None) -> list[tuple[str, dict[str, Any]]]:
+    def _find_matching(self, base: str, pattern: str | None) -> list[tuple[str, dict[str, Any]]]:
         """Return the files at or below a path that match a pattern.
 
         If the path is that of a file, return only this file.

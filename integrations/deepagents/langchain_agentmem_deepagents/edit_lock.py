@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
 LOCK_TIMEOUT = 40.0
-"""The seconds to wait for other edits: longer than the claim of a process that ended during an edit."""
+"""The seconds to wait for other edits: longer than the lifetime of a claim, which a process that died may leave."""
 
 _CLAIM_MINUTES = 0.5
 """The lifetime of a claim in minutes."""
@@ -27,8 +27,8 @@ def exclusive(path: str, namespace: tuple[str, ...], store: BaseStore | None) ->
     """Exclude other edits of a path within a block; yield False if they took too long.
 
     Args:
-        path: The path. Files of other threads and namespaces with the same path wait too, as do some other files.
-        namespace: The namespace of claims.
+        path: The path. In this process, all edits whose paths have the same lock exclude each other.
+        namespace: The namespace of claims. A claim is an item with which a process reserves a path.
         store: The store that other processes share, or None if there is none.
     """
     end = time.monotonic() + LOCK_TIMEOUT
@@ -51,7 +51,7 @@ def exclusive(path: str, namespace: tuple[str, ...], store: BaseStore | None) ->
 
 
 def _make_claim(store: BaseStore, namespace: tuple[str, ...], path: str, end: float) -> bool:
-    """Make a claim, and return whether it succeeded: the batch that finds no claim and writes one."""
+    """Write a claim in a batch that finds no other claim. Return False if there is another until the time `end`."""
     get = GetOp(namespace, path, refresh_ttl=False)
     claim = PutOp(namespace, path, {"held": True}, index=False, ttl=_CLAIM_MINUTES)
     interval, longest = _POLL_SECONDS

@@ -61,22 +61,22 @@ class Mount:
             StorageError: The database cannot be opened.
         """
         with self._lock:
-            return self._get()
+            return self._open_if_needed()
 
     @asynccontextmanager
     async def checkpointer(self) -> AsyncGenerator[AgentMemorySaver]:
         """Provide the checkpointer for `langgraph.json` until the server stops."""
-        async with self._opened() as memory:
+        async with self._open_part() as memory:
             yield memory.checkpointer
 
     @asynccontextmanager
     async def store(self) -> AsyncGenerator[AgentMemoryStore]:
         """Provide the store for `langgraph.json` until the server stops."""
-        async with self._opened() as memory:
+        async with self._open_part() as memory:
             yield await asyncio.to_thread(lambda: memory.store)  # the first access imports modules
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncGenerator[AgentMemory]:
+    async def _open_part(self) -> AsyncGenerator[AgentMemory]:
         memory = await asyncio.to_thread(self._acquire)
         try:
             yield memory
@@ -84,7 +84,7 @@ class Mount:
             if self._release():
                 await memory.aclose()
 
-    def _get(self) -> AgentMemory:
+    def _open_if_needed(self) -> AgentMemory:
         if self._memory is None:
             memory = self._open_memory()
             if not isinstance(memory, AgentMemory):
@@ -96,7 +96,7 @@ class Mount:
 
     def _acquire(self) -> AgentMemory:
         with self._lock:
-            memory = self._get()
+            memory = self._open_if_needed()
             self._open_parts += 1
             return memory
 
@@ -141,16 +141,16 @@ class _Saver(AgentMemorySaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        at = None if config is None else _in_user_namespace(config)
+        user_config = None if config is None else _in_user_namespace(config)
         if before is not None and "configurable" not in before:
             before = {"configurable": dict(before)}  # the server passes a checkpoint in the form of its API
-        async for found in super().alist(at, filter=filter, before=before, limit=limit):
+        async for found in super().alist(user_config, filter=filter, before=before, limit=limit):
             yield found
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await super().aprune(
             thread_ids, strategy="delete" if strategy == "delete_all" else strategy
-        )  # the server's name for it
+        )  # "delete_all" is the server's name for "delete"
 
 
 def _in_user_namespace(config: RunnableConfig) -> RunnableConfig:

@@ -203,11 +203,11 @@ class Tools:
         layers = self.layers(namespace)
         if await layers.archival.adelete(record_id):
             return results.Deletion(deleted=True)
-        corrections, owner = self._memory.corrections, layers.namespace
-        fact = await corrections.acurrent("fact", record_id, namespace=owner, branch=self._branch)
+        corrections, scope = self._memory.corrections, layers.namespace
+        fact = await corrections.acurrent("fact", record_id, namespace=scope, branch=self._branch)
         exists = fact.value is not None
         if exists:
-            await corrections.adelete("fact", record_id, by=ROLE, namespace=owner, branch=self._branch)
+            await corrections.adelete("fact", record_id, by=ROLE, namespace=scope, branch=self._branch)
         return results.Deletion(deleted=exists)
 
     # -- core memory -------------------------------------------------------------------------------------------------
@@ -449,7 +449,7 @@ class Tools:
     ) -> results.Messages:
         """Return a part of a conversation, for the tool and for the resource."""
         chat = self._memory.conversation(conversation_id, self._access.client_namespace(below))
-        found = await chat.aaround(around, before=max(before, around is None), after=after)
+        found = await chat.aaround(around, before=max(before, around is None), after=after)  # at least 1 at the end
         if not found:
             raise InvalidInput(
                 f"There is no conversation {conversation_id!r:.100} here. Call list_conversations for existing "
