@@ -47,7 +47,7 @@ def test_awaited_methods_keep_database_off_the_loop(memory, tmp_path, monkeypatc
                 for _ in range(3):
                     fuzzer._guarded(name, lambda method=method: fuzzer._call(method, values), method)
     fuzzer.runner.close()
-    asked.pop("opening")
+    asked.pop("opening", None)  # a background thread may read before the first method
     assert len(asked) > 100
     assert [name for name, places in asked.items() if any(places)] == []
     assert not fuzzer.failures, "\n".join(fuzzer.failures.values())
