@@ -41,7 +41,8 @@ class JunkRule(Options):
         kinds: The kinds of entries that the rule applies to. Default: exchanges and calls, so that a rule for empty
             replies does not hide every todo.
         unless: A case-insensitive regular expression. If it matches, the rule does not apply. It is searched in the
-            prompt if `field` is "reply", in the reply if `field` is "prompt", and otherwise in both. Default: None.
+            prompt if `field` is "reply", and in the reply if `field` is "prompt". Otherwise, a match in either text
+            suffices. Default: None.
 
     Raises:
         InvalidInput: A pattern is not a regular expression, or another value is invalid.
@@ -121,7 +122,7 @@ def load_pattern(name: str) -> str:
 
 
 def _only(pattern: str, most: int = 8) -> str:
-    """Build a pattern for a text of 1 to `most` matches of a pattern and punctuation only."""
+    """Build a pattern for a text of only punctuation and 1 to `most` matches of `pattern`."""
     return rf"\A[\W_]*+(?:{pattern}[\W_]*+){{1,{most}}}\Z"
 
 
@@ -129,7 +130,8 @@ _EDGE_CHARS = 2_000  # the characters of a long text that rules read at its begi
 _BLANK = r"\A[\s\x00\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]*+"
 _ALL_BLANK = re.compile(rf"{_BLANK}\Z")
 _SMALL_TALK = _any_of("answer", "praise", "thanks", "noise", "greeting")
-# The end of the sentence that a canned phrase begins, without "but", "because", digits or code.
+# The rest of a sentence that begins with a canned phrase. It has at most 80 characters. It has no digit, no backtick,
+# and no "but", "because", "I've", "I have", "I'll" or "I will".
 _CANNED_REST = r"(?>(?:(?!\b(?:but|because|I['\u2019](?:ve|ll)|I (?:have|will))\b)[^.!?\n\d`]){0,80})"
 _CANNED_REPLY = _only(rf"(?:{_SMALL_TALK}|{_any_of('canned')}{_CANNED_REST})")
 _CONTENT = load_pattern("asks")  # a question, a request or a statement, after which a short reply is no junk

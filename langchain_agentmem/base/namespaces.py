@@ -61,7 +61,7 @@ _OWN_PREFIX = "agentmem_"  # of the keys that this package defines in a config
 _TEMPLATE_KEY = re.compile(r"\{([^\W\d]\w*)\}")
 _LABEL_END = NESTED_SEPARATOR = "\x1f"
 """The character after each label of a path. It also separates the two parts of a nested graph's conversation id."""
-_RANGE_END = "\x20"  # the character after _LABEL_END
+_RANGE_END = "\x20"  # the next code point: the exclusive end of a range of paths
 _LAST_PATH = "\U0010ffff" * (MAX_LABEL_CHARS + 1)  # sorts after every path
 
 
@@ -155,7 +155,7 @@ def outer_thread(conversation: str) -> str:
 
 
 def label_pattern(label: str) -> tuple[str, str]:
-    """Return a separator, and a text that separator + path contains if it has the label."""
+    """Return (separator, text). A path has the label if separator + path contains text."""
     return _LABEL_END, f"{_LABEL_END}{label}{_LABEL_END}"
 
 
@@ -217,7 +217,8 @@ class Scopes(NamedTuple):
     Attributes:
         template: Labels with keys of the config in braces, such as `("users", "{user_id}")`. An empty template is one
             scope for all threads. Default: None, so a config names its namespace itself.
-        bare_threads: True to accept a config without the keys if only one thread has its id. Default: False.
+        bare_threads: True to accept a config with only a `thread_id`, if only one namespace has a thread of that id.
+            Default: False.
         retains_deleted: True to keep a deleted thread's contributions to its scope. Default: True.
         boundary: The namespace that no call may leave. Default: None.
         find_namespace: The function that returns the namespace of a thread whose config lacks the keys. It takes the
@@ -338,8 +339,8 @@ class Scopes(NamedTuple):
             if present and named is not None and not present.items() <= self.keys_of(named).items():
                 selected = safe_repr(namespace_of(named))
                 raise InvalidInput(f"The keys {safe_repr(present)} of the config do not select {selected}.")
-            # Configs from a checkpointer contain both the namespace and the keys. The namespace alone is accepted only
-            # where a thread id alone would be accepted.
+            # The checkpointer's configs contain the namespace and all keys. A config with the namespace but without all
+            # keys is accepted only where a thread id alone is accepted: with `bare_threads`, or within a boundary.
             if path is not None and (self.bare_threads or self.boundary is not None):
                 return namespace_of(path)
             return None if present else thread_namespace or None
@@ -479,7 +480,7 @@ def _key_value(key: str, configurable: Mapping[str, Any]) -> str | None:
 
 
 def check_config(config: C) -> C:
-    """Return a caller's config, or None, after checking it.
+    """Check a caller's config, which may be None, and return it unchanged.
 
     Raises:
         InvalidInput: The argument is not a config.

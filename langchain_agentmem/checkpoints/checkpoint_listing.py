@@ -192,7 +192,7 @@ def history(
             return [], 0, 0, []
         params = {"ns_id": thread.ns_id, "ends": int(ends)}
         [counts] = query.count_checkpoints(tx, **params, newer_than=middle)
-        first = min(offset, NO_LIMIT) if middle is None else max(0, counts["newer"] - row_limit // 2)
+        first = min(offset, counts["total"]) if middle is None else max(0, counts["newer"] - row_limit // 2)
         rows = query.checkpoint_history(tx, **params, limit=row_limit, offset=first)
         subgraphs = query.newest_subgraphs(tx, thread=thread.id, limit=MAX_SUBGRAPHS)
         return list(rows), counts["total"], first, [row["ns"] for row in subgraphs]

@@ -315,7 +315,7 @@ class Compactor:
         if context.at is None or context.tokens + overhead < self.limit / 2:
             return 0
         question_ids = [message.id for message in context.messages if message.type == "human" and message.id]
-        return prompt_notes.count_tokens(self.database, context.at, question_ids)
+        return prompt_notes.count_inserted_tokens(self.database, context.at, question_ids)
 
     def forget(self) -> None:
         """Clear the caches. Stored compactions are read again when needed."""

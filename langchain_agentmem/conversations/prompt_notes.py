@@ -6,8 +6,9 @@ this is. A prompt then grows only at its end, until a compaction *restarts* the 
 its start. Memory in the prompt is not inserted again.
 
 A note has ids, scores and signals, but not the texts. The texts are read again for each prompt, without deleted or
-invisible items. A note on core memory also has the values, because the start of each prompt repeats the values of the
-first. Notes are deleted with their thread, with their memory, and after `NOTE_LIFETIME`. Imports omit notes.
+invisible items. A note on core memory also has the values, because each prompt starts with the same values as the first
+prompt after a restart. Notes are deleted with their thread, with their memory, and after `NOTE_LIFETIME`. They are not
+imported.
 
 A prompt waits at most `WRITE_TIMEOUT` until its notes are written. If they cannot be written, the next prompt may begin
 differently and miss the cache.
@@ -43,7 +44,7 @@ from langchain_agentmem.storage.database import Database
 START, CHANGES = "start", "changes"
 """The values of `PromptNote.part` for core memory: the values at the start, and the changes since then."""
 MAX_RESTART_TOKENS = 1_000
-"""The maximum number of tokens of one reader's earlier memory in a restarted prompt. The oldest is removed first."""
+"""The maximum tokens of earlier memory in a restarted prompt, per `PromptNote.reader`. The oldest is removed first."""
 NOTE_LIFETIME = 30 * 86_400_000_000
 """The time after which notes are deleted: 30 days, in microseconds."""
 WRITE_TIMEOUT = 0.5
@@ -90,7 +91,8 @@ class PromptNote:
         is_active: True if every prompt with the message also contains the items. False after a restart removed them.
         values: For core memory, the values by key; for search results in order of time, `{"order": "time"}`; else
             empty.
-        begins: The id of the prompt's first message, without system messages.
+        begins: The id of the message that the conversation in the prompt starts with: the newest summary, or else the
+            first non-system message.
         text_digest: The digest of the message's text. If the text changes, the items are removed.
         created_at: The time of the note; None before it is stored.
     """
@@ -108,7 +110,7 @@ class PromptNote:
 
 
 class PromptNotes:
-    """The notes of one reader on the current prompt.
+    """The notes on the current prompt, for one `PromptNote.reader`.
 
     Attributes:
         question_id: The id of the user's newest message; None if no note can be added.
@@ -123,14 +125,14 @@ class PromptNotes:
     def __init__(
         self, at: ThreadKey | None, reader: str, messages: Sequence[BaseMessage], notes: Sequence[PromptNote] = ()
     ) -> None:
-        from langchain_agentmem.messages.prompt_forms import last_user_index  # noqa: PLC0415 - loaded before
+        from langchain_agentmem.messages.prompt_forms import last_user_index  # noqa: PLC0415 - slow: loads runnables
 
         question_index = last_user_index(messages)
         self.question_id = messages[question_index].id if at is not None and question_index is not None else None
         self._thread = at
         self._reader = reader
         self._message_ids = [message.id for message in messages if message.id]
-        self._first_message = _first_message_id(messages)
+        self._first_message_id = _first_message_id(messages)
         self._digests = {each.id: _hash_text(each) for each in messages if each.id and is_from_user(each)}
         unchanged = (note for note in notes if note.text_digest == self._digests[note.message_id])
         self._notes = {(note.message_id, note.part): note for note in unchanged}
@@ -138,9 +140,9 @@ class PromptNotes:
 
     @property
     def start(self) -> PromptNote | None:
-        """The note on the prompt's start; None if missing, or if the first message changed."""
+        """The note on the prompt's start; None if missing, or if its `begins` no longer applies."""
         candidates = (self._notes.get((key, START)) for key in reversed(self._message_ids))
-        return next((note for note in candidates if note is not None and note.begins == self._first_message), None)
+        return next((note for note in candidates if note is not None and note.begins == self._first_message_id), None)
 
     def active_notes(self) -> dict[str, dict[str, PromptNote]]:
         """Return the active notes except `START`, by message id and part, in message order."""
@@ -187,7 +189,7 @@ class PromptNotes:
             items=tuple(items),
             tokens=tokens,
             values=values or {},
-            begins=self._first_message,
+            begins=self._first_message_id,
             text_digest=self._digests[self.question_id],
         )
         if old_note is None or _prompt_content(old_note) != _prompt_content(new_note):
@@ -226,8 +228,8 @@ def load_notes(
     return PromptNotes(None if notes is None else at, reader, messages, notes or ())
 
 
-def count_tokens(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
-    """Count the tokens of the items before some messages in the prompts of a thread.
+def count_inserted_tokens(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
+    """Count the tokens of the memory that prompts contain before some messages of a thread.
 
     Args:
         database: The database.
@@ -275,25 +277,25 @@ def delete_old_notes(tx: Transaction, *, now: int) -> None:
     query.delete_old_prompt_notes(tx, before=now - NOTE_LIFETIME)
 
 
-def erase_other_threads(tx: Transaction, low: str, high: str, name: str | None) -> bool:
+def delete_notes_on_erased_memory(tx: Transaction, low: str, high: str, *, only_core: bool) -> bool:
     """Delete the notes of all threads on the memories in a range of namespace paths.
 
     Args:
         tx: The transaction.
         low: The start of the range, excluded.
         high: The end of the range, excluded.
-        name: The thread that is erased. Then only notes on core memory are deleted. None if the whole range is erased.
-            Then all notes on its memories are deleted.
+        only_core: True to delete only notes on core memory, which may contain texts of an erased thread. False to
+            delete all notes, because the whole range was erased.
 
     Returns:
         True if any notes were deleted.
     """
-    return bool(query.erase_notes_of_reader(tx, low=low, high=high, everything=int(name is None)))
+    return bool(query.erase_notes_on_memory(tx, low=low, high=high, everything=int(not only_core)))
 
 
 def _write_notes(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], now: int, until: float) -> None:
     if time.monotonic() > until:
-        return  # the prompt was sent without these notes
+        return  # too late: the prompt no longer waits for the notes
     delete_old_notes(tx, now=now)
     namespace = queries.ensure_namespace(tx, at.path)
     rows = []

@@ -56,11 +56,11 @@ class Experience(Portable):
         exp_id: The id, unique within a library. A number becomes text.
         who: The names of the roles to which the experience applies; empty for all roles. A single name, a list, a set
             or None is converted to a tuple.
-        when: The condition, which the selector reads.
-        what: The instruction, which is inserted into the prompt.
+        when: The condition, which the selector reads. Required.
+        what: The instruction, which is inserted into the prompt. Required.
 
     Raises:
-        InvalidInput: A field is empty, too long or of a wrong type.
+        InvalidInput: `exp_id`, `when` or `what` is empty or too long, or a field has a wrong type.
     """
 
     exp_id: str
@@ -136,7 +136,7 @@ def section(experiences: Iterable[Experience]) -> str:
 
 
 def format_instructions(experiences: Iterable[Experience]) -> str:
-    """Format instructions, each in its own fence. The result has no fence for the section.
+    """Format instructions, each in its own tags, without the tags of the section.
 
     Args:
         experiences: The chosen experiences.
@@ -171,7 +171,7 @@ class FileProblem(NamedTuple):
 
 
 class LibraryCheck(NamedTuple):
-    """The result of reading every file of a folder.
+    """The result of loading a folder of experiences, from `load`, `read` or `validate`.
 
     Attributes:
         experiences: The loaded experiences, in the order of their files: by depth, then by name.

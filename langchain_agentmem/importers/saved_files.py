@@ -219,7 +219,7 @@ _SCHEMAS = (
     _Schema("core_memory", "recall_memory", "archival_memory", whole_core=True),
     _Schema("core_kv", "events", "archival", whole_core=False),
 )
-_COLUMN_NAMES = {
+_KEYS_BY_COLUMN = {
     "event_type": "kind",
     "content": "text",
     "timestamp": "created_at",
@@ -227,13 +227,13 @@ _COLUMN_NAMES = {
     "node_name": "name",
     "node_uid": "name",
 }
-"""The keys that this module uses for the file's columns, by the name of the column. Other columns keep their names."""
+"""The keys of rows in this module, by the name of the column in the file. Other columns keep their names."""
 
 
 def _read_rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table in the order of a column, with the keys of `_COLUMN_NAMES`."""
+    """Yield the rows of a table by the column `order`, with the keys of `_KEYS_BY_COLUMN`."""
     for row in tables.rows(table, order):
-        yield {_COLUMN_NAMES.get(name, name): value for name, value in row.items()}
+        yield {_KEYS_BY_COLUMN.get(name, name): value for name, value in row.items()}
 
 
 @dataclass(slots=True)
@@ -292,7 +292,7 @@ def _read_trees(tables: ForeignTables, schema: _Schema, target: ImportTarget) ->
     reached = {each.id for root in roots for each in _with_forks(root)}
     for branch_id in by_id.keys() - reached:
         title, count = f"the branch {safe_repr(branch_id)}", len(by_id[branch_id].rows) or 1
-        yield SkippedEntry(title, "it is its own ancestor.", count, "memories")
+        yield SkippedEntry(title, "its ancestors form a cycle.", count, "memories")
     for root in roots:
         path, count = target.path(), sum(len(each.rows) for each in _with_forks(root))
         position = BranchPosition(path, root.name, target.scopes)
@@ -384,7 +384,8 @@ def _parse_tags(text: Any) -> Sequence[str]:
 def _write_branch(tx: Transaction, now: int, *, position: BranchPosition, branch: _Branch, kind: str) -> list[Any]:
     """Write a branch and its forks. Return the new memories.
 
-    A fork is created after the rows that are not newer than the fork, so the fork inherits exactly these rows.
+    For each fork, first write the parent's rows up to the fork's creation time. Then create the fork, so that it
+    inherits exactly these rows.
     """
     new: list[Any] = []
     remaining = branch.rows

@@ -41,8 +41,8 @@ _NO_RECORD = "There is no record {}; mem_archival_search shows the ids."
 
 
 def _mem_core_get(layers: Any, args: tool_arguments.CoreGet) -> Any:
-    keys = [key for key in args.keys or () if key != "*"]  # "*" alone selects all keys
-    values = layers.core.get(keys or None)
+    keys = [key for key in args.keys or () if key != "*"]  # "*" selects all keys
+    values = layers.core.get(None if "*" in (args.keys or ()) else keys or None)
     missing = [key for key in keys if key not in values]
     return {"core": dict(values), **({"missing": missing} if missing else {})}
 

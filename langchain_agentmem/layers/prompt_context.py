@@ -306,8 +306,9 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
     Returns:
         "core": values by key. "recall": events with "id", "type", "content" and "timestamp". "archival_summary": the
         number of records ("count"), the number of records for each tag ("tags"), and the beginning of each record
-        ("records"). "resources_used": each resource with its "uses". "experiment_timeline": events, records and uses of
-        resources, in the order of time.
+        ("records"). "resources_used": each resource with its "uses"; a record that stores the use of a resource is not
+        in "archival_summary". "experiment_timeline": all events, records and uses of resources, in the order of time.
+        AI-Scientist-v2-HPC named this key, which is not limited to experiments.
     """
     events = sorted(events, key=lambda each: (each.created_at, each.id))
     records = sorted(records, key=lambda each: (each.created_at, each.id))

@@ -268,7 +268,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The readable text of the content and captions, without reasoning and calls."""
+        """The content's text and the captions of its blocks, without reasoning and calls."""
         return self.content if isinstance(self.content, str) else provider_content.readable_text(self.content)
 
     def to_dict(self) -> dict[str, Any]:
@@ -318,7 +318,8 @@ class Message:
 
         Returns:
             ``role`` and ``content``, and, if they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
-            ``reasoning_details``. Structured content is JSON text. Agent calls are omitted. `Message` accepts the keys.
+            ``reasoning_details``. Structured content is JSON text. Agent calls are omitted. All keys are fields of
+            `Message`, so `Message(**result)` works.
 
         Raises:
             MessageError: An image file cannot be read.
@@ -378,7 +379,7 @@ class Message:
         default_name: str | None = None,
         message_id: str | None = None,
     ) -> Self:
-        """Build a message from a provider's reply.
+        """Build a message from a provider's reply. The name of this method is that of MARSYS.
 
         Args:
             response: An object or a dictionary with ``role``, ``content``, ``tool_calls``, ``reasoning_details``,
@@ -573,12 +574,12 @@ def is_same_body(body: bytes, other: bytes) -> bool:
 
 
 def body_text(body: bytes, *, with_calls: bool = False) -> str:
-    """Return `Message.text` of a stored message, or the query of a stored round.
+    """Return `Message.text` of a stored message, or the user query of a stored round.
 
     In most cases, the function does not build the `Message`, and so is faster than `decode_body`.
 
     Args:
-        body: The result of `encode_body`.
+        body: The result of `encode_body`, or the stored body of a round, whose text is its user query.
         with_calls: True adds the arguments of calls, as `search_text` does for the search index. Default: False.
 
     Raises:
@@ -617,7 +618,7 @@ def _join_arguments(text: str, calls: Iterable[tuple[str, Any]]) -> str:
 
 
 def _argument_values(arguments: Any) -> str:
-    """Return the values of a call's arguments as text; arguments that are not JSON unchanged."""
+    """Return a call's argument values as text. Return arguments that are not JSON unchanged."""
     text = arguments if isinstance(arguments, str) else provider_content.json_text(arguments)
     try:
         return provider_content.readable_text(json.loads(text, parse_int=str, parse_float=str))

@@ -1,8 +1,10 @@
 """The removal of messages from the memory that was derived from them.
 
-The history of a fact is a list of *events* (`facts/fact.py`). An event with the action "said" is a *statement*: its
-source message stated the fact. When a message is removed from its conversation, its statements are also removed from
-every version of every branch. A version without a remaining statement is deleted.
+The history of a fact is a list of *events*, under the key "told" of the column "extra" (`facts/fact.py` lists the keys
+of an event). An event with the action "said" is a *statement*: the message "id" of the conversation "in" stated the
+fact. When a message is removed from its conversation, its statements are also removed from every version of every
+branch. A version without a remaining statement is deleted. The rows that one execution of a task writes are a *group*.
+They are *unsealed* until a checkpoint gives them positions on a branch.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ UNDO = "undo"
 """The action of an event that undoes another one, whose number is its "of". A second undo restores the event."""
 SET = "set"
 """The action of an event that corrects a fact; its "fields" hold the new values."""
-_FACT_NAMES = ("subject", "predicate", "object")
+_FACT_FIELDS = ("subject", "predicate", "object")
 
 
 def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Collection[str] | None = None) -> int:
@@ -84,8 +86,8 @@ def remove_statements(extra: Mapping[str, Any], removes: Callable[[Mapping[str, 
 
     Args:
         extra: The column "extra" of its row.
-        removes: Returns True for a source to remove. The source is the event of a statement, or another mapping with
-            the message id as "id" and its conversation as "in".
+        removes: The function that returns True for a source to remove. Its argument has the key "id" (the message)
+            and may have "in" (its conversation): a statement, or a mapping for a further source of a correction.
     """
     events = extra["told"]
     removed = {event["n"] for event in events if event["do"] == memory_rows.STATEMENT and removes(event)}
@@ -95,10 +97,10 @@ def remove_statements(extra: Mapping[str, Any], removes: Callable[[Mapping[str, 
     remaining = [event for event in remaining if not (event["do"] == UNDO and event["of"] in removed)]
     remaining = [_remove_others(event, removes) if memory_rows.OTHER_SOURCES in event else event for event in remaining]
     statements = [event["n"] for event in remaining if event["do"] == memory_rows.STATEMENT]
-    if not statements:  # without a removed statement, a correction with further sources keeps the fact
+    if not statements:  # a fork's row with only a correction is kept while a statement of another branch supports it
         has_sources = not removed and any(event.get(memory_rows.OTHER_SOURCES) for event in remaining)
         return {**extra, "told": remaining} if has_sources else None
-    return {**extra, **(_find_corrected_names(remaining, min(statements)) if removed else {}), "told": remaining}
+    return {**extra, **(_find_corrected_values(remaining, min(statements)) if removed else {}), "told": remaining}
 
 
 def _remove_others(event: Mapping[str, Any], removes: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
@@ -108,17 +110,17 @@ def _remove_others(event: Mapping[str, Any], removes: Callable[[Mapping[str, Any
     return {**event, memory_rows.OTHER_SOURCES: remaining}
 
 
-def _find_corrected_names(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
-    """Return the names that corrections set before the first remaining statement.
+def _find_corrected_values(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
+    """Return the subject, predicate and object that corrections set before event `first`.
 
-    The names are subject, predicate and object. They replace names that came from removed statements.
+    The event is the first remaining statement. The values replace those of removed statements.
     """
     undone: set[int] = set()
     for event in events:
         if event["do"] == UNDO:
             undone ^= {event["of"]}  # every second undo of an event restores it
     set_before = [event for event in events if event["do"] == SET and event["n"] < first and event["n"] not in undone]
-    return {name: value for event in set_before for name, value in event["fields"].items() if name in _FACT_NAMES}
+    return {name: value for event in set_before for name, value in event["fields"].items() if name in _FACT_FIELDS}
 
 
 def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, delete_restored: bool) -> None:
@@ -185,7 +187,7 @@ def find_hiding_numbers(tx: Transaction, rows: Sequence[Row]) -> set[int]:
     version of its own branch, since each version ends where the next one begins. On a fork it may hide a version of an
     ancestor branch. An unsealed row may hide any older version.
     """
-    # Only facts have versions with different source messages.
+    # Older versions of other kinds have the same source messages, so they are deleted too: only facts can hide one.
     facts = [row for row in rows if row["kind"] == memory_rows.FACT]
     numbers = {get_number(row) for row in facts if row["branch_id"] is None}
     for branch in {row["branch_id"] for row in facts} - {None}:

@@ -8,8 +8,8 @@ support another form of time, add a pattern to `dates.yaml`, and a function to t
 All times are in UTC. Ambiguous times refer to the past: "in May" means the latest May that has begun, "Monday" the
 latest Monday including today, and "last Monday" the latest Monday before today. Weeks begin on Monday. Seasons are
 those of the northern hemisphere, and winter 2022 begins in December 2022. "Two weeks ago" is the span of one week
-around that day. "Since A" lasts until now. The times "after A", "before A", "until A" and "by A" have no other bound.
-Since documents near A are wanted, these spans are a week long, or as long as A if A is longer. "Recently" is no time.
+around that day. "Since A" lasts until now. "After A", "before A", "until A" and "by A" name only one bound. Their span
+is a week long, or as long as A if that is longer, because documents near A are wanted. "Recently" is no time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DAY = 86_400_000_000  # microseconds
 _WEEK, _WEEKEND = 7 * 24 * 60, 2 * 24 * 60
 _MONTHS = {43_200: 1, 131_040: 3, 525_600: 12}  # the months in a month, a quarter and a year
 _EPOCH = date(1970, 1, 1).toordinal()
-_LAST_MONTH = 12
+_MAX_MONTH = 12
 _WORD_GAP = r"[\s\u2019'-]{1,2}"
 """The pattern between the words of a phrase."""
 
@@ -186,7 +186,7 @@ def _values(tokens: Sequence[_Token], *kinds: str) -> list[int]:
 
 def _count_range(tokens: Sequence[_Token]) -> tuple[int, int]:
     """Return the lowest and the highest count that the tokens can mean. Default: 1."""
-    count = [1, *_values(tokens, "number", "other", "count")][-1]
+    count = [1, *_values(tokens, "number", "other_number", "count")][-1]
     return (2, 5) if count < 0 else (count, count)  # -1 means "a few"
 
 
@@ -268,7 +268,7 @@ def _shift(moment: int, unit: int, count: int) -> int:
 
 
 def _span_around(moment: int, unit: int, low: int, high: int) -> _Time:
-    """Return a span of one unit around the moments `low` to `high` units away.
+    """Return the span from `low` to `high` units away, extended by half a unit on both sides.
 
     Negative units are in the past.
     """
@@ -284,7 +284,7 @@ def _span_around(moment: int, unit: int, low: int, high: int) -> _Time:
 def _numeric(tokens: Sequence[_Token], now: int) -> _Time | None:
     numbers = _values(tokens, "number")[:2]
     year_last = tokens[-1].kind == "year" and len(numbers) > 1
-    if year_last and (numbers[0] > _LAST_MONTH or (tokens[1].kind != "/" and numbers[1] <= _LAST_MONTH)):
+    if year_last and (numbers[0] > _MAX_MONTH or (tokens[1].kind != "/" and numbers[1] <= _MAX_MONTH)):
         numbers.reverse()  # 8.5.2023 begins with the day, 5/8/2023 with the month, unless the number exceeds 12
     return _resolve_year(_yearly(numbers[:1], numbers[1:]), tokens, now)
 
@@ -299,11 +299,12 @@ def _calendar(tokens: Sequence[_Token], now: int) -> _Time | None:
 
 
 def _resolve_year(time_in: _Yearly, tokens: Sequence[_Token], now: int) -> _Time | None:
-    """Return a yearly time in the stated year or direction, else the latest that has begun.
+    """Return a yearly time in the named year, or its last, this or next occurrence.
 
-    A direction is -1 for "last", 0 for "this" and 1 for "next".
+    By default, return the latest occurrence that has begun. A direction is -1 for "last", 0 for "this", 1 for "next".
     """
     year, direction = _values(tokens, "year"), _values(tokens, "direction")
+    # The year is named by "2020", by "of last year" (only this form has a unit), or by "this May".
     if year or _values(tokens, "unit") or direction == [0]:
         return time_in(year[0] if year else _date_at(now).year + direction[-1])
     if direction:
@@ -377,7 +378,7 @@ def _next_to(tokens: Sequence[_Token], _now: int) -> _Time:
     [unit] = _values(tokens, "unit")
     if unit == _WEEKEND:
         return _unit_around(start - 7 * _DAY if before else end + _DAY, unit, 0)
-    if _values(tokens, "number", "other", "count"):
+    if _values(tokens, "number", "other_number", "count"):
         low, high = _count_range(tokens)
         return _span_around(start, unit, -high, -low) if before else _span_around(end - _DAY, unit, low, high)
     return _Time(_shift(start, unit, -1), start) if before else _Time(end, _shift(end, unit, 1))

@@ -123,8 +123,8 @@ async def thread(request: Request) -> Response:
     panel, heads = await asyncio.gather(_load_panel(request, target, _PANELS), load_heads)
     namespace = target.namespace if state is None else state.config["configurable"]["thread_id"].namespace
     if namespace != target.namespace:
-        # The root has no checkpoints of this id, so the checkpointer found those of a thread in another namespace.
-        # If the root has a conversation with this id, show it. Else redirect to the thread.
+        # The URL selects the root, which has no such checkpoints: these are of a thread in another namespace.
+        # If the root has a conversation with this id, show that. Otherwise redirect to the URL of the found thread.
         page = await target.memory.admin.athreads((), thread_id=target.name, sizes=False)
         if target.namespace in {each.namespace for each in page.threads}:
             return await _log_page(request, _requested_thread(request))
@@ -271,7 +271,7 @@ async def _load_log(request: Request, target: ShownThread) -> TemplateValues:
         messages = await target.chat.aaround(around or until or None, before=before, after=after)
     except MessageError as error:
         raise web.not_found(str(error)) from error
-    # Omit the message `until` itself, which is on the previous page.
+    # Omit the message `until` itself: it is the first message of the page of newer messages.
     messages = messages[:-1] if until and not around else messages
     empty: TemplateValues = {"channel": None, "channels": (), "excerpt": None, "state": {}, "interrupts": ()}
     return {**empty, "messages": list(map(views.display_message, messages)), "until": until, "around": around}
@@ -396,9 +396,9 @@ def _select_summaries(messages: Iterable[BaseMessage]) -> dict[str, BaseMessage]
 
 
 async def _prompts_panel(request: Request, target: ShownThread) -> TemplateValues:
-    """Return messages, and the number of memories injected before each.
+    """Return a page of messages, each with the number of memory items before it in prompts.
 
-    For the selected message, also return the injected memories and the reasons for their selection.
+    For the selected message, also return these items with their texts and the reasons for their selection.
     """
     values = await _messages_panel(request, target)
     messages: Sequence[views.ShownMessage] = values["messages"]
@@ -431,24 +431,24 @@ async def _message_text(target: ShownThread, message_id: str) -> str | None:
 
 
 async def _item_texts(target: ShownThread, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
-    """Return the texts of the injected memories that were not deleted.
+    """Return the texts of the items in notes, by kind and id, without deleted items.
 
-    At most one page of texts is loaded. The notes themselves contain the texts of core memory. The texts of notes with
-    a `reader` are not loaded, because they are in another memory.
+    At most one page of texts is loaded. Notes on core memory contain its values, so these are not loaded. The items of
+    a note with a `reader` are not loaded, because they are in another memory.
     """
     texts = {("core", key): value for note in notes for key, value in note.values.items()}
-    readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_message_text, target)}
+    loaders: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_message_text, target)}
     if target.config is not None:
         layers, facts = target.memory.layers(target.config), target.memory.facts(target.config)
-        readers |= {"record": layers.archival.aget, "event": layers.recall.aget, "fact": facts.aget}
+        loaders |= {"record": layers.archival.aget, "event": layers.recall.aget, "fact": facts.aget}
     missing = [
         (item.kind, item.id)
         for note in notes
         if not note.reader
         for item in note.items
-        if item.kind in readers and (item.kind, item.id) not in texts
+        if item.kind in loaders and (item.kind, item.id) not in texts
     ][: web.PAGE]
-    values = await asyncio.gather(*(readers[kind](item_id) for kind, item_id in missing))
+    values = await asyncio.gather(*(loaders[kind](item_id) for kind, item_id in missing))
     pairs = zip(missing, values, strict=True)
     return texts | {item_key: str(getattr(value, "content", value)) for item_key, value in pairs if value}
 

@@ -209,7 +209,8 @@ class Maintenance(Upkeep):
                 self._emit_event(events.ConversationErased, *path_and_name)
             if conversation_id is None:  # prompts of other threads may have shown the erased memory
                 low, high = path_range(namespace or ())
-                self.database.write(None, lambda tx: prompt_notes.erase_other_threads(tx, low, high, thread_id))
+                delete = partial(prompt_notes.delete_notes_on_erased_memory, only_core=thread_id is not None)
+                self.database.write(None, lambda tx: delete(tx, low, high))
             _report_progress(watch, "rewriting the storage", 1, 2)
             engine.scrub()
             _report_progress(watch, "rewriting the storage", 2, 2)

@@ -150,32 +150,31 @@ class TestModelCalls:
         assert all("nostream" in each.extra["tags"] and "metadata" not in each.extra for each in trail)
 
 
-class TestGraphs:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    def test_handler_does_not_change_the_graph_stream(self, trail, handler, asynchronous):
-        def stream(callbacks):
-            counting = model("one two three")
-            graph = model_graph(counting)
-            config = {"callbacks": callbacks, "configurable": {"thread_id": "t1"}}
-            given = {"messages": [("user", "count")]}
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_handler_does_not_change_the_graph_stream(trail, handler, asynchronous):
+    def stream(callbacks):
+        counting = model("one two three")
+        graph = model_graph(counting)
+        config = {"callbacks": callbacks, "configurable": {"thread_id": "t1"}}
+        given = {"messages": [("user", "count")]}
 
-            async def gather():
-                return [each async for each in graph.astream(given, config, stream_mode=["messages", "updates"])]
+        async def gather():
+            return [each async for each in graph.astream(given, config, stream_mode=["messages", "updates"])]
 
-            parts = (
-                asyncio.run(gather())
-                if asynchronous
-                else list(graph.stream(given, config, stream_mode=["messages", "updates"]))
-            )
-            told = [(mode, part[0].text if mode == "messages" else list(part)) for mode, part in parts]
-            graph.invoke(given, config)
-            return told, counting.streamed
+        parts = (
+            asyncio.run(gather())
+            if asynchronous
+            else list(graph.stream(given, config, stream_mode=["messages", "updates"]))
+        )
+        told = [(mode, part[0].text if mode == "messages" else list(part)) for mode, part in parts]
+        graph.invoke(given, config)
+        return told, counting.streamed
 
-        alone, listened = stream([]), stream([handler])
+    alone, listened = stream([]), stream([handler])
 
-        assert listened == alone
-        assert alone[1] == ["stream", "whole"]
-        assert trail.said == [("count", "one two three")] * 2
+    assert listened == alone
+    assert alone[1] == ["stream", "whole"]
+    assert trail.said == [("count", "one two three")] * 2
 
 
 class TestFailedCalls:

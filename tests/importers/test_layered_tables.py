@@ -62,7 +62,7 @@ class TestBranches:
         report = memory.import_from("memgpt", changed(tmp_path, script))
         assert {each.name for each in memory.admin.branches()} >= {"root", "child", "other"}  # each root keeps its name
         whys = {each.why for each in report.left_out}
-        assert whys == {"it has expired.", "it is its own ancestor.", "the branch 'nowhere' does not exist."}
+        assert whys == {"it has expired.", "its ancestors form a cycle.", "the branch 'nowhere' does not exist."}
 
     def test_ttl_is_seconds_or_a_timestamp(self, memory, clock, tmp_path):
         at = int(clock.now.timestamp())

@@ -328,7 +328,7 @@ class TestRobustness:
     def test_compaction_counts_injected_memory(self, memory, layers, overhead):
         conversation = ThreadKey("", "t")
         memory.inject("user-42").invoke(history_up_to(2), at())
-        tokens = prompt_notes.count_tokens(memory.database, conversation, ["q0", "q1", "q2"])
+        tokens = prompt_notes.count_inserted_tokens(memory.database, conversation, ["q0", "q1", "q2"])
         assert tokens > 10
         compactor = memory.compaction(None, SMALL)._compactor
         history = [HumanMessage("x " * (250 if overhead else 500), id="q2"), AIMessage("y", id="a")]

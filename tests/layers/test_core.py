@@ -138,16 +138,15 @@ class TestBudget:
         assert layers.archival.all() == []
 
 
-class TestOversizedValue:
-    def test_oversized_values_are_rejected_without_eviction(self, memory):
-        layers = small_memory(memory)
-        layers.core.set("old", "x")
-        with pytest.raises(InvalidInput, match="Core memory is too small"):
-            layers.core.set("k", "y" * 50)
-        layers.core.set("resource_digest", "x" * 15)
-        with pytest.raises(InvalidInput, match="protected keys"):
-            layers.core.set("k", "y" * 20)
-        assert list(layers.core.get()) == ["old", "resource_digest"]
+def test_oversized_values_are_rejected_without_eviction(memory):
+    layers = small_memory(memory)
+    layers.core.set("old", "x")
+    with pytest.raises(InvalidInput, match="Core memory is too small"):
+        layers.core.set("k", "y" * 50)
+    layers.core.set("resource_digest", "x" * 15)
+    with pytest.raises(InvalidInput, match="protected keys"):
+        layers.core.set("k", "y" * 20)
+    assert list(layers.core.get()) == ["old", "resource_digest"]
 
 
 KEYS = st.sampled_from(["a", "b", "c", "resource_digest"])

@@ -73,16 +73,15 @@ class TestPrompts:
         assert len(layers.format_for_prompt("otters", {"total": 60, "unit": "tokens"})) < 600
 
 
-class TestOnThreads:
-    def test_thread_memory_cannot_be_forked_directly(self, memory):
-        graph = line(memory.checkpointer, lambda state: memory.layers().core.set("k", "v"), state=Log)
-        graph.invoke({"log": ["turn"]}, at())
-        layers = memory.layers(at())
-        for act in (lambda: layers.fork("fork"), layers.tree):
-            with pytest.raises(InvalidInput, match="forked by LangGraph"):
-                act()
-        assert layers.ancestors() == ["t"]
-        assert layers.diff("nobody").core.mine == {"k": "v"}
-        with pytest.raises(InvalidInput):  # outside of a task it can only be read
-            layers.core.set("k", "w")
-        assert layers.core.get() == {"k": "v"}
+def test_thread_memory_cannot_be_forked_directly(memory):
+    graph = line(memory.checkpointer, lambda state: memory.layers().core.set("k", "v"), state=Log)
+    graph.invoke({"log": ["turn"]}, at())
+    layers = memory.layers(at())
+    for act in (lambda: layers.fork("fork"), layers.tree):
+        with pytest.raises(InvalidInput, match="forked by LangGraph"):
+            act()
+    assert layers.ancestors() == ["t"]
+    assert layers.diff("nobody").core.mine == {"k": "v"}
+    with pytest.raises(InvalidInput):  # outside of a task it can only be read
+        layers.core.set("k", "w")
+    assert layers.core.get() == {"k": "v"}

@@ -32,27 +32,26 @@ def test_operations_match_the_documented_names():
     ]  # fmt: skip
 
 
-class TestCore:
-    def test_core_notes_are_set_read_and_deleted(self, layers):
-        assert do(layers, "mem_core_set", key="plan", value="Write.", importance=5) == "The note 'plan' is kept."
-        [entry] = layers.core.entries()
-        assert (entry.key, entry.value, entry.importance, entry.expires_at) == ("plan", "Write.", 5, None)
-        assert do(layers, "mem_core_get") == {"core": {"plan": "Write."}}
-        assert do(layers, "mem_core_get", keys="*") == {"core": {"plan": "Write."}}
-        assert do(layers, "mem_core_del", key="plan") == "The note 'plan' is deleted."
-        assert do(layers, "mem_core_del", key="plan") == "There is no note 'plan'."
-        assert layers.core.get() == {}
-        layers.core.set("a", "")  # what is empty is not missing
-        assert do(layers, "mem_core_get", keys=["a", "b"]) == {"core": {"a": ""}, "missing": ["b"]}
+def test_core_notes_are_set_read_and_deleted(layers):
+    assert do(layers, "mem_core_set", key="plan", value="Write.", importance=5) == "The note 'plan' is kept."
+    [entry] = layers.core.entries()
+    assert (entry.key, entry.value, entry.importance, entry.expires_at) == ("plan", "Write.", 5, None)
+    assert do(layers, "mem_core_get") == {"core": {"plan": "Write."}}
+    assert do(layers, "mem_core_get", keys="*") == {"core": {"plan": "Write."}}
+    assert do(layers, "mem_core_get", keys=["other", "*"]) == {"core": {"plan": "Write."}, "missing": ["other"]}
+    assert do(layers, "mem_core_del", key="plan") == "The note 'plan' is deleted."
+    assert do(layers, "mem_core_del", key="plan") == "There is no note 'plan'."
+    assert layers.core.get() == {}
+    layers.core.set("a", "")  # what is empty is not missing
+    assert do(layers, "mem_core_get", keys=["a", "b"]) == {"core": {"a": ""}, "missing": ["b"]}
 
 
-class TestRecall:
-    def test_events_are_summarized_and_evicted(self, layers):
-        for number in range(25):
-            layers.recall.append("note", f"Thing {number} happened.")
-        assert json.loads(format_answer(do(layers, "mem_recall_summarize")))["summarized"]["events"] >= 5
-        assert do(layers, "mem_recall_evict", oldest=1) == "Removed 1 event from recall memory."
-        assert len(layers.recall.recent(limit=None)) == 19
+def test_events_are_summarized_and_evicted(layers):
+    for number in range(25):
+        layers.recall.append("note", f"Thing {number} happened.")
+    assert json.loads(format_answer(do(layers, "mem_recall_summarize")))["summarized"]["events"] >= 5
+    assert do(layers, "mem_recall_evict", oldest=1) == "Removed 1 event from recall memory."
+    assert len(layers.recall.recent(limit=None)) == 19
 
 
 class TestArchival:

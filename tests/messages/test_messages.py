@@ -500,37 +500,35 @@ class TestImages:
         assert message.to_llm_dict() != before
 
 
-class TestText:
-    def test_text_holds_the_readable_content(self):
-        inner = {"type": "text", "text": "found"}
-        url = "data:image/png;base64,QQ"
-        for content, text in (
-            (None, ""),
-            ("hi", "hi"),
-            ([], ""),
-            (["a", {"type": "text", "text": "b"}, {"type": "output_text", "text": "c"}], "a\nb\nc"),
-            ([{"type": "thinking", "thinking": "x", "text": "y"}, {"type": "reasoning", "text": "z"}], ""),
-            ([{"type": "image", "base64": "QQ==", "caption": "a cat", "alt": "cat"}], "a cat\ncat"),
-            ([{"type": "image_url", "image_url": {"url": url}}], ""),
-            ([{"type": "tool_use", "name": "t", "input": {"a": "secret"}}], ""),
-            ([{"type": "tool_result", "content": [inner]}], "found"),
-            ({"thought": "hm", "n": 5, "deep": [{"x": "y"}], "image": url}, "hm\ny"),
-        ):
-            assert Message(role="user", content=content).text == text, content
+def test_text_holds_the_readable_content():
+    inner = {"type": "text", "text": "found"}
+    url = "data:image/png;base64,QQ"
+    for content, text in (
+        (None, ""),
+        ("hi", "hi"),
+        ([], ""),
+        (["a", {"type": "text", "text": "b"}, {"type": "output_text", "text": "c"}], "a\nb\nc"),
+        ([{"type": "thinking", "thinking": "x", "text": "y"}, {"type": "reasoning", "text": "z"}], ""),
+        ([{"type": "image", "base64": "QQ==", "caption": "a cat", "alt": "cat"}], "a cat\ncat"),
+        ([{"type": "image_url", "image_url": {"url": url}}], ""),
+        ([{"type": "tool_use", "name": "t", "input": {"a": "secret"}}], ""),
+        ([{"type": "tool_result", "content": [inner]}], "found"),
+        ({"thought": "hm", "n": 5, "deep": [{"x": "y"}], "image": url}, "hm\ny"),
+    ):
+        assert Message(role="user", content=content).text == text, content
 
 
-class TestCalls:
-    def test_every_form_of_tool_call_is_read(self):
-        expected = ToolCallMsg(id="1", name="t", arguments='{"a": 1}')
-        for data in (
-            {"id": "1", "type": "function", "function": {"name": "t", "arguments": '{"a": 1}'}},
-            {"id": "1", "call_id": "1", "type": "function", "name": "t", "arguments": '{"a": 1}'},
-            {"id": "1", "name": "t", "arguments": {"a": 1}},
-            {"id": "1", "name": "t", "args": {"a": 1}, "type": "tool_call"},
-            {"call_id": "1", "name": "t", "arguments": '{"a": 1}'},
-            {"id": None, "call_id": "1", "name": "t", "arguments": '{"a": 1}'},
-        ):
-            assert ToolCallMsg.from_dict(data) == expected
+def test_every_form_of_tool_call_is_read():
+    expected = ToolCallMsg(id="1", name="t", arguments='{"a": 1}')
+    for data in (
+        {"id": "1", "type": "function", "function": {"name": "t", "arguments": '{"a": 1}'}},
+        {"id": "1", "call_id": "1", "type": "function", "name": "t", "arguments": '{"a": 1}'},
+        {"id": "1", "name": "t", "arguments": {"a": 1}},
+        {"id": "1", "name": "t", "args": {"a": 1}, "type": "tool_call"},
+        {"call_id": "1", "name": "t", "arguments": '{"a": 1}'},
+        {"id": None, "call_id": "1", "name": "t", "arguments": '{"a": 1}'},
+    ):
+        assert ToolCallMsg.from_dict(data) == expected
 
 
 class TestMessageTime:

@@ -68,16 +68,15 @@ class TestRoundTrips:
             assert type(Attachment.from_dict(attachment.to_dict()).extra) is type(extra), kind
 
 
-class TestAttachmentTypes:
-    def test_removed_types_are_dropped(self):
-        for removed in ("init_plan", "python", "sample", "never_was"):
-            data = {"type": removed, "content": "x", "extra": None, "id": "a"}
-            assert Attachment.from_dict(data) is None
-            kept = Attachment.create("plan", "p").to_dict()
-            post = Post.from_dict({"send_from": "A", "attachment_list": [data, kept]})
-            assert [attachment.content for attachment in post.attachment_list] == ["p"]
-            with pytest.raises(InvalidInput, match="no longer exists"):
-                Attachment.from_json(json.dumps(data))
+def test_removed_types_are_dropped():
+    for removed in ("init_plan", "python", "sample", "never_was"):
+        data = {"type": removed, "content": "x", "extra": None, "id": "a"}
+        assert Attachment.from_dict(data) is None
+        kept = Attachment.create("plan", "p").to_dict()
+        post = Post.from_dict({"send_from": "A", "attachment_list": [data, kept]})
+        assert [attachment.content for attachment in post.attachment_list] == ["p"]
+        with pytest.raises(InvalidInput, match="no longer exists"):
+            Attachment.from_json(json.dumps(data))
 
 
 class TestMalformedDumps:
@@ -175,10 +174,9 @@ class TestValues:
         assert list(yaml.safe_load(text)) == ["id", "message", "send_from", "send_to", "attachment_list"]
 
 
-class TestRetention:
-    def test_invalid_limits_are_rejected(self):
-        assert Retention().is_off
-        counts, ages = (0, -1, True, 1.5), (timedelta(0), timedelta(-1), 5)
-        for limit in (*({"keep_last": each} for each in counts), *({"max_age": each} for each in ages)):
-            with pytest.raises(InvalidInput):
-                pytest.fail(f"{Retention(**limit)} of {limit}")
+def test_invalid_limits_are_rejected():
+    assert Retention().is_off
+    counts, ages = (0, -1, True, 1.5), (timedelta(0), timedelta(-1), 5)
+    for limit in (*({"keep_last": each} for each in counts), *({"max_age": each} for each in ages)):
+        with pytest.raises(InvalidInput):
+            pytest.fail(f"{Retention(**limit)} of {limit}")

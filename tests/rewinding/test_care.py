@@ -140,6 +140,13 @@ class TestStatistics:
             "waiting_groups": 0, "contents": memory.admin.stats()["contents"],
         }  # fmt: skip
 
+    def test_statistics_of_a_namespace_omit_recorded_messages(self, memory):
+        config = graphs.at(namespace=("ada",))
+        line(memory.checkpointer, lambda state: {}).invoke({"messages": [("user", "Hello.")]}, config)
+        for each in (memory, memory.within(("ada",))):
+            statistics = each.admin.stats()
+            assert (statistics["messages"], statistics["memories"], statistics["old_memories"]) == (1, 0, 0)
+
     async def test_verify_checks_all_memories_and_branches(self, filled):
         report = filled.admin.verify()
         assert report.problems == ()

@@ -172,6 +172,7 @@ class TestHistory:
         every = saver.history(at()).checkpoints
         for asked, first in (
             ({"offset": 3}, 3),
+            ({"offset": 10}, 9),
             *(({"around": every[place].checkpoint_id}, first) for place, first in ((4, 2), (1, 0), (8, 6))),
         ):
             page = saver.history(at(), limit=4, **asked)

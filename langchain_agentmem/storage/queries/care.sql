@@ -47,7 +47,7 @@ with namespaces as (
 ), blobs as (
     select length(value) as size from blob where namespace_id in (select id from namespaces)
 ), memories as (
-    select kind, label, until, deleted from memory where branch_id in (select id from branches)
+    select kind, label, until, deleted from memory where branch_id in (select id from branches) and kind <> 'message'
 )
 select
     (select count(*) from namespaces) as namespaces,

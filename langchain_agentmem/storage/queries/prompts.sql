@@ -38,7 +38,7 @@ delete from prompt_note
 where namespace_id in (select id from namespace where path >= :low and path < :high)
     and (cast(:name as text) is null or name = :name or part in ('start', 'changes'));
 
--- name: erase_notes_of_reader
+-- name: erase_notes_on_memory
 -- Delete the notes of any thread on memories in a range of paths: all notes, or only those on core memory.
 delete from prompt_note
 where reader > :low and reader < :high and (:everything = 1 or part in ('start', 'changes'))

@@ -80,21 +80,20 @@ class TestOpenAI:
         assert (entry.input_tokens, entry.output_tokens) == (None, None)
 
 
-class TestAgents:
-    def test_nested_models_and_graphs_are_recorded(self, trail, run_config):
-        inner = model_graph(model(model="inner"), InMemorySaver())
+def test_nested_models_and_graphs_are_recorded(trail, run_config):
+    inner = model_graph(model(model="inner"), InMemorySaver())
 
-        @tool("weather")
-        def look(city: str) -> str:
-            """The weather in a city."""
-            return inner.invoke({"messages": [("user", city)]})["messages"][-1].text
+    @tool("weather")
+    def look(city: str) -> str:
+        """The weather in a city."""
+        return inner.invoke({"messages": [("user", city)]})["messages"][-1].text
 
-        agent = create_agent(agents(), [look], checkpointer=InMemorySaver())
-        agent.invoke({"messages": [("user", "Weather?")]}, {**run_config, "configurable": {"thread_id": "t1"}})
+    agent = create_agent(agents(), [look], checkpointer=InMemorySaver())
+    agent.invoke({"messages": [("user", "Weather?")]}, {**run_config, "configurable": {"thread_id": "t1"}})
 
-        assert [(each.model, each.prompt, each.reply) for each in trail] == [
-            ("scripted-1", "Weather?", ""),
-            ("inner", "Rome", "Well, Rome"),
-            ("scripted-1", "Weather?", "It is Well, Rome"),
-        ]
-        assert {each.thread_id for each in trail} == {"t1"}
+    assert [(each.model, each.prompt, each.reply) for each in trail] == [
+        ("scripted-1", "Weather?", ""),
+        ("inner", "Rome", "Well, Rome"),
+        ("scripted-1", "Weather?", "It is Well, Rome"),
+    ]
+    assert {each.thread_id for each in trail} == {"t1"}

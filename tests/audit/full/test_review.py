@@ -39,16 +39,15 @@ class TestVerification:
         assert "is damaged" in filled.audit.verify().problems[0]
 
 
-class TestDocumentExport:
-    def test_export_never_overwrites_a_database(self, tmp_path):
-        path = tmp_path / "agent.db"
-        with AgentMemory(path) as memory:
-            memory.audit.add("Where are they?", "In the orchard.")
-        with AgentMemory(path) as memory:
-            for write in (memory.audit.export_document, memory.export):
-                with pytest.raises(InvalidInput, match=r"is a database|is no export"):
-                    write(path)
-            assert len(read(memory, audit_store.load_last, "", 9)) == 1
+def test_export_never_overwrites_a_database(tmp_path):
+    path = tmp_path / "agent.db"
+    with AgentMemory(path) as memory:
+        memory.audit.add("Where are they?", "In the orchard.")
+    with AgentMemory(path) as memory:
+        for write in (memory.audit.export_document, memory.export):
+            with pytest.raises(InvalidInput, match=r"is a database|is no export"):
+                write(path)
+        assert len(read(memory, audit_store.load_last, "", 9)) == 1
 
 
 class Mute:

@@ -46,22 +46,21 @@ class TestHandlerTraces:
         assert collector.roots[0].error is None
 
 
-class TestContent:
-    async def test_content_is_omitted_without_trace_content(self, collector, tmp_path):
-        steps = []
-        with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
-            trail = quiet.audit
-            collector.under(lambda: trail.add(f"Where is {SECRET}?", f"{SECRET} is far.", "c"))
-            await collector.aunder(lambda: trail.asearch(SECRET))
-            collector.under(lambda: trail.add_todo_from_chat(f"We need to buy a map of {SECRET}."))
-            collector.under(lambda: trail.add_reference(f"All of {SECRET}", title=SECRET))
-            collector.under(trail.todos)
-            collector.under(lambda: trail.last(3))
-            collector.under(lambda: trail.export_document(tmp_path / "agent_memory.json"))
-        assert len(collector.ours()) >= 7
-        assert SECRET not in str([run.model_dump() for run in collector.ours()])
-        assert SECRET not in str([step for step in steps if isinstance(step, StepFinished)])
-        assert collector.run(ADD).inputs["conversation_id"] == "c"
+async def test_content_is_omitted_without_trace_content(collector, tmp_path):
+    steps = []
+    with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
+        trail = quiet.audit
+        collector.under(lambda: trail.add(f"Where is {SECRET}?", f"{SECRET} is far.", "c"))
+        await collector.aunder(lambda: trail.asearch(SECRET))
+        collector.under(lambda: trail.add_todo_from_chat(f"We need to buy a map of {SECRET}."))
+        collector.under(lambda: trail.add_reference(f"All of {SECRET}", title=SECRET))
+        collector.under(trail.todos)
+        collector.under(lambda: trail.last(3))
+        collector.under(lambda: trail.export_document(tmp_path / "agent_memory.json"))
+    assert len(collector.ours()) >= 7
+    assert SECRET not in str([run.model_dump() for run in collector.ours()])
+    assert SECRET not in str([step for step in steps if isinstance(step, StepFinished)])
+    assert collector.run(ADD).inputs["conversation_id"] == "c"
 
 
 CALLS = [

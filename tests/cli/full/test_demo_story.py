@@ -72,25 +72,20 @@ class TestStory:
         assert tempfile.gettempdir() not in printed
 
 
-class TestStudio:
-    def test_studio_serves_the_sample_and_deletes_its_database(self, tmp_path):
-        command = [sys.executable, "-m", "langchain_agentmem", "demo", "--studio", "--no-open"]
-        with subprocess.Popen(
-            command,
-            env={**ENVIRONMENT, "TMPDIR": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                where = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
-                opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-                with opener.open(where) as answer:
-                    page = answer.read().decode()
-            finally:
-                process.send_signal(signal.SIGINT)
-            printed, failed = process.communicate()
-        assert f'<p class="who">{PERSON}</p>' in page
-        assert (process.returncode, failed) == (0, "")
-        assert printed.splitlines() == ["The temporary database was deleted."]
-        assert list(tmp_path.iterdir()) == []
+def test_studio_serves_the_sample_and_deletes_its_database(tmp_path):
+    command = [sys.executable, "-m", "langchain_agentmem", "demo", "--studio", "--no-open"]
+    with subprocess.Popen(
+        command, env={**ENVIRONMENT, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            where = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with opener.open(where) as answer:
+                page = answer.read().decode()
+        finally:
+            process.send_signal(signal.SIGINT)
+        printed, failed = process.communicate()
+    assert f'<p class="who">{PERSON}</p>' in page
+    assert (process.returncode, failed) == (0, "")
+    assert printed.splitlines() == ["The temporary database was deleted."]
+    assert list(tmp_path.iterdir()) == []

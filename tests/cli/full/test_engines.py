@@ -44,44 +44,41 @@ class TestEmptyDatabase:
         assert agentmem("search", url, "heron", "--schema", "Bot;").returncode == 2
 
 
-class TestBackupAndRestore:
-    @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-    def test_export_and_backup_are_restored_to_either_engine(self, engine, agentmem, database, tmp_path, new_database):
-        for what in ("export", "backup"):
-            file, target = str(tmp_path / what), new_database(engine)
-            stdout_of(agentmem(what, database, file))
-            report = read_json(agentmem("restore", target, file, "--json"))
-            assert report["ok"]
-            assert report["checked"]["messages"] == 66
-            assert messages(target) == messages(database)
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_export_and_backup_are_restored_to_either_engine(engine, agentmem, database, tmp_path, new_database):
+    for what in ("export", "backup"):
+        file, target = str(tmp_path / what), new_database(engine)
+        stdout_of(agentmem(what, database, file))
+        report = read_json(agentmem("restore", target, file, "--json"))
+        assert report["ok"]
+        assert report["checked"]["messages"] == 66
+        assert messages(target) == messages(database)
 
 
-class TestCopy:
-    def test_copy_to_the_other_engine_and_back(self, agentmem, database, tmp_path, new_database):
-        there, back = new_database("postgres"), str(tmp_path / "back.db")
-        read_json(agentmem("copy", database, there, "--json"))
-        said = stdout_of(agentmem("copy", there, back))
-        assert "The copy is verified, and " in said
-        assert messages(back) == messages(there) == messages(database)
-        assert "password" not in said
+def test_copy_to_the_other_engine_and_back(agentmem, database, tmp_path, new_database):
+    there, back = new_database("postgres"), str(tmp_path / "back.db")
+    read_json(agentmem("copy", database, there, "--json"))
+    said = stdout_of(agentmem("copy", there, back))
+    assert "The copy is verified, and " in said
+    assert messages(back) == messages(there) == messages(database)
+    assert "password" not in said
 
 
-class TestStats:
-    @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-    def test_stats_show_sizes_by_part(self, engine, agentmem, new_database):
-        database = new_database(engine)
-        with AgentMemory(database) as memory:
-            memory.byte_store().mset([("a", os.urandom(2_000_000))])
-        run = agentmem("stats", database)
-        assert (run.returncode, run.stderr) == (0, "")
-        lines = run.stdout.splitlines()
-        largest, second = lines[lines.index("Bytes by part") + 2 :][:2]
-        assert re.fullmatch(r"blobs +[\d,]+ +\d+%  #{30} *", largest)
-        assert "#" * 30 not in second
-        assert run.stdout.isascii()
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_stats_show_sizes_by_part(engine, agentmem, new_database):
+    database = new_database(engine)
+    with AgentMemory(database) as memory:
+        memory.byte_store().mset([("a", os.urandom(2_000_000))])
+    run = agentmem("stats", database)
+    assert (run.returncode, run.stderr) == (0, "")
+    lines = run.stdout.splitlines()
+    largest, second = lines[lines.index("Bytes by part") + 2 :][:2]
+    assert re.fullmatch(r"blobs +[\d,]+ +\d+%  #{30} *", largest)
+    assert "#" * 30 not in second
+    assert run.stdout.isascii()
 
-        counted = json.loads(agentmem("stats", database, "--json").stdout)
-        assert counted["bytes_by_part"]["blobs"] > 2_000_000
+    counted = json.loads(agentmem("stats", database, "--json").stdout)
+    assert counted["bytes_by_part"]["blobs"] > 2_000_000
 
 
 def test_reading_commands_print_the_same_on_postgres(agentmem, new_database):

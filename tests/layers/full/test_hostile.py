@@ -118,22 +118,21 @@ class TestSanitizing:
         assert not TOKENS.search(once)
 
 
-class TestThroughTheDatabase:
-    def test_stored_hostile_strings_are_injected_as_data(self, memory):
-        layers = LayeredMemory(memory, "user", namespace=("hostile",))
-        for text in HOSTILE[::4]:
-            layers.recall.append("note", text)
-            layers.archival.write(f"quince {text}")
-            try:
-                layers.core.set(text[:200], text[:50])
-            except InvalidInput:
-                layers.core.set("k", text[:50])
-        found = MemoryInjection(memory, "user", namespace=("hostile",), limit=60).invoke([HumanMessage("a quince?")])
-        assert [is_injected(message) for message in found] == [True, True, False]
-        for message, tag in zip(found, BLOCKS, strict=False):
-            assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
-        sections = compose(PromptMaterial(layers.core.entries(), layers.recall.recent(None))).sections
-        assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
+def test_stored_hostile_strings_are_injected_as_data(memory):
+    layers = LayeredMemory(memory, "user", namespace=("hostile",))
+    for text in HOSTILE[::4]:
+        layers.recall.append("note", text)
+        layers.archival.write(f"quince {text}")
+        try:
+            layers.core.set(text[:200], text[:50])
+        except InvalidInput:
+            layers.core.set("k", text[:50])
+    found = MemoryInjection(memory, "user", namespace=("hostile",), limit=60).invoke([HumanMessage("a quince?")])
+    assert [is_injected(message) for message in found] == [True, True, False]
+    for message, tag in zip(found, BLOCKS, strict=False):
+        assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
+    sections = compose(PromptMaterial(layers.core.entries(), layers.recall.recent(None))).sections
+    assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
 
 
 def test_harmless_text_is_not_changed():

@@ -34,20 +34,19 @@ def location_of(run):
     return {name: value for name, value in run.extra["metadata"].items() if name.startswith(ours)}
 
 
-class TestOperationRuns:
-    async def test_each_operation_is_one_run_with_its_location(self, collector, layers, do):
-        async def work():
-            for method, arguments, *_ in CALLS:
-                *parts, name = method.split(".")
-                await do(getattr(layers, *parts) if parts else layers, name, *arguments)
+async def test_each_operation_is_one_run_with_its_location(collector, layers, do):
+    async def work():
+        for method, arguments, *_ in CALLS:
+            *parts, name = method.split(".")
+            await do(getattr(layers, *parts) if parts else layers, name, *arguments)
 
-        await collector.aunder(work)
-        [turn] = collector.roots
-        seen = [(run.name, run.run_type, run.inputs, run.outputs, location_of(run)) for run in turn.child_runs]
-        assert seen == [
-            (f"memory.{name}", "chain", {**MAIN, **inputs}, outputs, FOUND) for _, _, name, inputs, outputs in CALLS
-        ]
-        assert [run.child_runs for run in turn.child_runs] == [[]] * len(CALLS)
+    await collector.aunder(work)
+    [turn] = collector.roots
+    seen = [(run.name, run.run_type, run.inputs, run.outputs, location_of(run)) for run in turn.child_runs]
+    assert seen == [
+        (f"memory.{name}", "chain", {**MAIN, **inputs}, outputs, FOUND) for _, _, name, inputs, outputs in CALLS
+    ]
+    assert [run.child_runs for run in turn.child_runs] == [[]] * len(CALLS)
 
 
 def test_a_consolidation_run_contains_compression_and_eviction(collector, memory):
