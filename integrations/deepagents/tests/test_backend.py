@@ -86,7 +86,7 @@ def test_only_shared_files_are_reachable_without_thread(backend):
     backend.write("/memories/a.md", "here")
     assert paths(backend.ls("/memories")) == ["/memories/a.md"]
     for reach in (lambda: backend.ls("/"), lambda: backend.write("/a.md", ""), lambda: backend.read("/a.md")):
-        with pytest.raises(InvalidInput, match="give the run a thread_id"):
+        with pytest.raises(InvalidInput, match="Pass thread_id in the run's config"):
             reach()
     with pytest.raises(InvalidInput):
         backend.at({})
