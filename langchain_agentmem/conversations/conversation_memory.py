@@ -492,13 +492,20 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def _run(self, verb: str | None, operation: Operation[T], *, write: bool = False, **inputs: Any) -> T:
         """Run an operation on the log. Before that, write the description if it is not stored yet."""
-        if (description := self._pending_description) is not None:
-            now = self._now_argument()
-            # Read before writing, so that a reader does not wait for a writer if the description exists.
-            if not self._database.read(None, lambda tx: message_log.is_described(tx, self._key, description)):
-                self._database.write(None, lambda tx: message_log.set_description(tx, self._key, description, **now))
-            self._pending_description = None
-        return super()._run(verb, operation, write=write, **inputs)
+        if (description := self._pending_description) is None:
+            return super()._run(verb, operation, write=write, **inputs)
+        now = self._now_argument()
+
+        def describe_first(tx: Transaction) -> T:
+            message_log.set_description(tx, self._key, description, **now)
+            return operation(tx)
+
+        # Read before writing, so that a reader does not wait for a writer if the description exists.
+        if not write and not self._database.read(None, lambda tx: message_log.is_described(tx, self._key, description)):
+            self._database.write(None, lambda tx: message_log.set_description(tx, self._key, description, **now))
+        result = super()._run(verb, describe_first if write else operation, write=write, **inputs)
+        self._pending_description = None
+        return result
 
     def _add_operation(self, entries: Sequence[LogEntry]) -> Operation[message_log.AppendResult]:
         """Return the operation that adds messages. Subclasses may extend it."""

@@ -6,11 +6,13 @@ import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, Message, MessageError
+from langchain_agentmem.conversations import message_log
 from langchain_agentmem.messages.message import AgentCallMsg, ToolCallMsg
 from tests.support.models import calling
 
@@ -291,23 +293,30 @@ class TestDescription:
         assert contents(again) == ["Be brief."]
         assert memory.admin.verify().ok
 
+    def test_failed_first_write_leaves_no_description(self, memory):
+        chat = memory.conversation("new", description="Be kind.")
+        with mock.patch.object(message_log, "append", side_effect=MemoryError), pytest.raises(MemoryError):
+            chat.add_user_message("Hello")
+        assert memory.admin.stats()["conversations"] == 0
+        chat.add_user_message("Hello")
+        assert contents(chat) == ["Be kind.", "Hello"]
+
     def test_description_is_not_added_to_existing_conversation(self, memory, chat):
         chat.add(role="user", content="Hello")
         assert contents(memory.conversation("chat", description="Be kind.")) == ["Hello"]
 
 
-class TestToolResults:
-    async def test_tool_call_id_from_content_or_field(self, chat, do):
-        for fields in (
-            {"content": '{"tool_call_id": "call-1", "output": "42"}'},
-            {"content": {"tool_call_id": "call-1", "output": "42"}},
-            {"content": "42", "tool_call_id": "call-1"},
-        ):
-            key = await do(chat, "add", role="tool", name="look", **fields)
-            told = {"role": "tool", "content": "42", "name": "look", "tool_call_id": "call-1"}
-            assert await do(chat, "retrieve_by_id", key) == told
-            message = (await do(chat, "messages"))[-1]
-            assert (message.type, message.content, message.tool_call_id) == ("tool", "42", "call-1")
+async def test_tool_call_id_from_content_or_field(chat, do):
+    for fields in (
+        {"content": '{"tool_call_id": "call-1", "output": "42"}'},
+        {"content": {"tool_call_id": "call-1", "output": "42"}},
+        {"content": "42", "tool_call_id": "call-1"},
+    ):
+        key = await do(chat, "add", role="tool", name="look", **fields)
+        told = {"role": "tool", "content": "42", "name": "look", "tool_call_id": "call-1"}
+        assert await do(chat, "retrieve_by_id", key) == told
+        message = (await do(chat, "messages"))[-1]
+        assert (message.type, message.content, message.tool_call_id) == ("tool", "42", "call-1")
 
 
 class TestNamespaces:

@@ -149,27 +149,25 @@ class TestFiles:
         assert everything(memory) == before
 
 
-class TestEventBus:
-    @pytest.mark.parametrize("verb", ["reset_memory", "clear"])
-    async def test_reset_emits_an_event(self, memory, do, verb, clock):
-        chat, events = fill(memory), []
-        chat.set_event_context("Researcher", events.append, session_id="run-1")
-        clock.now = datetime(2030, 1, 1, tzinfo=UTC)
-        await do(chat, verb)
-        [event] = events
-        assert isinstance(event, MemoryResetEvent)
-        assert event.agent_name == "Researcher"
-        assert event.timestamp.year == 2030
-        assert event.timestamp.tzinfo is UTC
-        assert set(event.__dataclass_fields__) == {"agent_name", "timestamp"}
+@pytest.mark.parametrize("verb", ["reset_memory", "clear"])
+async def test_reset_emits_an_event(memory, do, verb, clock):
+    chat, events = fill(memory), []
+    chat.set_event_context("Researcher", events.append, session_id="run-1")
+    clock.now = datetime(2030, 1, 1, tzinfo=UTC)
+    await do(chat, verb)
+    [event] = events
+    assert isinstance(event, MemoryResetEvent)
+    assert event.agent_name == "Researcher"
+    assert event.timestamp.year == 2030
+    assert event.timestamp.tzinfo is UTC
+    assert set(event.__dataclass_fields__) == {"agent_name", "timestamp"}
 
 
-class TestCompaction:
-    async def test_plain_memory_compaction_does_nothing(self, memory, do):
-        chat = memory.conversation("chat")
-        chat.add_messages([HumanMessage("x" * 1_000)] * 5)
-        for part in (chat, memory.session("chat")):
-            for verb in ("compact_if_needed", "compact_for_payload_error"):
-                assert await do(part, verb) is False
-                assert await do(part, verb, {"model": None}) is False
-        assert len(chat) == 5
+async def test_plain_memory_compaction_does_nothing(memory, do):
+    chat = memory.conversation("chat")
+    chat.add_messages([HumanMessage("x" * 1_000)] * 5)
+    for part in (chat, memory.session("chat")):
+        for verb in ("compact_if_needed", "compact_for_payload_error"):
+            assert await do(part, verb) is False
+            assert await do(part, verb, {"model": None}) is False
+    assert len(chat) == 5

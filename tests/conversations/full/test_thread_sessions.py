@@ -62,26 +62,24 @@ def shown(session: SessionMemory) -> list[tuple[str, str, list[str]]]:
     return [(each.user_query, each.state, [post.message for post in each.post_list]) for each in session.rounds]
 
 
-class TestRewinding:
-    def test_rewound_session_drops_later_rounds(self, memory):
-        graph = talk(memory)
-        graph.invoke({"n": 1}, thread())
-        first = graph.get_state(thread()).config
-        for number in (2, 3):
-            graph.invoke({"n": number}, first)
-        session = memory.session(thread())
-        assert [each.user_query for each in session.rounds] == ["1", "3"]
-        assert [entry.content for entry in session.get_shared_memory_entries("plan")] == ["plan 3"]
-        assert {found.text for found in memory.search("apples", kinds=["message"])} == {"apples 1", "apples 3"}
-        assert {found.text for found in memory.search("apples", config=first)} == {"apples 1"}
-        assert memory.admin.verify().ok
+def test_rewound_session_drops_later_rounds(memory):
+    graph = talk(memory)
+    graph.invoke({"n": 1}, thread())
+    first = graph.get_state(thread()).config
+    for number in (2, 3):
+        graph.invoke({"n": number}, first)
+    session = memory.session(thread())
+    assert [each.user_query for each in session.rounds] == ["1", "3"]
+    assert [entry.content for entry in session.get_shared_memory_entries("plan")] == ["plan 3"]
+    assert {found.text for found in memory.search("apples", kinds=["message"])} == {"apples 1", "apples 3"}
+    assert {found.text for found in memory.search("apples", config=first)} == {"apples 1"}
+    assert memory.admin.verify().ok
 
 
-class TestPostSearch:
-    def test_posts_are_searchable_after_the_checkpoint(self, memory, task, session):
-        session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="apples")
-        assert memory.search("apples") == []
-        assert task.context.copy().run(memory.search, "apples") != []
+def test_posts_are_searchable_after_the_checkpoint(memory, task, session):
+    session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="apples")
+    assert memory.search("apples") == []
+    assert task.context.copy().run(memory.search, "apples") != []
 
 
 class TestInvalidUse:

@@ -76,26 +76,25 @@ class TestConversations:
         assert "MessageError" in collector.run("memory.conversation.update").error
 
 
-class TestSessions:
-    async def test_every_operation_is_one_traced_run(self, open_memory, do):
-        session, ids = open_memory().session("chat", ("ada",)), {}
+async def test_every_operation_is_one_traced_run(open_memory, do):
+    session, ids = open_memory().session("chat", ("ada",)), {}
 
-        async def act() -> None:
-            ids["round"] = (await do(session, "create_round", "Plot it.")).id
-            post = await do(session, "add_post", ids["round"], send_from="User", send_to="Planner", message="Go")
-            ids["post"] = post.id
-            await do(session, "finish_round", ids["round"])
-            await do(session, "get_role_rounds", "Planner")
-            await do(session, "get_role_rounds_with_compaction", "Planner")
+    async def act() -> None:
+        ids["round"] = (await do(session, "create_round", "Plot it.")).id
+        post = await do(session, "add_post", ids["round"], send_from="User", send_to="Planner", message="Go")
+        ids["post"] = post.id
+        await do(session, "finish_round", ids["round"])
+        await do(session, "get_role_rounds", "Planner")
+        await do(session, "get_role_rounds_with_compaction", "Planner")
 
-        steps = told(await traced(act))
-        where, read = {**AT, "round_id": ids["round"]}, {**AT, "role": "Planner"}
-        assert [name for name, _, _ in steps] == [f"session.{name}" for name in STEPS.split()]
-        assert steps[0][1] == {**where, "user_query": "Plot it."}
-        assert steps[1][1].items() >= where.items()
-        assert (steps[1][1]["post"]["id"], steps[1][2]["keys"]) == (ids["post"], [ids["post"]])
-        assert steps[2][1:] == (where, {"result": True})
-        assert [given for _, given, _ in steps[3:]] == [read, read]
+    steps = told(await traced(act))
+    where, read = {**AT, "round_id": ids["round"]}, {**AT, "role": "Planner"}
+    assert [name for name, _, _ in steps] == [f"session.{name}" for name in STEPS.split()]
+    assert steps[0][1] == {**where, "user_query": "Plot it."}
+    assert steps[1][1].items() >= where.items()
+    assert (steps[1][1]["post"]["id"], steps[1][2]["keys"]) == (ids["post"], [ids["post"]])
+    assert steps[2][1:] == (where, {"result": True})
+    assert [given for _, given, _ in steps[3:]] == [read, read]
 
 
 @pytest.mark.parametrize("content", [False, lambda text: f"{len(text)} letters"], ids=["withheld", "masked"])

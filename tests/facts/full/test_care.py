@@ -88,22 +88,19 @@ class TestVerification:
             assert {memory.admin.stats()[name] for name in FACTS} == {0}
 
 
-class TestImport:
-    def test_imported_facts_can_be_continued(self, filled, another, tmp_path):
-        filled.export(tmp_path / "all.jsonl")
-        another.import_(tmp_path / "all.jsonl")
-        known = []
-        for memory in (filled, another):
-            facts, fork = memory.facts("user", NS), memory.facts("fork", NS)
-            facts.add_fact("user", "Maya", "lives in", "Kyiv", valid_from=day(27), source=("z", "chat"))
-            facts.undo(facts.history("Maya", "likes")[0].id)
-            model = memory.facts("user", NS, model=lambda messages: json.dumps({"facts": []}))
-            model.drain()
-            remembering(memory).invoke({"messages": [HumanMessage("Ben lives in Kyiv", id="kyiv")]}, at())
-            waiting_graph(memory).invoke(Command(resume="yes"), at("asking"), durability="sync")
-            told = [(fact.text, fact.period, fact.sources) for each in (facts, fork) for fact in each.history("Maya")]
-            known.append(
-                (told, facts.pending_count(), [objects(memory, at(thread)) for thread in ("t", "copy", "asking")])
-            )
-            assert memory.admin.verify().ok
-        assert known[0] == known[1]
+def test_imported_facts_can_be_continued(filled, another, tmp_path):
+    filled.export(tmp_path / "all.jsonl")
+    another.import_(tmp_path / "all.jsonl")
+    known = []
+    for memory in (filled, another):
+        facts, fork = memory.facts("user", NS), memory.facts("fork", NS)
+        facts.add_fact("user", "Maya", "lives in", "Kyiv", valid_from=day(27), source=("z", "chat"))
+        facts.undo(facts.history("Maya", "likes")[0].id)
+        model = memory.facts("user", NS, model=lambda messages: json.dumps({"facts": []}))
+        model.drain()
+        remembering(memory).invoke({"messages": [HumanMessage("Ben lives in Kyiv", id="kyiv")]}, at())
+        waiting_graph(memory).invoke(Command(resume="yes"), at("asking"), durability="sync")
+        told = [(fact.text, fact.period, fact.sources) for each in (facts, fork) for fact in each.history("Maya")]
+        known.append((told, facts.pending_count(), [objects(memory, at(thread)) for thread in ("t", "copy", "asking")]))
+        assert memory.admin.verify().ok
+    assert known[0] == known[1]
