@@ -17,14 +17,14 @@ from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.queries import DIALECTS
 
 LIMITS = {
-    "lines of code": 33_078,
+    "lines of code": 33_079,
     "files": 170,
     "lines of SQL": 3_240,
     "tables": 38,
     "exported names": 66,
     "public options": 100,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 54_052,
+    "lines of code of the tests": 54_065,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}

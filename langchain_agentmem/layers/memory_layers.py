@@ -407,8 +407,7 @@ class CoreMemory(Layer):
 
 def load_core(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
     """Load core memory, in the order in which the keys were first set."""
-    versions = memory_rows.load_current(tx, view, CORE)
-    return sorted(versions, key=lambda each: (each.created_at, each.key))
+    return sorted(memory_rows.load_current(tx, view, CORE), key=lambda each: (each.created_at, each.key))
 
 
 def count_value_chars(key: str, value: str) -> int:

@@ -203,8 +203,7 @@ def list_visible_series(tx: Transaction, point: MemoryPosition, view: MemoryView
 
 def load_branch_names(tx: Transaction, branches: Sequence[int]) -> list[str]:
     """Return the names of branches, in the given order."""
-    rows = query.branch_names(tx, ids=json.dumps(list(branches)))
-    names = {row["id"]: row["name"] for row in rows}
+    names = {row["id"]: row["name"] for row in query.branch_names(tx, ids=json.dumps(list(branches)))}
     return [names[branch] for branch in branches]
 
 

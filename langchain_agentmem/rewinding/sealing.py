@@ -252,8 +252,7 @@ def load_task_view(
     branches = dict.fromkeys((row["branch_id"], row["up_to"]) for row in rows)
     descends = len(writes.places) == 1 and all(row["with_base"] is None for row in rows)
     groups, time = sorted(writes.groups.items()), parse_id_time(levels[-1].checkpoint)
-    view = MemoryView(tuple(branches), tuple(groups), time, descends)
-    return run, execution, view
+    return run, execution, MemoryView(tuple(branches), tuple(groups), time, descends)
 
 
 def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: TaskExecution, now: int) -> int:
@@ -846,7 +845,6 @@ def _list_groups(tx: Transaction, writes: LiveWrites) -> Groups:
     """Return the groups of current writes, including sealed groups of subgraphs."""
     groups = dict(writes.groups)
     for place in writes.places:
-        branches = _load_lineage(tx, place)
-        rows = query.groups_on_lineage(tx, lineage=json.dumps(branches), groups="[]")
+        rows = query.groups_on_lineage(tx, lineage=json.dumps(_load_lineage(tx, place)), groups="[]")
         groups.update((row["group_id"], FOREVER) for row in rows)
     return groups

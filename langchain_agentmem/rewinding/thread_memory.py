@@ -527,8 +527,7 @@ def _sweep_leftovers(tx: Transaction, leftovers: Sequence[ThreadLeftovers]) -> N
     """Delete the invisible rows of some threads, and the rows of their deleted groups."""
     for thread in leftovers:
         _sweep_branches(tx, thread)
-        rows = query.existing_groups(tx, ids=json.dumps(thread.groups))
-        existing = {row["id"] for row in rows}
+        existing = {row["id"] for row in query.existing_groups(tx, ids=json.dumps(thread.groups))}
         _drop_groups(tx, [group for group in thread.groups if group not in existing])
     for scope in sorted({thread.scope for thread in leftovers}):
         _sweep_main(tx, scope)

@@ -366,8 +366,8 @@ def _is_one_word(text: str) -> bool:
 def _stem(word: str) -> str:
     if not (word.isascii() and word.isalpha()):
         return word[article.end() :] if (article := _ARABIC_ARTICLE.match(word)) else word
-    stemmer = Stemmer.Stemmer("english")  # not shared, since a stemmer has state
-    return str(stemmer.stemWord(BASE_FORMS.get(word, word)))
+    # A stemmer has state, so it is not shared.
+    return str(Stemmer.Stemmer("english").stemWord(BASE_FORMS.get(word, word)))
 
 
 @cache

@@ -177,6 +177,7 @@ class Engine(ABC):
     """
 
     dialect: str
+    disconnections: tuple[type[BaseException], ...] = ()  # the driver's errors for a closed connection
     path: str
     persistent: bool = True
     encrypted: bool = False

@@ -216,6 +216,7 @@ class PostgresEngine(Engine):
     """
 
     dialect = "postgres"
+    disconnections = (psycopg.OperationalError,)
     _pool: Pool | BorrowedPool
 
     def __init__(self, url: Any, options: DatabaseOptions = DatabaseOptions()) -> None:  # noqa: B008 - a value

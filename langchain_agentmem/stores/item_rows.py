@@ -261,8 +261,7 @@ def lock(tx: Transaction, places: Iterable[ItemPlace]) -> LockedRows:
     """
     locked: LockedRows = {}
     for path, keys in _by_namespace(places):
-        rows = query.items_to_write(tx, path=path, keys=json.dumps(keys))
-        locked[path] = {row["key"]: row for row in rows}
+        locked[path] = {row["key"]: row for row in query.items_to_write(tx, path=path, keys=json.dumps(keys))}
     return locked
 
 

@@ -108,6 +108,8 @@ def export(
 ) -> TransferReport:
     """Write a snapshot of a namespace to a SQLite file.
 
+    If the server closes the connection, the export begins again, once.
+
     Args:
         engine: The database.
         path: The file. An existing file is replaced when the new one is complete.
@@ -119,11 +121,17 @@ def export(
         InvalidInput: The file cannot be written.
         StorageError: A database failed, or the source is damaged.
     """
-    with replace_atomically(path) as temp, contextlib.closing(_open_unlimited(temp, key)) as file:
-        with transfer.open_rows(engine) as source:
-            file.write(lambda tx: transfer.copy_rows(source, tx, namespace=namespace, progress=progress))
-        _check_verified(file, "The database is damaged and cannot be exported (verify() reports details)")
-        counts = file.read(integrity.statistics)
+    for is_last in (False, True):
+        try:
+            with replace_atomically(path) as temp, contextlib.closing(_open_unlimited(temp, key)) as file:
+                with transfer.open_rows(engine) as source:
+                    file.write(lambda tx: transfer.copy_rows(source, tx, namespace=namespace, progress=progress))
+                _check_verified(file, "The database is damaged and cannot be exported (verify() reports details)")
+                counts = file.read(integrity.statistics)
+            break
+        except StorageError as error:
+            if is_last or not isinstance(error.__cause__, engine.disconnections):
+                raise
     return TransferReport(
         entries=counts["messages"] + counts["rounds"] + counts["edits"],
         **{each.name: counts[each.name] for each in fields(TransferReport) if each.name != "entries"},

@@ -6,7 +6,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.storage import transfer
 from langchain_agentmem.upkeep.admin import Admin
+from tests.storage.sessions import kill_all
 from tests.support.graphs import at, line
 from tests.upkeep.random_memory import differences, fill, readable
 
@@ -29,6 +31,21 @@ def check_round_trip(place: str, new_database, folder) -> None:
             assert differences(before, readable(memory)) == {}
             assert memory.admin.verify().problems == ()
             memory.export(folder / f"{number}.db")
+
+
+def test_export_begins_again_after_its_connection_is_closed(new_database, tmp_path, monkeypatch):
+    copy_rows, cuts = transfer.copy_rows, iter([True])
+
+    def cut(source, tx, **options):
+        if next(cuts, False):
+            kill_all(memory.database.engine)
+        return copy_rows(source, tx, **options)
+
+    monkeypatch.setattr(transfer, "copy_rows", cut)
+    with AgentMemory(new_database("postgres")) as memory:
+        memory.conversation("c").add_user_message("Hello")
+        assert memory.export(tmp_path / "a.export").entries == 1
+    assert next(cuts, None) is None
 
 
 def test_full_memory_round_trips_through_the_other_engine(full, new_database, tmp_path):
