@@ -296,7 +296,7 @@ class SqliteEngine(Engine):
             for pragma in (
                 "pragma foreign_keys = on",
                 f"pragma synchronous = {self.options.synchronous}",
-                "pragma wal_autocheckpoint = 8000",  # pages (16 MB) instead of 1000: fewer WAL checkpoints
+                "pragma wal_autocheckpoint = 8000",  # pages (16 MB; encrypted, 32) instead of 1000: fewer checkpoints
                 "pragma cache_size = -16000",
                 "pragma temp_store = memory",
             ):

@@ -108,7 +108,7 @@ def export(
 ) -> TransferReport:
     """Write a snapshot of a namespace to a SQLite file.
 
-    If the server closes the connection, the export begins again, once.
+    If PostgreSQL closes the connection, the export begins again, once, and its progress too.
 
     Args:
         engine: The database.
