@@ -235,6 +235,7 @@ class Session:
         self.has_written = True
         self._sync()
         self._receive_all()
+        self._last_unnamed = None  # the copy discards the unnamed statement of the server
         self._libpq.exit_pipeline_mode()
         try:
             with self.connection.cursor() as cursor, cursor.copy(statement) as copy:

@@ -248,6 +248,21 @@ def forget(engine, session):
     engine._pool.give_back(session)
 
 
+def test_repeated_statement_around_a_copy_works_behind_a_pooler(new_database):
+    with closing(PostgresEngine(direct(new_database("postgres")))) as engine:
+        [session] = engine._pool._idle
+        session.is_direct = False  # as behind a pooler, where statements have no names
+
+        def copy_between(tx):
+            for number in range(3):
+                query.create_namespace(tx, path=f"{number}")
+                tx.insert_rows("namespace", ["id", "path"], [(1000 + number, f"copied {number}")])
+
+        engine.write(copy_between)
+        with psycopg.connect(engine._url) as connection:
+            assert connection.execute("select count(*) from agentmem.namespace").fetchone() == (6,)
+
+
 def test_returns_rows_agrees_with_the_server(new_database):
     PostgresEngine(url := direct(new_database("postgres"))).close()
     with psycopg.connect(url, autocommit=True) as connection:
