@@ -209,7 +209,9 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
         if bodies := [encode_body(message) for message in draft.entry.messages]:
             mark = audit_rows.call_mark(draft.entry)
             if mark not in stores:
-                stores[mark] = _open_store(tx, namespace, mark)
+                found = query.audit_find_store(tx, namespace=namespace, mark=mark)
+                [store] = found or query.create_store(tx, next_part=LOOSE_START)
+                stores[mark] = StorePosition(store["id"], store["sweep_count"])
             call = audit_rows.StoredCall(stores[mark].store_id, *write_messages(tx, stores[mark], bodies))
             draft = draft._replace(mark=mark)  # noqa: PLW2901
         row = audit_rows.make_row(path, draft, call)
@@ -370,12 +372,6 @@ def _series_of(row: Row) -> search_index.DocumentSeries:
 
 
 # -- helpers -------------------------------------------------------------------------------------------------------
-
-
-def _open_store(tx: Transaction, namespace: int, mark: bytes) -> StorePosition:
-    """Return the part store for the messages of calls with a mark. Create a missing one."""
-    [row] = query.audit_find_store(tx, namespace=namespace, mark=mark) or query.create_store(tx, next_part=LOOSE_START)
-    return StorePosition(row["id"], row["sweep_count"])
 
 
 def _hide_older_versions(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
@@ -559,12 +555,9 @@ def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
 def find_problems(tx: Transaction) -> list[str]:
     """Return descriptions of the problems of the chain and of its entries in the search index."""
     problems = list(verify(tx).problems)
-    misindexed = query.audit_wrong_documents(tx)
-    problems += [
-        f"number {row['sequence']} of the audit trail is "
-        + ("not in the search index" if row["hidden"] == VISIBLE else "hidden, but in the search index")
-        for row in misindexed
-    ]
+    for row in query.audit_wrong_documents(tx):
+        problem = "not in the search index" if row["hidden"] == VISIBLE else "hidden, but in the search index"
+        problems.append(f"number {row['sequence']} of the audit trail is {problem}")
     return problems
 
 

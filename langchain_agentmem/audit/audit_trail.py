@@ -47,19 +47,11 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_agentmem.audit import audit_store
+from langchain_agentmem.audit import audit_store, legacy_json
 from langchain_agentmem.audit.audit_entry import AuditEntry, ChainHead, ChainReport, Kind, Status
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import EntryFilter, WithJunk
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule, find_todos, junk_reasons, todo_key
-from langchain_agentmem.audit.legacy_json import (
-    MARKS,
-    LegacyImport,
-    copy_damaged_file,
-    make_drafts,
-    read_document,
-    write_document,
-)
 from langchain_agentmem.base.argument_checks import check_flag, check_integer, check_value
 from langchain_agentmem.base.clock import check_time, from_micros
 from langchain_agentmem.base.concurrency import awaited, iterate_in_worker
@@ -80,9 +72,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # The prefix of the prompt and the conversation id of each kind, as in the original audit memory.
-TODO_MARK, TODO_CHAT = MARKS["todo"]
-REFLECTION_MARK, REFLECTION_CHAT = MARKS["reflection"]
-REFERENCE_MARK, BEST_PRACTICES_CHAT = MARKS["reference"]
+TODO_MARK, TODO_CHAT = legacy_json.MARKS["todo"]
+REFLECTION_MARK, REFLECTION_CHAT = legacy_json.MARKS["reflection"]
+REFERENCE_MARK, BEST_PRACTICES_CHAT = legacy_json.MARKS["reference"]
 GUIDELINES_FILE, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices Checklist"
 
 _ARCHIVE_AGE_MICROS = timedelta(days=30) // timedelta(microseconds=1)
@@ -415,20 +407,17 @@ class AuditTrail:
 
         `print(memory.audit.report())` prints it as text.
         """
-        paths, now = path_range(self._database.scopes.resolve(self._namespace)), self._database.clock()
+        from langchain_agentmem.audit.audit_report import make_report  # noqa: PLC0415 - loaded on demand
 
-        def make(tx: Transaction) -> AuditHealth:
-            from langchain_agentmem.audit.audit_report import make_report  # noqa: PLC0415 - loaded on demand
-
-            return make_report(tx, *paths, now=now, rules=self._rules)
-
+        low, high = path_range(self._database.scopes.resolve(self._namespace))
+        make = partial(make_report, low=low, high=high, now=self._database.clock(), rules=self._rules)
         return self._database.read("audit.report", make, self._step_inputs())
 
     areport = awaited(report)
 
     # -- files --------------------------------------------------------------------------------------------------
 
-    def import_document(self, path: str | os.PathLike[str]) -> LegacyImport:
+    def import_document(self, path: str | os.PathLike[str]) -> legacy_json.LegacyImport:
         """Import an `agent_memory.json` of the original audit memory, in one transaction.
 
         If the file is damaged, its readable entries are imported, and the file is copied to a new file next to it.
@@ -441,13 +430,13 @@ class AuditTrail:
             InvalidInput: The file does not exist, cannot be read or is a database, or a damaged file cannot be copied.
         """
 
-        def add() -> LegacyImport:
-            document, now = read_document(path), self._database.clock()
-            copy_path = copy_damaged_file(path, now) if document.damaged else None
-            drafts = make_drafts(document.entries, self._database.scopes.resolve(self._namespace), now, self._mark_junk)
-            namespace_path = self._path()
+        def add() -> legacy_json.LegacyImport:
+            document, now = legacy_json.read_document(path), self._database.clock()
+            copy_path = legacy_json.copy_damaged_file(path, now) if document.damaged else None
+            namespace, namespace_path = self._database.scopes.resolve(self._namespace), self._path()
+            drafts = legacy_json.make_drafts(document.entries, namespace, now, self._mark_junk)
             added = self._database.write(None, lambda tx: audit_store.add_new(tx, namespace_path, drafts))
-            return LegacyImport(added, len(drafts) - added, tuple(document.lost), copy_path)
+            return legacy_json.LegacyImport(added, len(drafts) - added, tuple(document.lost), copy_path)
 
         return self._run_step("import_document", add)
 
@@ -466,7 +455,7 @@ class AuditTrail:
             The number of exported entries.
         """
         pages = self._pages(self._path(), {"include_junk": True}, None)
-        return self._run_step("export_document", lambda: write_document(path, chain.from_iterable(pages)))
+        return self._run_step("export_document", lambda: legacy_json.write_document(path, chain.from_iterable(pages)))
 
     aexport_document = awaited(export_document)
 
@@ -545,9 +534,8 @@ class AuditTrail:
 
     def _step_inputs(self, **values: Any) -> Thunk:
         """Return a function that returns the inputs of a traced step: the namespace and `values`."""
-        return lambda: summarize_value(
-            drop_none({"namespace": self._database.scopes.resolve(self._namespace), **values})
-        )
+        scopes, namespace = self._database.scopes, self._namespace
+        return lambda: summarize_value(drop_none({"namespace": scopes.resolve(namespace), **values}))
 
     def _put_reference(self, source: Any, title: Any, conversation: str | None) -> AuditEntry:
         if title is not None and (not isinstance(title, str) or not title.strip()):

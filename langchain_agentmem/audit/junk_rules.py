@@ -121,9 +121,9 @@ def load_pattern(name: str) -> str:
     return "".join(WORDS["patterns"][name].splitlines())
 
 
-def _only(pattern: str, most: int = 8) -> str:
-    """Build a pattern for a text of only punctuation and 1 to `most` matches of `pattern`."""
-    return rf"\A[\W_]*+(?:{pattern}[\W_]*+){{1,{most}}}\Z"
+def _only(pattern: str) -> str:
+    """Build a pattern for a text of only punctuation and 1 to 8 matches of `pattern`."""
+    return rf"\A[\W_]*+(?:{pattern}[\W_]*+){{1,8}}\Z"
 
 
 _EDGE_CHARS = 2_000  # the characters of a long text that rules read at its beginning and at its end

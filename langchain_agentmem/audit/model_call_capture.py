@@ -130,11 +130,10 @@ def make_cleaner(redact: bool | Callable[[str], str]) -> Cleaner | None:  # noqa
     """
     if isinstance(redact, bool):
         return redact_value if redact else None
-    redact_text = redact
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            cleaned = redact_text(value)
+            cleaned = redact(value)
             if not isinstance(cleaned, str):  # the value may contain the secret, so the error omits it
                 raise InvalidInput(f"redact must return a text, not {type(cleaned).__name__}.")
             return cleaned

@@ -198,15 +198,9 @@ def studio(
     serve = load_server()
     index_config: IndexLike | None = None if index is None else {"embed": index}
     with console.open_existing(database, read_only=read_only, index=index_config) as memory:
-        serve(
-            memory,
-            host=host,
-            port=port,
-            user=user,
-            experiences=None if experiences is None else memory.experiences(experiences),
-            announce=announce,
-            open_browser=open_browser,
-        )
+        library = None if experiences is None else memory.experiences(experiences)
+        options = {"host": host, "port": port, "user": user, "experiences": library, "open_browser": open_browser}
+        serve(memory, announce=announce, **options)
 
 
 def load_server() -> Callable[..., None]:

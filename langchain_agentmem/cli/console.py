@@ -78,14 +78,10 @@ ExistingDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help=_DATAB
 NewDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help=f"{_DATABASE_HELP} Created if missing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 """The option of every command, see `build_cli`. A command declares it only if the command itself reads it."""
-NamespaceFilter = Annotated[
-    str | None,
-    typer.Option("--namespace", metavar="A/B", help="Only this namespace and all below it. Default: everything."),
-]
-NamespaceChoice = Annotated[
-    str | None,
-    typer.Option("--namespace", metavar="A/B", help="This namespace or one below. Default: root, else the only match."),
-]
+_FILTER_HELP = "Only this namespace and all below it. Default: everything."
+NamespaceFilter = Annotated[str | None, typer.Option("--namespace", metavar="A/B", help=_FILTER_HELP)]
+_CHOICE_HELP = "This namespace or one below. Default: root, else the only match."
+NamespaceChoice = Annotated[str | None, typer.Option("--namespace", metavar="A/B", help=_CHOICE_HELP)]
 _LIMIT_HELP = "Maximum number of entries. Default: 50; with --json, all."
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help=_LIMIT_HELP)]
 
@@ -150,9 +146,9 @@ def argument(text: str, metavar: str, *, default: Any = ..., **extra: Any) -> An
     return typer.Argument(default, metavar=metavar, help=text, **extra)
 
 
-def option(text: str, metavar: str | None = None, *, name: str | None = None, default: Any = None, **extra: Any) -> Any:
+def option(text: str, metavar: str | None = None, *, default: Any = None, **extra: Any) -> Any:
     """Return an option of a command. Default of `name`: the name of the parameter."""
-    return typer.Option(default, *([name] if name else []), metavar=metavar, help=text, **extra)
+    return typer.Option(default, metavar=metavar, help=text, **extra)
 
 
 def flag(name: str, text: str, **extra: Any) -> Any:
@@ -160,9 +156,9 @@ def flag(name: str, text: str, **extra: Any) -> Any:
     return typer.Option(False, name, help=text, **extra)  # noqa: FBT003 - the default
 
 
-def time_option(text: str, name: str | None = None) -> Any:
+def time_option(text: str) -> Any:
     """Return an option of a command for a time."""
-    return option(text, "TIME", name=name, parser=parse_time_option)
+    return option(text, "TIME", parser=parse_time_option)
 
 
 def format_hint(

@@ -217,19 +217,16 @@ def erase(
     """
     if namespace is None and thread is None and conversation is None:
         raise InvalidInput("No target to erase. Pass --namespace, --thread or --conversation.")
-    target: dict[str, Any] = {
-        "namespace": None if namespace is None else parse_namespace(namespace),
-        "thread_id": thread,
-        "conversation_id": conversation,
-    }
-    within = f" in {format_namespace(target['namespace'])}" if target["namespace"] is not None else ""
+    labels = None if namespace is None else parse_namespace(namespace)
+    target: dict[str, Any] = {"namespace": labels, "thread_id": thread, "conversation_id": conversation}
+    within = "" if labels is None else f" in {format_namespace(labels)}"
     message = "The erasure may be incomplete. Run the command again."
     with console.handle_interrupt(message), console.open_existing(database) as memory:
         with console.progress_bar("counting"):
             report = memory.erase(**target, dry_run=True)
             counts, other_items, hint = _format_counts(report.counts), _hint_other_items(report, namespace), ""
             if not any(report.counts.values()) and not other_items:
-                hint = console.format_hint(memory, target["namespace"] or (), below=conversation is None)
+                hint = console.format_hint(memory, labels or (), below=conversation is None)
         if not dry_run and not yes and any(report.counts.values()):
             text = escape_unprintable(f"This permanently deletes{within}: {counts}.{other_items}")
             if not sys.stdin.isatty():
@@ -278,10 +275,8 @@ def prune(
         retention = Retention(keep_last=keep_messages, max_age=None if max_age is None else timedelta(days=max_age))
     if keep_checkpoints is None and retention is None and before is None:
         raise InvalidInput("Nothing to prune. Pass --keep-checkpoints, --keep-messages, --max-age or --archive-audit.")
-    with (
-        long_operation("Pruning is incomplete. To continue, run the command again.") as watch,
-        console.open_existing(database) as memory,
-    ):
+    message = "Pruning is incomplete. To continue, run the command again."
+    with long_operation(message) as watch, console.open_existing(database) as memory:
         report = memory.admin.prune(
             namespace=parse_namespace(namespace),
             keep_checkpoints=keep_checkpoints,

@@ -188,10 +188,7 @@ _STORY = load_data_table("cli/demo.toml")
 TALKS: Mapping[str, Sequence[str]] = _STORY["talks"]
 QUESTIONS: Sequence[str] = _STORY["questions"]
 
-NO_MODEL_TEXT = (
-    "Without a model, the answers are deterministic quotes of recalled messages. "
-    "To use a model, pass --model provider:name."
-)
+NO_MODEL_TEXT: str = _STORY["no_model"]
 
 
 def run_first_process(output: Output, *, database: str, model: str | None, as_json: bool) -> int:
@@ -262,17 +259,15 @@ def open_studio(output: Output, serve: Callable[..., None], *, database: str, op
     from langchain_agentmem.studio.sample import play_story  # noqa: PLC0415 - only with --studio
 
     has_display = sys.platform in {"win32", "darwin"} or not {"DISPLAY", "WAYLAND_DISPLAY"}.isdisjoint(os.environ)
+
+    def announce(url: str) -> None:
+        output.print_line(f"{PERSON}'s memory: {url} (Ctrl-C to stop)")
+
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder, open_or_create(database) as memory:
         library = play_story(memory, Path(folder))
         output.print_heading("Studio")
-        serve(
-            memory,
-            port=0,
-            user=PERSON,
-            experiences=library,
-            announce=lambda url: output.print_line(f"{PERSON}'s memory: {url} (Ctrl-C to stop)"),
-            open_browser=open_browser and has_display,
-        )
+        open_browser = open_browser and has_display
+        serve(memory, port=0, user=PERSON, experiences=library, announce=announce, open_browser=open_browser)
 
 
 def _run_exchange(

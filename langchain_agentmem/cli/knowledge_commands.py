@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -144,10 +145,9 @@ File = Annotated[str, typer.Argument(help="File, such as agent_memory.json.")]
 @audit.command()
 def report(*, database: ExistingDatabase, namespace: Namespace = None) -> CommandReport:
     """Report the state of the audit trail of a namespace and below."""
-    labels = parse_namespace(namespace)
     with console.open_existing(database) as memory:
         trail = _open_trail(memory, namespace)
-        health, is_empty = trail.report(), bool(labels) and not trail.last(1, include_junk=True)
+        health, is_empty = trail.report(), parse_namespace(namespace) and not trail.last(1, include_junk=True)
         hint = f"\n{_describe_no_entries(memory, namespace)}" if is_empty else ""
     return CommandReport(health, f"{health}{hint}")
 
@@ -164,10 +164,10 @@ def list_entries(
 ) -> CommandReport:
     """List the last entries, the newest last."""
     with console.open_existing(database) as memory:
-        entries = _open_trail(memory, namespace).last(limit, conversation, include_junk=include_junk)
+        entries = _open_trail(memory, namespace).last(limit, conversation, include_junk=include_junk, messages=messages)
         empty_text = "" if entries else _describe_no_entries(memory, namespace)
-    format_entry, to_json = (_format_full_entry, _full_entry_to_json) if messages else (_format_entry, _entry_to_json)
-    return console.build_list_report(entries, format_entry, to_json, empty_text, limit)
+    to_json = partial(_entry_to_json, messages=messages)
+    return console.build_list_report(entries, _format_entry, to_json, empty_text, limit)
 
 
 def _describe_no_entries(memory: AgentMemory, namespace: str | None) -> str:
@@ -192,9 +192,8 @@ def todos(
         for todo_id in reopen or ():
             trail.reopen(todo_id)
         todo_list = trail.todos("done" if done else "open")
-    return console.build_list_report(
-        todo_list, _format_todo, _entry_to_json, f"No {'completed' if done else 'open'} todos.", limit
-    )
+    empty_text = f"No {'completed' if done else 'open'} todos."
+    return console.build_list_report(todo_list, _format_todo, _entry_to_json, empty_text, limit)
 
 
 @audit.command()
@@ -269,11 +268,6 @@ def _format_entry(entry: AuditEntry) -> Iterator[Line]:
         yield f"   failed: {console.shorten(entry.error)}", "red"
     if entry.junk:
         yield f"   hidden: {', '.join(entry.junk)}", "dim"
-
-
-def _format_full_entry(entry: AuditEntry) -> Iterator[Line]:
-    """Yield the lines of an entry and of its messages."""
-    yield from _format_entry(entry)
     for message in entry.messages:
         yield from format_message(display_message(message))
 
@@ -283,11 +277,8 @@ def _format_todo(todo: AuditEntry) -> Iterator[Line]:
     yield f"   {console.shorten(todo.prompt)}"
 
 
-def _entry_to_json(entry: AuditEntry) -> dict[str, Any]:
-    """Return an entry for JSON, without the messages of a model call."""
-    return {name: value for name, value in json_value(entry).items() if name != "messages"}
-
-
-def _full_entry_to_json(entry: AuditEntry) -> dict[str, Any]:
-    """Return an entry for JSON, with its messages."""
-    return _entry_to_json(entry) | {"messages": [message_to_json(display_message(each)) for each in entry.messages]}
+def _entry_to_json(entry: AuditEntry, *, messages: bool = False) -> dict[str, Any]:
+    """Return an entry for JSON, by default without the messages of a model call."""
+    fields = {name: value for name, value in json_value(entry).items() if name != "messages"}
+    shown = {"messages": [message_to_json(display_message(each)) for each in entry.messages]}
+    return fields | shown if messages else fields

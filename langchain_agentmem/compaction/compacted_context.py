@@ -24,14 +24,9 @@ from typing import Any, NamedTuple, Self
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.base import events
 from langchain_agentmem.base.argument_checks import check_flag
-from langchain_agentmem.base.events import (
-    CompactionEvent,
-    CompactionFellShort,
-    CompactionStageFailed,
-    EventContext,
-    MemoryEvent,
-)
+from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort, EventContext
 from langchain_agentmem.base.namespaces import ThreadKey, check_id, namespace_of, path_of
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations.compaction_records import LOG, STATE, CompactionRecord, KeySpan, make_key_spans
@@ -148,15 +143,9 @@ def _has_same_fields(old: BaseMessage, new: BaseMessage) -> bool:
 
 def _message_bytes(message: BaseMessage) -> bytes:
     """Return the bytes of a message that its digest covers."""
-    fields = [
-        message.type,
-        message.id,
-        message.name,
-        message.content,
-        getattr(message, "tool_call_id", None),
-        [(call.get("id"), call.get("name"), call.get("args")) for call in getattr(message, "tool_calls", ())],
-    ]
-    return json.dumps(fields, default=repr).encode()
+    fields = [message.type, message.id, message.name, message.content, getattr(message, "tool_call_id", None)]
+    calls = [(call.get("id"), call.get("name"), call.get("args")) for call in getattr(message, "tool_calls", ())]
+    return json.dumps([*fields, calls], default=repr).encode()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -427,15 +416,13 @@ class CompactionReport:
         self,
         outcome: PipelineOutcome,
         target: int | None,
-        *,
-        tokens: int,
-        messages: int,
+        after: tuple[int, int],
         record: CompactionRecord | None = None,
     ) -> None:
         """Report a completed compaction, with the tokens and number of messages after it."""
         dropped = () if record is None else record.dropped
         stages, failures = list(outcome.stages_run), outcome.failures
-        self.note_sizes(COMPACTED, self._size_before, (tokens, messages))
+        self.note_sizes(COMPACTED, self._size_before, after)
         self.note(
             processors=stages,
             dropped=None if record is None else len(dropped),
@@ -446,11 +433,11 @@ class CompactionReport:
         )
         for stage, error in failures:
             self._emit(self._make_end_event("failed", [stage]))
-            self._emit(CompactionStageFailed(session_id=self._fields["session_id"], stage=stage, error=error))
-        fields = {"post_tokens": tokens, "post_messages": messages, "dropped_ids": dropped}
+            self._emit(events.CompactionStageFailed(session_id=self._fields["session_id"], stage=stage, error=error))
+        fields = {"post_tokens": after[0], "post_messages": after[1], "dropped_ids": dropped}
         self._emit(self._make_end_event("completed", stages, **fields))
         if outcome.reason is not None:
-            self.emit_fell_short(tokens, target, outcome.reason)
+            self.emit_fell_short(after[0], target, outcome.reason)
 
     def emit_fell_short(self, tokens: int, target: int | None, reason: str) -> None:
         """Report that the context is larger than its target. Only the first call emits an event."""
@@ -469,7 +456,7 @@ class CompactionReport:
         duration = time.perf_counter() - self._started_at
         return CompactionEvent(**self._fields, **fields, status=status, duration=duration, stages_run=list(stages))
 
-    def _emit(self, event: MemoryEvent) -> None:
+    def _emit(self, event: events.MemoryEvent) -> None:
         self._database.hooks.emit(event)
         if self._bus is not None:
             self._bus.emit(event)

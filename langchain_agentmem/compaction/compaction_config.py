@@ -140,11 +140,9 @@ class ActiveContextPolicyConfig(Options):
         return tuple(
             each
             for each in self.processor_order
-            if callable(each) or (each not in self.excluded_processors and self._is_enabled(each))
+            if callable(each)
+            or (each not in self.excluded_processors and getattr(getattr(self, each), "enabled", True))
         )
-
-    def _is_enabled(self, name: str) -> bool:
-        return bool(getattr(getattr(self, name), "enabled", True))
 
 
 class ManagedMemoryConfig(Options):

@@ -22,15 +22,10 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.concurrency import PerProcess, run_in_worker
 from langchain_agentmem.base.namespaces import ThreadKey
+from langchain_agentmem.compaction import graph_compactor
 from langchain_agentmem.compaction.compacted_context import ConversationOption
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, window_of
-from langchain_agentmem.compaction.graph_compactor import (
-    Compactor,
-    ContextView,
-    cache_value,
-    model_identity,
-    provider_of,
-)
+from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.errors import MissingExtra, is_graph_bubble_up
 from langchain_agentmem.language_models.model_calls import ModelLike, Refusal, refusal_kind
 from langchain_agentmem.storage.database import MemoryLike, database_of
@@ -205,9 +200,9 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         Other conversations keep their limits, since their token counts may be more precise.
         """
         if call.at is not None and call.compactor.limit != call.limit:
-            identity = model_identity(call.request.model)
+            identity = graph_compactor.model_identity(call.request.model)
             with self._lock:
-                cache_value(self._lowered_limits, (identity, call.at), call.compactor.limit)
+                graph_compactor.cache_value(self._lowered_limits, (identity, call.at), call.compactor.limit)
 
     def _compactor_for(self, model: Any) -> tuple[Compactor, ThreadKey | None]:
         """Return a compactor with the limit for a model, and the conversation of the run.
@@ -216,7 +211,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         at = self._conversation.resolve(self._compactor.database, ensure_config())
         with self._lock:
-            lowered_limit = self._lowered_limits.get((model_identity(model), at))
+            lowered_limit = self._lowered_limits.get((graph_compactor.model_identity(model), at))
         compactor = copy.copy(self._compactor)
         compactor.model = model if self._compactor.model is None else self._compactor.model
         compactor.limit = lowered_limit or compactor.limit_for(self._window_of(model))
@@ -283,7 +278,7 @@ class _ModelCall:
         shrink = partial(self.compactor.shrink_history, self.history, self.at, overhead=self.overhead)
         for attempt in self.attempts:
             try:
-                view = shrink(provider=provider_of(self.request.model), attempt=attempt)
+                view = shrink(provider=graph_compactor.provider_of(self.request.model), attempt=attempt)
             except Exception as error:
                 if is_graph_bubble_up(error):
                     raise

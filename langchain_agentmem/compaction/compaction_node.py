@@ -26,16 +26,9 @@ from langchain_agentmem.compaction.graph_compactor import Compactor
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Countable, ToolLike
+from langchain_agentmem.messages import prompt_forms
 from langchain_agentmem.messages.history_repair import drop_placeholders
-from langchain_agentmem.messages.prompt_forms import (
-    CONTEXT_KEY,
-    HISTORY_KEY,
-    MemoryRunnable,
-    convert_messages,
-    find_state_keys,
-    get_history,
-    make_state_update,
-)
+from langchain_agentmem.messages.prompt_forms import HISTORY_KEY, MemoryRunnable
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
 
@@ -132,28 +125,28 @@ class CompactionNode(MemoryRunnable):
         is_state = not isinstance(input_value, str | Sequence | PromptValue | BaseMessage)
         history = input_value
         if is_state:
-            history = get_history(input_value)
+            history = prompt_forms.get_history(input_value)
         elif isinstance(input_value, PromptValue):
             history = input_value.to_messages()
         if isinstance(history, str | bytes) or not isinstance(history, Sequence):
             expected = f"Pass messages, a prompt, or a state with a list of messages under '{HISTORY_KEY}'."
             raise InvalidInput(f"The input has no messages: {safe_repr(input_value)}. {expected}")
-        messages = convert_messages(history)
-        key = HISTORY_KEY if self._shrink else CONTEXT_KEY  # the key of the state to update
-        in_graph = is_state and find_state_keys(config, key) is not None
+        messages = prompt_forms.convert_messages(history)
+        key = HISTORY_KEY if self._shrink else prompt_forms.CONTEXT_KEY  # the key of the state to update
+        in_graph = is_state and prompt_forms.find_state_keys(config, key) is not None
         at = self._conversation.resolve(self._compactor.database, ensure_config(config))
         view = self._compactor.compact_history(messages, at, overhead=self._overhead)
         if not is_state:
             return view.messages
         if not self._shrink:
-            return make_state_update([(key, view.messages)]) if in_graph else {key: view.messages}
+            return prompt_forms.make_state_update([(key, view.messages)]) if in_graph else {key: view.messages}
         if not view.compacted:
             return {}
         from langgraph.types import Overwrite  # noqa: PLC0415 - only shrink=True needs it
 
         # Overwrite is the only replacement that works both with the reducer `add_messages` and in a DeltaChannel.
         replacement = Overwrite(drop_placeholders(view.messages))
-        return make_state_update([(key, replacement)]) if in_graph else {key: replacement}
+        return prompt_forms.make_state_update([(key, replacement)]) if in_graph else {key: replacement}
 
 
 class CompactionState(MessagesState):

@@ -31,45 +31,18 @@ from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_me
 from langchain_agentmem.base.argument_checks import check_instance, check_value
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, namespace_of
-from langchain_agentmem.compaction.compacted_context import (
-    COMPACT_STEP,
-    NOTHING_DUE,
-    RECOVER_STEP,
-    CompactedContext,
-    CompactionReport,
-    MessageHistory,
-    analyze_history,
-    apply_record,
-    count_unanswered,
-    make_record,
-    trace_fields,
-)
-from langchain_agentmem.compaction.compaction_config import (
-    MIN_INPUT_TOKENS,
-    ManagedMemoryConfig,
-    ProcessorContext,
-    window_of,
-)
+from langchain_agentmem.compaction import compacted_context, compaction_config
+from langchain_agentmem.compaction.compacted_context import CompactedContext, CompactionReport, MessageHistory
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, ProcessorContext, window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome, explain_size, run_processors, tool_truncation
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
-from langchain_agentmem.conversations.compaction_records import (
-    STATE,
-    CompactionRecord,
-    find_branch_identity,
-    load_headers,
-    to_storable,
-)
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, find_branch_identity, load_headers
 from langchain_agentmem.conversations.log_entries import make_entry
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import (
-    droppable_groups,
-    find_shape,
-    repair_messages,
-    role_of,
-    valid_length,
-)
+from langchain_agentmem.messages import history_repair
+from langchain_agentmem.messages.history_repair import find_shape, repair_messages, role_of, valid_length
 from langchain_agentmem.messages.message_marks import is_from_compaction, is_synthetic
 from langchain_agentmem.storage.database import Database
 
@@ -239,18 +212,18 @@ class Compactor:
         """
         report = CompactionReport(self.database, at.name if at else "")
         limits = {"threshold_tokens": self.limit, "target_tokens": self.target}
-        with report.step(COMPACT_STEP, at, "turn", messages=len(messages), **limits):
+        with report.step(compacted_context.COMPACT_STEP, at, "turn", messages=len(messages), **limits):
             history, context, make_context = self._load_context(messages, at)
             overhead += self._count_injected_tokens(context, overhead)
             self._calibrate_counter(history, context, overhead)
             tokens = self.calibrate(context.tokens + overhead)
-            report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))
+            report.note_sizes(compacted_context.NOTHING_DUE, (tokens, len(context.messages)))
             if not self.is_due(context, tokens, self.model):
-                return self._make_valid_view(context, history, report, overhead, compacted=False)
+                return self._make_valid_view(context, history, report, overhead)
             base = self.load_context_to_compact(context, make_context, self.model)
             ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(base.copies))
             compacted = make_context(self.compact(base, ctx, report, tokens=tokens))
-            return self._make_valid_view(compacted, history, report, overhead, compacted=True)
+            return self._make_valid_view(compacted, history, report, overhead)._replace(compacted=True)
 
     def shrink_history(
         self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, provider: str, attempt: int, overhead: int
@@ -269,13 +242,14 @@ class Compactor:
         """
         report = CompactionReport(self.database, at.name if at else "")
         inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
-        with report.step(RECOVER_STEP, at, "refused", **inputs):
+        with report.step(compacted_context.RECOVER_STEP, at, "refused", **inputs):
             history, context, make_context = self._load_context(messages, at)
             ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(context.copies))
             record = self.compact(context, make_recovery_context(ctx, provider), report, attempt=attempt)
             if record is None:
                 return None
-            return self._make_valid_view(make_context(record), history, report, overhead, compacted=True)
+            view = self._make_valid_view(make_context(record), history, report, overhead)
+            return view._replace(compacted=True)
 
     def lower_limit(self, tokens: int, overhead: int) -> None:
         """Lower the limit to 90% of the tokens of a refused context.
@@ -298,10 +272,10 @@ class Compactor:
             The history, its context, and a function from a record to its context, or from None to the whole history.
         """
         identity, previous = self._histories.get(at, (None, MessageHistory()))
-        history = analyze_history(previous, messages, self.counter)
+        history = compacted_context.analyze_history(previous, messages, self.counter)
         identity, compactions = self._record_new(history, at, previous, identity)
         cache_value(self._histories, at, (identity, history))
-        make_context = partial(apply_record, history=history, counter=self.counter, at=at)
+        make_context = partial(compacted_context.apply_record, history=history, counter=self.counter, at=at)
         # A compaction matches if the history begins with the messages that it compacted. The newest one applies.
         matching = (each for each in compactions if history.digests[each.reached : each.reached + 1] == [each.digest])
         records = (self.load_record(at, each.id) for each in matching)
@@ -334,8 +308,8 @@ class Compactor:
         if at is None:
             records = [*self._records.items()]  # an atomic copy, as other Python threads may add records meanwhile
             return None, [record for (key, _), record in reversed(records) if key is None]
-        read = partial(self.database.read, None)
-        identity, compactions = read(lambda tx: (find_branch_identity(tx, at), load_headers(tx, at, STATE)))
+        read, lane = partial(self.database.read, None), compaction_records.STATE
+        identity, compactions = read(lambda tx: (find_branch_identity(tx, at), load_headers(tx, at, lane)))
         if identity is None or previous_identity not in (identity, None):
             previous = MessageHistory()  # the conversation was deleted after the previous turn
         indexes = [index for index in _find_unrecorded(previous, history) if not is_synthetic(history.messages[index])]
@@ -345,15 +319,13 @@ class Compactor:
 
     def _record_batch(self, history: MessageHistory, at: ThreadKey, indexes: Sequence[int]) -> None:
         """Record the messages at these indexes of the history in one transaction."""
-        now = self.database.now()
+        now, to_storable = self.database.now(), compaction_records.to_storable
         messages = [(history.keys[index], history.messages[index]) for index in indexes]
         entries = [make_entry(replace(to_storable(each), message_id=key), now) for key, each in messages]
         generated = {key for key, each in messages if is_from_compaction(each)}
-        stored = self.database.write(
-            "compaction.record",
-            lambda tx: message_log.append(tx, at, entries, now=now, newer=True, generated=generated),
-            lambda: {**trace_fields(at), "messages": len(entries)},
-        )
+        append = partial(message_log.append, at=at, entries=entries, now=now, newer=True, generated=generated)
+        inputs = {**compacted_context.trace_fields(at), "messages": len(entries)}
+        stored = self.database.write("compaction.record", append, lambda: inputs)
         if keys := tuple(stored.keys):
             namespace, name = namespace_of(at.path), at.name
             self.database.emit(partial(MessagesStored, namespace=namespace, conversation_id=name, message_ids=keys))
@@ -384,9 +356,8 @@ class Compactor:
             try:
                 record = self.database.read(None, lambda tx: compaction_records.load_record(tx, at, record_id))
             except StorageError:
-                logger.warning(
-                    "A stored compaction cannot be read. A context above the limit is compacted again.", exc_info=True
-                )
+                message = "A stored compaction cannot be read. A context above the limit is compacted again."
+                logger.warning(message, exc_info=True)
             if record is not None:
                 cache_value(self._records, (at, record_id), record)
         return record
@@ -433,7 +404,7 @@ class Compactor:
         config, messages = self.config.active_context.summarization, context.messages
         keep_first = config.include_original_instruction
         shape = find_shape(messages, grace=config.grace_recent_messages, keep_first=keep_first)
-        dropped = (messages[group.start : group.stop] for group in droppable_groups(messages, shape))
+        dropped = (messages[group.start : group.stop] for group in history_repair.droppable_groups(messages, shape))
         return sum(map(self._count_tokens, dropped)) >= tokens_to_free
 
     def _calibrate_counter(self, history: MessageHistory, context: CompactedContext, overhead: int) -> None:
@@ -474,7 +445,7 @@ class Compactor:
         model = self.model if model is None else model
         config = self.config.active_context
         window = window_of(model)
-        default_input = int(window * _WINDOW_SHARE) if window else max(self.limit, MIN_INPUT_TOKENS)
+        default_input = int(window * _WINDOW_SHARE) if window else max(self.limit, compaction_config.MIN_INPUT_TOKENS)
         return ProcessorContext(
             target_tokens=int(self.target / self.counter.factor()),
             counter=self.counter,
@@ -504,7 +475,7 @@ class Compactor:
         Returns:
             The new compaction; None if a refused context could not be made smaller.
         """
-        unanswered_count = count_unanswered(base.messages)
+        unanswered_count = compacted_context.count_unanswered(base.messages)
         answered_count = len(base.messages) - unanswered_count
         answered = zip(base.messages[:answered_count], base.keys, strict=False)
         keyed = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in answered]
@@ -526,8 +497,8 @@ class Compactor:
                     return None
                 report.note(bytes_after=bytes_after)
             record = self._store_record(answered_context, outcome, has_model=ctx.model is not None)
-            tokens_after, count_after = self.calibrate(outcome.tokens), len(outcome.messages) + unanswered_count
-            report.emit_completed(outcome, ctx.target_tokens, tokens=tokens_after, messages=count_after, record=record)
+            size_after = self.calibrate(outcome.tokens), len(outcome.messages) + unanswered_count
+            report.emit_completed(outcome, ctx.target_tokens, size_after, record)
         if not attempt:
             cache_value(self._unanswered_counts, (base.at, record.id), unanswered_count)
         return record
@@ -541,7 +512,7 @@ class Compactor:
             has_model: True if a model was available for the summary.
         """
         saved = max(0, self._count_tokens(base.messages) - self._count_tokens(outcome.messages))
-        record, at = make_record(base, outcome, has_model=has_model, saved=saved), base.at
+        record, at = compacted_context.make_record(base, outcome, has_model=has_model, saved=saved), base.at
         if at is None:
             record = replace(record, id=next(self._next_ids))
         else:
@@ -551,26 +522,14 @@ class Compactor:
         return record
 
     def _make_valid_view(
-        self,
-        context: CompactedContext,
-        history: MessageHistory,
-        report: CompactionReport,
-        overhead: int,
-        *,
-        compacted: bool,
+        self, context: CompactedContext, history: MessageHistory, report: CompactionReport, overhead: int
     ) -> ContextView:
         needs_repair = history.has_repeated_ids or not _is_valid(context, history)
         messages = repair_messages(context.messages) if needs_repair else list(context.messages)
-        return self.make_view(messages, context, report, overhead, compacted=compacted)
+        return self.make_view(messages, context, report, overhead)
 
     def make_view(
-        self,
-        messages: list[BaseMessage],
-        context: CompactedContext,
-        report: CompactionReport,
-        overhead: int = 0,
-        *,
-        compacted: bool,
+        self, messages: list[BaseMessage], context: CompactedContext, report: CompactionReport, overhead: int = 0
     ) -> ContextView:
         """Return the messages and tokens of a context. If it exceeds the limit, emit an event.
 
@@ -579,13 +538,12 @@ class Compactor:
             context: The context before the repair.
             report: The report that emits the event.
             overhead: The tokens sent in addition to the messages, uncalibrated. Default: 0.
-            compacted: True if this call compacted the context.
         """
         tokens = self.calibrate(context.tokens + self._count_repair_tokens(context.messages, messages) + overhead)
         if self.config.active_context.enabled and tokens > self.limit:
             ctx = self.processor_context(overhead=overhead)
             report.emit_fell_short(tokens, ctx.target_tokens, explain_size(messages, ctx))
-        return ContextView(messages, tokens, compacted)
+        return ContextView(messages, tokens)
 
 
 def _is_valid(context: CompactedContext, history: MessageHistory) -> bool:

@@ -27,15 +27,8 @@ from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import MemoryEvent, MessagesRemoved, MessagesStored, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.compaction.compacted_context import (
-    COMPACT_STEP,
-    NOTHING_DUE,
-    RECOVER_STEP,
-    CompactedContext,
-    CompactionReport,
-    expand_record,
-    trace_fields,
-)
+from langchain_agentmem.compaction import compacted_context
+from langchain_agentmem.compaction.compacted_context import CompactedContext, CompactionReport
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Processor
 from langchain_agentmem.compaction.dropped_messages import load_messages
 from langchain_agentmem.compaction.graph_compactor import Compactor, make_recovery_context
@@ -112,7 +105,7 @@ def read_compaction(
         row_ids = {"first": first or 0, "last": -1 if last is None else last}
         return _number_messages(empty, query.messages_between(tx, branch=state_row["id"], **row_ids), gap=2)
 
-    messages, keys, copies = expand_record(record, load_span)
+    messages, keys, copies = compacted_context.expand_record(record, load_span)
     tokens = sum(map(counter.count_message, messages))
     context = replace(empty, messages=messages, keys=keys, copies=copies, record=record, tokens=tokens)
     compacted_row_id = (record.slot or 0) if record else 0
@@ -270,17 +263,17 @@ class ManagedConversationMemory(ConversationMemory):
 
         Image files become data URLs, as in `raw_messages`.
         """
-        with self._database.step("conversation.context", lambda: trace_fields(self._key)) as step:
+        with self._database.step("conversation.context", lambda: compacted_context.trace_fields(self._key)) as step:
             report = self._new_report()
             context, compacted = self._compact_after("get_messages", report)
             loaded = _with_image_files(context)
             messages = list(map(_copy_message, loaded.messages))  # callers may modify the copies
             loaded = replace(loaded, messages=messages)
-            view = self._compactor.make_view(repair_messages(loaded.messages), loaded, report, compacted=compacted)
+            view = self._compactor.make_view(repair_messages(loaded.messages), loaded, report)
             if self._retrieval is not None:
                 chosen = check_messages(self._retrieval(view.messages, self.config), "retrieval_strategy")
                 view = view._replace(messages=repair_messages(chosen))
-            step.finish(lambda: view._asdict() | {"messages": len(view.messages)})
+            step.finish(lambda: {"messages": len(view.messages), "tokens": view.tokens, "compacted": compacted})
         return view.messages
 
     aget_context = awaited(get_context)
@@ -349,7 +342,7 @@ class ManagedConversationMemory(ConversationMemory):
         """
         model, provider = _model_from(runtime), str((runtime or {}).get("provider") or "")
         report = self._new_report()
-        with report.step(RECOVER_STEP, self._key, "refused", provider=provider or None):
+        with report.step(compacted_context.RECOVER_STEP, self._key, "refused", provider=provider or None):
             context = self._load_context()
             if context.branch_identity is None:
                 return False
@@ -373,9 +366,9 @@ class ManagedConversationMemory(ConversationMemory):
         tokens = self._compactor.calibrate(context.tokens)
         due = self._compactor.is_due(context, tokens, model)
         triggered = context.branch_identity is not None and self._is_triggered(event, context, tokens, due=due)
-        report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))  # a compaction replaces this note
+        report.note_sizes(compacted_context.NOTHING_DUE, (tokens, len(context.messages)))  # a compaction replaces it
         if triggered or event == EXPLICIT_EVENT:  # an explicit call is traced even if nothing was due
-            with report.step(COMPACT_STEP, self._key, event):
+            with report.step(compacted_context.COMPACT_STEP, self._key, event):
                 if triggered:
                     context = self._compact(context, tokens, model, report, due=due)
         return context, triggered

@@ -24,29 +24,14 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.compaction.compaction_config import (
-    MIN_INPUT_TOKENS,
-    ActiveContextPolicyConfig,
-    BackwardPackingConfig,
-    Processor,
-    ProcessorContext,
-    ToolTruncationConfig,
-)
+from langchain_agentmem.compaction import compaction_config
+from langchain_agentmem.compaction.compaction_config import BackwardPackingConfig, Processor, ProcessorContext
 from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up, safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.summarization import SummarizationConfig, SummaryResult, summarize
 from langchain_agentmem.language_models.tokens import TokenCounter, clip_text
-from langchain_agentmem.messages.history_repair import (
-    HistoryShape,
-    MessageGroup,
-    droppable_groups,
-    find_shape,
-    group_messages,
-    is_from_user,
-    repair_messages,
-    role_of,
-    tail_start,
-)
+from langchain_agentmem.messages import history_repair
+from langchain_agentmem.messages.history_repair import HistoryShape, MessageGroup, find_shape, repair_messages, role_of
 from langchain_agentmem.messages.message_marks import Summary, alter_message, is_synthetic, summary_in, summary_message
 from langchain_agentmem.storage.database import Database
 
@@ -54,7 +39,7 @@ from langchain_agentmem.storage.database import Database
 def tool_truncation(
     messages: Sequence[BaseMessage],
     *,
-    config: ToolTruncationConfig | None = None,
+    config: compaction_config.ToolTruncationConfig | None = None,
     counter: TokenCounter | None = None,
     everywhere: bool = False,
 ) -> list[BaseMessage]:
@@ -69,13 +54,13 @@ def tool_truncation(
     Returns:
         The history. Messages that are not cut are the same objects.
     """
-    config, counter = config or ToolTruncationConfig(), counter or TokenCounter()
+    config, counter = config or compaction_config.ToolTruncationConfig(), counter or TokenCounter()
 
     def truncate(message: BaseMessage) -> BaseMessage:
         marker, limit = config.append_marker.replace("{id}", message.id or ""), config.max_tool_message_tokens
         return _replace_text(message, lambda text: clip_text(text, limit, counter, marker=marker))
 
-    first_protected = len(messages) if everywhere else tail_start(messages, config.grace_recent_messages)
+    first_protected = len(messages) if everywhere else history_repair.tail_start(messages, config.grace_recent_messages)
     earlier = messages[:first_protected]
     truncated = [truncate(message) if _is_tool_output(message, config) else message for message in earlier]
     return [*truncated, *messages[first_protected:]]
@@ -109,9 +94,9 @@ def backward_packing(
     config, counter = config or BackwardPackingConfig(), counter or TokenCounter()
     valid = repair_messages(messages)
     shape = find_shape(valid, grace=config.grace_recent_messages, keep_first=keep_first)
-    groups = droppable_groups(valid, shape)
+    groups = history_repair.droppable_groups(valid, shape)
     protected = {*range(len(valid))}.difference(*(range(group.start, group.stop) for group in groups))
-    kept_indexes = _pack_groups(valid, protected, groups, max_tokens, counter)
+    kept_indexes = _pack_groups(list(map(counter.count_message, valid)), protected, groups, max_tokens)
     first_user = next((index for index in kept_indexes if role_of(valid[index]) == "user"), len(valid))
     first_user = min(first_user, shape.tail)  # drop answers whose question was dropped, except in the tail
     return repair_messages([valid[index] for index in kept_indexes if index < shape.system_end or index >= first_user])
@@ -133,32 +118,25 @@ def sliding_window(
     Returns:
         The history, valid for every provider; the kept messages are the same objects.
     """
-    counter = counter or TokenCounter()
     valid = repair_messages(messages)
+    costs = list(map((counter or TokenCounter()).count_message, valid))
     shape = find_shape(valid, grace=0, keep_first=False)
     users = [index for index, message in enumerate(valid) if role_of(message) == "user"]
     request = [] if shape.request is None else [shape.request]
     protected = {*range(shape.system_end), *users[-1:], *request}
-    groups = group_messages(valid, shape.system_end, len(valid))
-    kept_indexes = _pack_groups(valid, protected, groups, max_tokens, counter, min_groups=1)
+    groups = history_repair.group_messages(valid, shape.system_end, len(valid))
+    kept_indexes = _pack_groups(costs, protected, groups, max_tokens, min_groups=1)
     first_user = next((index for index in kept_indexes if role_of(valid[index]) == "user"), 0)
     return [valid[index] for index in kept_indexes if index < shape.system_end or index >= first_user]
 
 
 def _pack_groups(
-    messages: list[BaseMessage],
-    kept: set[int],
-    groups: Sequence[MessageGroup],
-    max_tokens: int,
-    counter: TokenCounter,
-    *,
-    min_groups: int = 0,
+    costs: Sequence[int], kept: set[int], groups: Sequence[MessageGroup], max_tokens: int, min_groups: int = 0
 ) -> list[int]:
     """Return the indexes of messages to keep: those in `kept`, and the newest groups that fit.
 
     At least `min_groups` groups are kept, even if they do not fit.
     """
-    costs = list(map(counter.count_message, messages))
     spare_tokens = max_tokens - sum(costs[index] for index in kept)
     for newer_groups, group in enumerate(reversed(groups)):
         added = {*range(group.start, group.stop)} - kept
@@ -169,7 +147,7 @@ def _pack_groups(
     return sorted(kept)
 
 
-def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
+def _is_tool_output(message: BaseMessage, config: compaction_config.ToolTruncationConfig) -> bool:
     if isinstance(message, ToolMessage):
         return not is_synthetic(message)
     if not config.include_tool_payload_user_messages or role_of(message) != "user":
@@ -227,9 +205,9 @@ def summarization(
     ctx = ProcessorContext(
         target_tokens=max_tokens,
         counter=counter or TokenCounter(),
-        config=ActiveContextPolicyConfig(summarization=config),
+        config=compaction_config.ActiveContextPolicyConfig(summarization=config),
         model=usable_model(model),
-        input_tokens=config.input_max_tokens or max(max_tokens, MIN_INPUT_TOKENS),
+        input_tokens=config.input_max_tokens or max(max_tokens, compaction_config.MIN_INPUT_TOKENS),
     )
     return summarize_oldest(repair_messages(messages), ctx)[0]
 
@@ -292,7 +270,7 @@ def summarize_oldest(
 
 def _select_groups(messages: list[BaseMessage], shape: HistoryShape, ctx: ProcessorContext) -> list[MessageGroup]:
     """Return the oldest groups: as few as must be summarized to meet the target, or else all."""
-    groups = droppable_groups(messages, shape)
+    groups = history_repair.droppable_groups(messages, shape)
     if ctx.thorough:
         return groups
     tokens = ctx.tokens(messages) + ctx.summary_tokens + _FRAME_TOKENS
@@ -312,7 +290,7 @@ def _find_user_group(messages: list[BaseMessage], groups: list[MessageGroup], in
     """
     spare_tokens = ctx.target_tokens // _EXTENSION_DIVISOR
     for group_index in range(index, len(groups)):
-        if is_from_user(messages[groups[group_index].start]):
+        if history_repair.is_from_user(messages[groups[group_index].start]):
             return group_index
         spare_tokens -= sum(map(ctx.cost, messages[groups[group_index].start : groups[group_index].stop]))
         if spare_tokens < 0:

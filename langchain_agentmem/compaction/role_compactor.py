@@ -26,17 +26,13 @@ from langchain_agentmem.base.namespaces import ThreadKey, path_of
 from langchain_agentmem.compaction.compacted_context import COMPACT_STEP, CompactionReport
 from langchain_agentmem.compaction.compaction_config import window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome
-from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations import message_log, session_memory
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, store_record
 from langchain_agentmem.conversations.session_memory import (
-    MAX_COMPACTIONS,
     CompactedMessage,
     CompactorConfig,
     RoleHistory,
     SessionMemory,
-    convert_rounds,
-    load_role_history,
-    make_role_lane,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import ModelLike, compaction_key, usable_model
@@ -101,7 +97,7 @@ class ContextCompactor:
         self._model = usable_model(model)
         self._summarization = summarization or SummarizationConfig()
         self._counter = TokenCounter()
-        self._key = compaction_key(self._session_key, make_role_lane(role))
+        self._key = compaction_key(self._session_key, session_memory.make_role_lane(role))
         self._task: Task | None = None
 
     def start(self) -> None:
@@ -141,67 +137,58 @@ class ContextCompactor:
     # -- background task ---------------------------------------------------------------------------------------
 
     def _seconds_until_due(self, tx: Transaction) -> float | None:
-        return 0.0 if load_role_history(tx, self._session_key, self.role).due_rounds(self.config) else None
+        return 0.0 if self._load_history(tx).due_rounds(self.config) else None
+
+    def _load_history(self, tx: Transaction) -> RoleHistory:
+        return session_memory.load_role_history(tx, self._session_key, self.role)
 
     def _summarize(self, lease: Lease) -> None:
         """Summarize the rounds that are due, if any, and store the summary."""
         report = CompactionReport(self._database, self._session_key.name, agent=self.role)
         with report.step(COMPACT_STEP, self._session_key, "rounds", role=self.role):
-            history = self._database.read(None, lambda tx: load_role_history(tx, self._session_key, self.role))
-            if rounds := history.due_rounds(self.config):
-                self._summarize_rounds(rounds, history, lease, report)
-
-    # -- summarizing -------------------------------------------------------------------------------------------
-
-    def _summarize_rounds(
-        self, rounds: list[Round], history: RoleHistory, lease: Lease, report: CompactionReport
-    ) -> None:
-        covered_count = history.record.reached if history.record else 0
-        messages = convert_rounds(rounds, covered_count + 1)
-        window = window_of(self._model)
-        tokens_before = sum(map(self._counter.count_message, messages))
-        with report.compaction(tokens_before, len(messages)):
-            result = summarize(
-                messages,
-                earlier=history.summary,
-                model=self._model,
-                config=self._summarization.replace(prompt=self._load_prompt()),
-                counter=self._counter,
-                output_tokens=self._summarization.output_max_tokens,
-                input_tokens=self._summarization.input_max_tokens or int((window or _DEFAULT_WINDOW) * _WINDOW_SHARE),
-                database=self._database,
-            )
-            if result.failure is not None:
-                raise result.failure
-            message, earlier = summary_message(result.summary, id=None), history.summary
-            summary_tokens = self._counter.count_message(message)
-            if earlier is not None:
-                tokens_before += self._counter.count_message(summary_message(earlier, id=None))
-            now, saved = self._database.now(), max(0, tokens_before - summary_tokens)
-            record = history.next_record(rounds, result.summary, tried=self._model is not None, saved=saved)
-            self._database.write(None, lambda tx: self._store_summary(tx, lease, history, rounds, record, now))
-        summary, stages = result.summary, ("summarization",)
-        outcome = PipelineOutcome(messages=[message], tokens=summary_tokens, stages_run=stages, summary=summary)
-        report.emit_completed(outcome, None, tokens=summary_tokens, messages=1)
+            history = self._database.read(None, self._load_history)
+            if not (rounds := history.due_rounds(self.config)):
+                return
+            covered_count = history.record.reached if history.record else 0
+            messages = session_memory.convert_rounds(rounds, covered_count + 1)
+            window = window_of(self._model) or _DEFAULT_WINDOW
+            tokens_before = sum(map(self._counter.count_message, messages))
+            with report.compaction(tokens_before, len(messages)):
+                result = summarize(
+                    messages,
+                    earlier=history.summary,
+                    model=self._model,
+                    config=self._summarization.replace(prompt=self._load_prompt()),
+                    counter=self._counter,
+                    output_tokens=self._summarization.output_max_tokens,
+                    input_tokens=self._summarization.input_max_tokens or int(window * _WINDOW_SHARE),
+                    database=self._database,
+                )
+                if result.failure is not None:
+                    raise result.failure
+                message, earlier = summary_message(result.summary, id=None), history.summary
+                summary_tokens = self._counter.count_message(message)
+                if earlier is not None:
+                    tokens_before += self._counter.count_message(summary_message(earlier, id=None))
+                saved = max(0, tokens_before - summary_tokens)
+                record = history.next_record(rounds, result.summary, tried=self._model is not None, saved=saved)
+                self._database.write(None, lambda tx: self._store_summary(tx, lease, history, rounds, record))
+            summary, stages = result.summary, ("summarization",)
+            outcome = PipelineOutcome(messages=[message], tokens=summary_tokens, stages_run=stages, summary=summary)
+            report.emit_completed(outcome, None, (summary_tokens, 1))
 
     def _store_summary(
-        self,
-        tx: Transaction,
-        lease: Lease,
-        history: RoleHistory,
-        rounds: list[Round],
-        record: CompactionRecord,
-        now: int,
+        self, tx: Transaction, lease: Lease, history: RoleHistory, rounds: list[Round], record: CompactionRecord
     ) -> None:
         """Store a summary, unless its rounds changed or another process stored a summary first."""
         branch_head = message_log.lock_conversation(tx, self._session_key)
         if branch_head is None or not lease.renew(tx):
             return
-        current, lane = load_role_history(tx, self._session_key, self.role), make_role_lane(self.role)
+        current, lane = self._load_history(tx), session_memory.make_role_lane(self.role)
         rounds_unchanged = all(each in current.remaining for each in rounds)
         if rounds_unchanged and (current.record and current.record.id) == (history.record and history.record.id):
-            store_record(tx, self._session_key, lane, record, now=now)
-            query.prune_compactions(tx, branch=branch_head[0], context=lane, limit=MAX_COMPACTIONS)
+            store_record(tx, self._session_key, lane, record, now=self._database.now())
+            query.prune_compactions(tx, branch=branch_head[0], context=lane, limit=session_memory.MAX_COMPACTIONS)
 
     def _load_prompt(self) -> str | None:
         """Return the instructions of the template file; if it is unusable, the configured ones."""

@@ -73,7 +73,8 @@ class Experience(Portable):
         if isinstance(exp_id, str | int | float) and not isinstance(exp_id, bool):
             exp_id = str(exp_id).strip()
         object.__setattr__(self, "exp_id", check_id(exp_id, "experience"))
-        object.__setattr__(self, "who", _parse_roles(self.who))
+        names = [] if self.who is None else parse_texts(self.who, "The roles of an experience")
+        object.__setattr__(self, "who", tuple(dict.fromkeys(filter(None, map(str.strip, names)))))
         for name in ("when", "what"):
             text: Any = getattr(self, name)
             owner = f"the experience {safe_repr(self.exp_id)}"
@@ -110,12 +111,6 @@ class Experience(Portable):
         legacy: Any = fields.get("experience_text")
         when, what = (legacy if fields.get(name) is None else fields[name] for name in ("when", "what"))
         return cls(fields["exp_id"], fields.get("who") or (), when, what)
-
-
-def _parse_roles(roles: Any) -> tuple[str, ...]:
-    """Return the names of roles as a tuple, without duplicates."""
-    names = [] if roles is None else parse_texts(roles, "The roles of an experience")
-    return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
 
 PROMPT_PART: Final = "experiences"

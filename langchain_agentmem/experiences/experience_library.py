@@ -85,6 +85,7 @@ from langchain_agentmem.conversations.log_entries import find_shared_entries, se
 from langchain_agentmem.conversations.prompt_notes import PromptNoteItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up, safe_repr
+from langchain_agentmem.experiences import model_choice
 from langchain_agentmem.experiences.experience import (
     PROMPT_PART,
     Experience,
@@ -94,13 +95,7 @@ from langchain_agentmem.experiences.experience import (
     write_new_file,
 )
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, mark_best, score_conditions
-from langchain_agentmem.experiences.model_choice import (
-    DEFAULT_TEMPLATE,
-    Selection,
-    SelectionTemplate,
-    Strategy,
-    read_selection,
-)
+from langchain_agentmem.experiences.model_choice import Selection, SelectionTemplate, Strategy
 from langchain_agentmem.language_models.model_calls import ModelLike, ask_model, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import is_from_user, role_of
@@ -227,7 +222,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if self.strategy != "lexical" and model is None:
             raise InvalidInput(f"The strategy {safe_repr(strategy)} needs a model. Pass model=….")
         if not isinstance(template, SelectionTemplate):
-            template = DEFAULT_TEMPLATE if template is None else SelectionTemplate(template)
+            template = model_choice.DEFAULT_TEMPLATE if template is None else SelectionTemplate(template)
         self._template = template
         self._max_selected = check_value(Annotated[int, Ge(1)] | None, options.get("max_selected"), "max_selected")
         self._timeout = check_timeout(options.get("timeout"))
@@ -454,7 +449,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         inputs, model, timeout = {"query": query, "role": self.role, "exp_ids": ids}, self._model, self._timeout
         try:
             answer = ask_model(self._database, model, messages, "experience.choose", timeout, inputs=lambda: inputs)
-            answer_ids = read_selection(str(answer)[:100_000], ids)
+            answer_ids = model_choice.read_selection(str(answer)[:100_000], ids)
         except Exception as error:  # a failure of the model must not end the run
             if is_graph_bubble_up(error):
                 raise

@@ -80,7 +80,8 @@ class SelectionTemplate:
             raise InvalidInput(f"The selection template {path!s:.500} cannot be used: {error}") from error
 
 
-DEFAULT_TEMPLATE = SelectionTemplate(load_data_table("experiences/prompts.yaml")["selection"])
+_TEXTS = load_data_table("experiences/prompts.yaml")
+DEFAULT_TEMPLATE = SelectionTemplate(_TEXTS["selection"])
 """The default prompt."""
 
 
@@ -91,15 +92,8 @@ _ID_KEYS = ("id", "exp_id", "experience_id")
 # Keys that contain no verdict. A verdict is whether an experience applies.
 _IGNORED_KEYS = {*_ID_KEYS, "reason", "reasons", "reasoning", "why", "confidence", "thoughts", "candidates", "error"}
 _YES = re.compile(r"\W*(?:true|yes|y|1|relevant|applies|applicable|selected)\b(?!\s*[/|])", re.IGNORECASE)
-_NO = re.compile(
-    r"\b(?:n|not?|none|never|neither|nor|false|without|except|than|instead|n/a|null|nothing|hardly|low|"
-    r"(?:un|in|ir)(?:related|necessary|applicable|relevant)|(?:exclud|reject|skip|ignor|omit|dismiss|discard)\w*)\b"
-    r"|n['\u2019]t\b|[\u2717\u2718\u274c]",
-    re.IGNORECASE,
-)
-_NOTHING_APPLIES = re.compile(
-    r"\W*(?:none|no|null|nothing|n/a|false)\W*\Z|.*\b(?:none of|nothing \w+|neither \w+|no (?:\w+ )?experiences?)\b",
-    re.IGNORECASE | re.DOTALL,
+_NO, _NOTHING_APPLIES = (
+    re.compile(_TEXTS[name].replace("\n", ""), re.IGNORECASE | re.DOTALL) for name in ("negation", "nothing_applies")
 )
 _CLAUSE_BREAK = re.compile(r"\n|[.;!?](?=\s|\Z)|\bbut\b")
 _REASON_CLAUSE = re.compile(r"\b(?:because|since)\b[^\n.;!?]*", re.IGNORECASE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, InstanceOf, TypeAdapter
@@ -193,12 +194,8 @@ def _check_row(row: Any) -> str | None:
     return "is not in the index" if draft.findable and not is_indexed else None
 
 
+_searchable = partial(SearchableKind, texts=row_texts, recollections=to_recollections)
 PART = Part(
-    search_kinds={
-        SEARCH_KIND: tuple(
-            SearchableKind(index_name=kind, texts=row_texts, recollections=to_recollections)
-            for kind in (FACT, FACT_TEXT)
-        )
-    },
+    search_kinds={SEARCH_KIND: (_searchable(index_name=FACT), _searchable(index_name=FACT_TEXT))},
     verify={"facts": fact_problems},
 )

@@ -534,13 +534,7 @@ def _format_line(fact: Fact, now: datetime) -> str:
 
 
 def follow_facts(
-    facts: FactView,
-    entity: str,
-    depth: int,
-    *,
-    predicates: Sequence[str] | None = None,
-    recorded: int | None = None,
-    at: int,
+    facts: FactView, entity: str, depth: int, *, predicates: Sequence[str] | None = None, recorded: int | None, at: int
 ) -> tuple[list[Fact], list[Neighbour]]:
     """Follow facts that held at a time from an entity to other entities, in either direction.
 

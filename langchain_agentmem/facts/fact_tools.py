@@ -38,7 +38,7 @@ from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.language_models import tool_factory
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
-from langchain_agentmem.language_models.tool_factory import ToolOperation, clamp_limit, fit_results, shorten
+from langchain_agentmem.language_models.tool_factory import ToolOperation, clamp_limit, fit_results, make_tools, shorten
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_synthetic
@@ -104,9 +104,7 @@ def fact_tools(
     Raises:
         InvalidInput: An argument is wrong.
     """
-    return tool_factory.make_tools(
-        OPERATIONS, KGMemory, "facts", memory, branch_or_config, namespace, settings=settings
-    )
+    return make_tools(OPERATIONS, KGMemory, "facts", memory, branch_or_config, namespace, settings=settings)
 
 
 def _add_fact(facts: KGMemory, arguments: FactAdd) -> str:

@@ -571,11 +571,9 @@ class KGMemory(FactReader, EventSource):
             if not isinstance(self._context.point, BranchPosition):
                 outcomes = extract()
             else:
-                lease_lost = True
+                run_exclusively, lease_lost = self._database.background.run_exclusively, True
                 while lease_lost:
-                    new_outcomes = self._database.background.run_exclusively(
-                        self._key, lambda lease: extract(has_lease=lease.renew)
-                    )
+                    new_outcomes = run_exclusively(self._key, lambda lease: extract(has_lease=lease.renew))
                     outcomes += new_outcomes
                     lease_lost = bool(new_outcomes) and new_outcomes[-1].lost_lease
             step.finish(lambda: fact_extraction.summarize(outcomes))

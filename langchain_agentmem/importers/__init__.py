@@ -12,15 +12,7 @@ objects are not written again, so to continue an interrupted import, run it agai
 from typing import Literal, TypeAlias
 
 SourceKind: TypeAlias = Literal[
-    "langgraph-saver",
-    "langgraph-store",
-    "langmem",
-    "chat-history",
-    "mem0",
-    "letta",
-    "memgpt",
-    "taskweaver",
-    "marsys",
+    "langgraph-saver", "langgraph-store", "langmem", "chat-history", "mem0", "letta", "memgpt", "taskweaver", "marsys",
     "opus",
-]
+]  # fmt: skip
 """The kinds of sources. The kind "opus" is a file agent_memory.json."""

@@ -19,19 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter
 
+from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.argument_checks import MemoryLimits, check_text
 from langchain_agentmem.base.clock import check_time, new_uuid, to_micros
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import check_path
-from langchain_agentmem.base.namespaces import (
-    Namespace,
-    Scopes,
-    ThreadKey,
-    check_id,
-    format_namespace,
-    namespace_of,
-    path_of,
-)
+from langchain_agentmem.base.namespaces import Namespace, Scopes, ThreadKey, check_id, namespace_of, path_of
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import escape_unprintable
 from langchain_agentmem.conversations import message_log
@@ -408,7 +401,7 @@ def add_new_drafts(tx: Transaction, change: PendingWrite, drafts: Sequence[Versi
 
 def describe_target(target: ImportTarget, *labels: str) -> str:
     """Return the target's namespace, extended by the labels, as text for a report."""
-    return format_namespace((*target.namespace, *labels))
+    return namespaces.format_namespace((*target.namespace, *labels))
 
 
 # -- sources -------------------------------------------------------------------------------------------------------

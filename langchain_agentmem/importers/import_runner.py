@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -125,13 +125,7 @@ def _source_name(source: Any) -> str:
 
 
 def make_target(
-    memory: AgentMemory,
-    kind: SourceKind,
-    *,
-    namespace: Sequence[str] | None,
-    only: Sequence[str],
-    owners: Mapping[str, str] | None,
-    allow: Sequence[str],
+    memory: AgentMemory, kind: SourceKind, *, namespace: Any, only: Any, owners: Any, allow: Any
 ) -> batches.ImportTarget:
     """Return the target of an import. Check the options of `AgentMemory.import_from`.
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -199,26 +199,11 @@ _TTL_LIMIT = 1_000_000_000
 """Seconds. A smaller `ttl` in a file is a duration from the last update. Any other is a time since 1970."""
 
 
-class _Schema(NamedTuple):
-    """The names of the tables of a MemGPT-style file.
+_SCHEMAS = {("core_memory", "recall_memory", "archival_memory"): True, ("core_kv", "events", "archival"): False}
+"""The tables of core, recall and archival memory in the two kinds of MemGPT-style files.
 
-    Attributes:
-        core: The table of core memory.
-        recall: The table of events.
-        archival: The table of records.
-        whole_core: True if the file stores the whole core memory of each fork. False if it stores only the changes.
-    """
-
-    core: str
-    recall: str
-    archival: str
-    whole_core: bool
-
-
-_SCHEMAS = (
-    _Schema("core_memory", "recall_memory", "archival_memory", whole_core=True),
-    _Schema("core_kv", "events", "archival", whole_core=False),
-)
+The value is True if the file stores the whole core memory of each fork. False if it stores only the changes.
+"""
 _KEYS_BY_COLUMN = {
     "event_type": "kind",
     "content": "text",
@@ -247,7 +232,7 @@ class _Branch:
         created_at: The creation time, in microseconds since 1970.
         rows: The memories that were written on the branch, with their times, oldest first.
         forks: The branches that were forked from this branch, oldest first.
-        whole_core: The `whole_core` of the file's `_Schema`. If True, inherited core keys that are not in `rows` are
+        whole_core: The value of the file's kind in `_SCHEMAS`. If True, inherited core keys that are not in `rows` are
             deleted from the fork.
     """
 
@@ -271,13 +256,13 @@ def read_memgpt(source: Any, target: ImportTarget) -> Generator[SourceEntry]:
         InvalidInput: The source is not such a file.
     """
     with foreign_tables(batches.parse_path(source)) as tables:
-        schema = next((each for each in _SCHEMAS if {each.core, each.recall, each.archival} <= {*tables.columns}), None)
+        schema = next((names for names in _SCHEMAS if {*names} <= {*tables.columns}), None)
         if schema is None or "branches" not in tables.columns:
             raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
         yield from _read_trees(tables, schema, target)
 
 
-def _read_trees(tables: ForeignTables, schema: _Schema, target: ImportTarget) -> Iterator[SourceEntry]:
+def _read_trees(tables: ForeignTables, schema: tuple[str, str, str], target: ImportTarget) -> Iterator[SourceEntry]:
     """Yield a batch for each branch without a parent, with its forks at all depths."""
     by_id = _read_branches(tables, target)
     yield from _read_memories(tables, schema, by_id, target)
@@ -285,7 +270,7 @@ def _read_trees(tables: ForeignTables, schema: _Schema, target: ImportTarget) ->
     for branch in sorted(by_id.values(), key=lambda each: (each.created_at, each.id)):
         branch.rows.sort(key=lambda row: row[0])
         parent = by_id.get(branch.parent_id or "")
-        branch.whole_core = schema.whole_core
+        branch.whole_core = _SCHEMAS[schema]
         (roots if parent is None else parent.forks).append(branch)
     if len(roots) == 1:
         roots[0].name = MAIN
@@ -317,14 +302,14 @@ def _read_branches(tables: ForeignTables, target: ImportTarget) -> dict[str, _Br
 
 
 def _read_memories(
-    tables: ForeignTables, schema: _Schema, by_id: Mapping[str, _Branch], target: ImportTarget
+    tables: ForeignTables, schema: Sequence[str], by_id: Mapping[str, _Branch], target: ImportTarget
 ) -> Iterator[SkippedEntry]:
     """Add the rows to their branches. Yield a skipped entry for each malformed or expired row."""
     core_details: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
     if "core_meta" in tables.columns:
         core_details = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
     ids_by_branch: dict[str, batches.StableIds] = defaultdict(batches.StableIds)
-    for table, make_draft in zip(schema[:3], (_core_draft, _event_draft, _record_draft), strict=True):
+    for table, make_draft in zip(schema, (_core_draft, _event_draft, _record_draft), strict=True):
         for row in _read_rows(tables, table, "id"):
             title = f"{table} {safe_repr(row.get('id', row.get('key')))}"
             branch = by_id.get(str(row["branch_id"]))

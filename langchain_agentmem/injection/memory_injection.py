@@ -36,16 +36,10 @@ from langchain_agentmem.facts import fact_reader
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.facts.fact_store import FactView
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, Budget, BudgetLike, TokenCounter
+from langchain_agentmem.layers import prompt_context
 from langchain_agentmem.layers.layer import CoreEntry, Event, Record, convert_event, convert_record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.prompt_context import (
-    HEADINGS,
-    PROMPT_EVENTS,
-    PromptMaterial,
-    PromptPassage,
-    PromptSections,
-    compose,
-)
+from langchain_agentmem.layers.prompt_context import PromptMaterial, PromptPassage, PromptSections, compose
 from langchain_agentmem.messages.message import OWN_TOOLS, Message
 from langchain_agentmem.messages.message_marks import Role, is_injected
 from langchain_agentmem.messages.prompt_forms import MemoryRunnable, MemoryTexts, insert_memory, question_of, read_form
@@ -55,14 +49,7 @@ from langchain_agentmem.rewinding.search_view import LIMIT_GROWTH, SearchView, r
 from langchain_agentmem.rewinding.thread_memory import resolve_position
 from langchain_agentmem.search import memory_search
 from langchain_agentmem.search.analysis import analyze_query
-from langchain_agentmem.search.memory_search import (
-    MemoryKind,
-    Recollection,
-    SearchFilter,
-    group_by_text,
-    is_trusted,
-    origin_of,
-)
+from langchain_agentmem.search.memory_search import MemoryKind, Recollection, SearchFilter, is_trusted, origin_of
 from langchain_agentmem.search.timeline import Order, choose_order
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
@@ -231,14 +218,11 @@ class MemoryInjection(MemoryRunnable):
         Args:
             config: The config of the run.
         """
-        has_thread = (config.get("configurable") or {}).get("thread_id") is not None
+        has_target = self.branch_or_config is not None or bool(self.namespace)
+        if has_target or (config.get("configurable") or {}).get("thread_id") is None:
+            return False
         scopes = self._database.scopes
-        return (
-            has_thread
-            and self.branch_or_config is None
-            and not self.namespace
-            and not scopes.is_shared(path_of(scopes.resolve(None, config)))
-        )
+        return not scopes.is_shared(path_of(scopes.resolve(None, config)))
 
     def _compose(self, notes: PromptNotes, request: InjectionRequest) -> tuple[MemoryTexts, PromptSections]:
         """Return all texts to inject, and the section with core memory and the current hits."""
@@ -267,7 +251,7 @@ class MemoryInjection(MemoryRunnable):
             changed = [replace(each, value=core_values[each.key]) for each in material.core if each.key in core_values]
             changes = compose(PromptMaterial(changed), self._budget, counter=self._counter)
             section = compose(PromptMaterial(prefix, events, records, by_time), self._budget, counter=self._counter)
-            changes_text = changes.text.replace(HEADINGS[CORE], "## Core Memory, changed since", 1)
+            changes_text = changes.text.replace(prompt_context.HEADINGS[CORE], "## Core Memory, changed since", 1)
             texts = {CHANGES: changes_text, **section.sections}
             core = texts.pop(CORE, "")
             if text := "\n\n".join(filter(None, texts.values())):
@@ -313,7 +297,7 @@ class MemoryInjection(MemoryRunnable):
             texts = {"", *(str(each.text).strip() for each in request.messages)}  # "" excludes hits without text
             context_ids = frozenset(filter(None, ids)) if all(ids) else None  # None: some messages have no id
             hits = self._search(request, order, context_ids)
-            groups = group_by_text(hits, lambda each: each.content)
+            groups = memory_search.group_by_text(hits, lambda each: each.content)
             new = [each for each, *_ in groups if each.id not in known_ids and each.content.strip() not in texts]
             new = [each for each in new[: self.limit] if injected.isdisjoint((each.id, each.content.strip()))]
         return PromptMaterial((), [event for event in events if event.id not in injected], new, order == "time")
@@ -358,11 +342,7 @@ class MemoryInjection(MemoryRunnable):
 
     def _describe_request(self, request: InjectionRequest) -> dict[str, Any]:
         """Return the inputs of a request that a trace shows."""
-        inputs: dict[str, Any] = {
-            "query": shorten_text(request.query),
-            "messages": len(request.messages),
-            "limit": self.limit,
-        }
+        inputs = {"query": shorten_text(request.query), "messages": len(request.messages), "limit": self.limit}
         if request.layers is None:
             return {"namespace": "/".join(self._database.scopes.resolve(self._namespace, request.config)), **inputs}
         return request.layers._facts_context.trace_inputs(**inputs)
@@ -374,7 +354,7 @@ class MemoryInjection(MemoryRunnable):
         try:
             core = layers.core.entries()
             # Untrusted events are omitted below, so request more events than needed.
-            max_events = PROMPT_EVENTS if self._trusted is None else LIMIT_GROWTH * PROMPT_EVENTS
+            max_events = prompt_context.PROMPT_EVENTS * (1 if self._trusted is None else LIMIT_GROWTH)
             events = [] if self._budget.recall == 0 else layers.recall.recent(max_events)
         except InvalidInput as error:
             if self.branch_or_config is not None:
@@ -385,7 +365,7 @@ class MemoryInjection(MemoryRunnable):
             return None, PromptMaterial()
         events = [each for each in events if is_trusted(each, self._trusted)]
         core = [each for each in core if is_trusted(each, self._trusted)]
-        return layers, PromptMaterial(core, events[-PROMPT_EVENTS:])
+        return layers, PromptMaterial(core, events[-prompt_context.PROMPT_EVENTS :])
 
     @property
     def _namespace(self) -> Sequence[str] | None:

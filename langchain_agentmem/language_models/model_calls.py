@@ -22,13 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import run_in_executor
 
-from langchain_agentmem.base.concurrency import (
-    callers_loop,
-    check_cancelled,
-    is_in_worker,
-    run_in_new_thread,
-    run_on_callers_loop,
-)
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.data_tables import load_data_table
 from langchain_agentmem.base.encoding import REASONING_TYPES, block_type
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
@@ -131,12 +125,11 @@ def ask_model(
     messages: Sequence[BaseMessage],
     name: str,
     timeout: float | None = None,
-    read: Callable[[Any], Any] | None = None,
     *,
     traced: bool = True,
     inputs: Thunk | None = None,
-) -> Any:
-    """Call a model and return its answer.
+) -> str:
+    """Call a model and return the text of its reply, without reasoning.
 
     In an async call, the caller's event loop runs the model. A model may interrupt the graph that calls it. So callers
     that catch `Exception` must reraise `GraphBubbleUp`.
@@ -147,8 +140,6 @@ def ask_model(
         messages: The prompt.
         name: The name of the traced step, without "memory.": `<part>.<verb>`. The model's own run is its child.
         timeout: The seconds to wait for an answer. Default: no limit.
-        read: A function that extracts the answer from the model's reply. Default: the text of the reply, without
-            reasoning.
         traced: True traces the call as its own step. False makes the model's run a child of the surrounding step.
             Default: True.
         inputs: A function that returns further inputs to trace. The size of the prompt is always traced. Default: none.
@@ -156,7 +147,7 @@ def ask_model(
     Raises:
         TimeoutError: The model did not answer in time.
     """
-    check_cancelled()
+    concurrency.check_cancelled()
     prompt = [make_encodable(message) for message in messages]
     config = {"tags": [NO_STREAM, MEMORY_TAG], "metadata": {STEP_KEY: f"memory.{name}"}}
 
@@ -167,14 +158,18 @@ def ask_model(
     tracing = _WITHOUT_DATABASE if database is None else database.tracing
     with tracing.step(f"memory.{name}", inputs=trace_inputs) if traced else NULL_STEP as step:
         with tracing.hide_private_runs():
-            if is_in_worker():
-                reply = run_on_callers_loop(partial(_await_reply, model, prompt, config, timeout))
-            elif timeout is None and callers_loop() is None:  # `_call_model` may run a loop; a thread runs only one
+            if concurrency.is_in_worker():
+                reply = concurrency.run_on_callers_loop(partial(_await_reply, model, prompt, config, timeout))
+            # `_call_model` may run a loop, and a thread runs only one.
+            elif timeout is None and concurrency.callers_loop() is None:
                 reply = _call_model(model, prompt, config)
-            else:
-                reply = _call_with_timeout(partial(_call_model, model, prompt, config), timeout)
-            answer = _reply_text(reply) if read is None else read(reply)
-        step.finish(lambda: {"answer": shorten_text(answer) if isinstance(answer, str) else answer})
+            else:  # Python cannot stop a thread, so a call that hangs continues in its thread
+                future = concurrency.run_in_new_thread(partial(_call_model, model, prompt, config))
+                if not wait([future], timeout).done:
+                    raise TimeoutError(f"The model gave no answer within {timeout:g} s.")
+                reply = future.result()
+            answer = _reply_text(reply)
+        step.finish(lambda: {"answer": shorten_text(answer)})
     return answer
 
 
@@ -200,17 +195,6 @@ def _call_model(model: Any, prompt: list[BaseMessage], config: Any) -> Any:
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             return runner.run(wait_for_reply())
     return reply
-
-
-def _call_with_timeout(call: Callable[[], Any], timeout: float | None) -> Any:
-    """Call a model in a new thread, and abandon the thread after the timeout.
-
-    Python cannot stop a thread, so a call that hangs continues in its thread.
-    """
-    reply = run_in_new_thread(call)
-    if not wait([reply], timeout).done:
-        raise TimeoutError(f"The model gave no answer within {timeout:g} s.")
-    return reply.result()
 
 
 def _reply_text(reply: Any) -> str:

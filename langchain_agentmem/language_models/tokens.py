@@ -32,18 +32,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 from annotated_types import Ge
 from pydantic import Field
 
+from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import Options, check_integer, check_value
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.encoding import (
-    CALL_TYPES,
-    MEDIA_TYPES,
-    REASONING_TYPES,
-    TEXT_TYPES,
-    block_type,
-    is_image,
-    parse_call,
-    reasoning_text,
-)
 from langchain_agentmem.errors import InvalidInput, MessageError, is_graph_bubble_up, safe_repr
 from langchain_agentmem.language_models.token_estimate import estimate_tokens
 
@@ -82,8 +73,8 @@ def _lacks_offline_tokenizer(model: Any) -> bool:
 
 # --- The parts of a message -----------------------------------------------------------------------------------------
 
-_TEXT_KINDS = TEXT_TYPES | {"refusal", "text-plain"}
-_CALL_KINDS = CALL_TYPES | {"server_tool_call", "server_tool_use"}
+_TEXT_KINDS = encoding.TEXT_TYPES | {"refusal", "text-plain"}
+_CALL_KINDS = encoding.CALL_TYPES | {"server_tool_call", "server_tool_use"}
 
 _LEAST_MEDIA_TOKENS, _MOST_MEDIA_TOKENS, _UNKNOWN_MEDIA_TOKENS = 200, 10_000, 1_000
 """The range of the tokens of a file, audio or video, and the tokens if its size is unknown."""
@@ -130,20 +121,20 @@ def _content_parts(content: Any, call_ids: Iterable[Any] = ()) -> Iterator[Any]:
 
 
 def _block_parts(block: Mapping[str, Any], call_ids: Iterable[Any]) -> Iterator[Any]:
-    kind = block_type(block)
-    if is_image(block):
+    kind = encoding.block_type(block)
+    if encoding.is_image(block):
         yield IMAGE
     elif kind in _TEXT_KINDS or (kind is None and isinstance(block.get("text"), str)):
         yield from _content_parts(block.get("text") or block.get("refusal"))
     elif kind in _CALL_KINDS:
         if not {block.get("id"), block.get("call_id")} & {*call_ids}:
             yield from _call_parts(block)
-    elif kind in REASONING_TYPES:
+    elif kind in encoding.REASONING_TYPES:
         # Count the text, ignore the signature, and estimate encrypted data up to a limit.
-        yield from _content_parts(reasoning_text(block))
+        yield from _content_parts(encoding.reasoning_text(block))
         if data := block.get("data"):
             yield min(len(str(data)) // 4, _MOST_MEDIA_TOKENS)
-    elif kind in MEDIA_TYPES:
+    elif kind in encoding.MEDIA_TYPES:
         yield from _media_parts(block)
     elif kind == "tool_result":
         yield from _content_parts([block.get("tool_use_id"), block.get("content")])
@@ -155,7 +146,7 @@ def _block_parts(block: Mapping[str, Any], call_ids: Iterable[Any]) -> Iterator[
 
 def _call_parts(call: Any) -> Iterator[Any]:
     if isinstance(call, Mapping):
-        name, arguments = parse_call(call)
+        name, arguments = encoding.parse_call(call)
         arguments = "" if arguments is None else arguments
         yield f"{name} {arguments if isinstance(arguments, str) else _json(arguments)}"
         yield 6  # tokens around a call
@@ -165,7 +156,7 @@ def _call_parts(call: Any) -> Iterator[Any]:
 
 def _media_parts(block: Mapping[str, Any]) -> Iterator[Any]:
     source = next((block[k] for k in ("source", "file", "input_audio") if isinstance(block.get(k), Mapping)), block)
-    if block_type(source) in {"text", "content"}:  # a document with its content as text
+    if encoding.block_type(source) in {"text", "content"}:  # a document with its content as text
         yield from _content_parts(source.get("data") or source.get("content"))
     else:
         keys = ("data", "base64", "file_data", "video", "audio")

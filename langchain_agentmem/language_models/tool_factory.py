@@ -168,9 +168,8 @@ def _make_tool(operation: ToolOperation, open_memory: Callable[[Mapping[str, Any
             if is_graph_bubble_up(error):
                 raise
             if not isinstance(error, InvalidInput):
-                logger.warning(
-                    "The tool %s failed. The error was returned to the model.", operation.name, exc_info=error
-                )
+                message = "The tool %s failed. The error was returned to the model."
+                logger.warning(message, operation.name, exc_info=error)
             is_explained = isinstance(error, AgentMemoryError)  # its text is written for the caller
             failure = error if is_explained else f"the memory failed with {type(error).__name__}"
             raise ToolException(format_answer(f"{operation.name} was not done: {failure}")) from error

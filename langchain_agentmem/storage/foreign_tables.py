@@ -19,6 +19,9 @@ Columns = Mapping[str, frozenset[str]]
 """The column names of each table, by table name."""
 
 _COLUMNS_QUERY = "select m.name, p.name from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
+_POSTGRES_COLUMNS_QUERY = """
+    select table_name, column_name from information_schema.columns where table_schema = any (current_schemas(false))
+"""
 _FETCH_ROWS = 500
 """The number of rows that are fetched at a time."""
 
@@ -137,12 +140,7 @@ def _open_postgres(url: str, stack: ExitStack) -> ForeignTables:
         connection = stack.enter_context(psycopg.connect(url, prepare_threshold=None))
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        columns = _group_columns(
-            connection.execute(
-                "select table_name, column_name from information_schema.columns "
-                "where table_schema = any (current_schemas(false))"
-            )
-        )
+        columns = _group_columns(connection.execute(_POSTGRES_COLUMNS_QUERY))
         stack.callback(connection.rollback)
     return ForeignTables(name, columns, partial(connection.cursor, name="agentmem_rows"), psycopg.Error)
 

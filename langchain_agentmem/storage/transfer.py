@@ -159,7 +159,7 @@ class RowSource:
 
     def find_rows(self, name: str, **values: Any) -> Iterator[dict[str, Any]]:
         """Yield the rows of a table with these column values, in key order; without values, all."""
-        where, order = _equality_condition(values) or "true", ", ".join(_TABLES_BY_NAME[name].key)
+        where, order = _equality_condition(values) or "true", ", ".join(TABLES_BY_NAME[name].key)
         return self.rows(f"select * from {name} where {where} order by {order}", **values)
 
     def table_rows(self, table: Table, namespace: Namespace = ()) -> tuple[list[str], Iterator[Values]]:
@@ -223,7 +223,7 @@ def move_rows(tx: Transaction, namespace: int, thread: int, branches: Sequence[i
         "author": f"name is not null and (thread_id = {thread} or id in ({writers})) and not exists ({elsewhere})",
     }
     for name, condition in conditions.items():
-        [column] = [column for column, table in _TABLES_BY_NAME[name].references.items() if table == "namespace"]
+        [column] = [column for column, table in TABLES_BY_NAME[name].references.items() if table == "namespace"]
         tx.run_sql(f"update {name} set {column} = {namespace} where {condition}", {})
 
 
@@ -368,4 +368,4 @@ def _fault_conditions(name: str, type: str) -> list[str]:  # noqa: A002 - the na
     return conditions
 
 
-_TABLES_BY_NAME = {table.name: table for table in TABLES}
+TABLES_BY_NAME = {table.name: table for table in TABLES}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import hmac
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 PAGE = 50
 """The maximum number of objects per page."""
+MAX_NUMBER = 1_000_000_000
+"""The largest number in an address."""
 LARGEST_FORM = 16_000_000
 """Maximum size of a submitted form, in bytes."""
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -207,8 +209,8 @@ def required_param(request: Request, name: str) -> str:
     return value
 
 
-def number_param(request: Request, name: str, default: int = 0, *, maximum: int = 1_000_000_000) -> int:
-    """Return a query parameter of a request as a whole number from 0 to `maximum`.
+def number_param(request: Request, name: str, default: int = 0) -> int:
+    """Return a query parameter of a request as a whole number from 0 to `MAX_NUMBER`.
 
     Raises:
         InvalidInput: The value is not a whole number in this range.
@@ -216,8 +218,8 @@ def number_param(request: Request, name: str, default: int = 0, *, maximum: int 
     text = request.query_params.get(name)
     if not text:
         return default
-    if not text.isascii() or not text.isdigit() or len(text) > len(str(maximum)) or int(text) > maximum:
-        raise InvalidInput(f"{name} must be a whole number up to {maximum:,}, not {safe_repr(text)}.")
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(MAX_NUMBER)) or int(text) > MAX_NUMBER:
+        raise InvalidInput(f"{name} must be a whole number up to {MAX_NUMBER:,}, not {safe_repr(text)}.")
     return int(text)
 
 
@@ -243,7 +245,8 @@ def render_page(request: Request, template: str, status: int = 200, **values: An
         status: The HTTP status.
         **values: The values for the template.
     """
-    studio, page_path = studio_of(request), _page_path(request)
+    studio = studio_of(request)
+    page_path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     context = {
         "path": page_path,
         "version": __version__,
@@ -255,12 +258,6 @@ def render_page(request: Request, template: str, status: int = 200, **values: An
         **values,
     }
     return HTMLResponse(TEMPLATES.get_template(template).render(context), status)
-
-
-def _page_path(request: Request) -> str:
-    """Return the path of the current page, relative to Studio's root."""
-    path: str = request.scope["path"]
-    return path.removeprefix(request.scope.get("root_path", ""))
 
 
 def form_route(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable[Response]]) -> Route:
@@ -349,7 +346,8 @@ def not_found(detail: str) -> HTTPException:
     return HTTPException(404, detail)
 
 
-def page_links(total: int, start: int, size: int = PAGE) -> Sequence[tuple[str, int]]:
-    """Return the links to other pages of a list: a label and the index of the first object."""
-    neighbours = [("Newest", 0), ("Newer", max(start - size, 0))] if start else []
-    return neighbours + ([("Older", start + size)] if start + size < total else [])
+def paging_values(total: int, start: int) -> dict[str, Any]:
+    """Return the values with which the macro `paging` links to the other pages of a list."""
+    neighbours = [("Newest", 0), ("Newer", max(start - PAGE, 0))] if start else []
+    neighbours += [("Older", start + PAGE)] if start + PAGE < total else []
+    return {"neighbours": neighbours, "total": total, "start": start}

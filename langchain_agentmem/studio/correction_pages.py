@@ -287,14 +287,9 @@ def _render_erasure(request: Request, target: EraseTarget, status: int = 200, **
     return web.render_page(request, "erase.html", status, target=target, **defaults | values)
 
 
-async def preview(request: Request, _: Mapping[str, str]) -> Response:
-    """Show what an erasure would delete."""
-    return await _show_preview(request, parse_target(request))
-
-
-async def _show_preview(
-    request: Request, target: EraseTarget, status: int = 200, problem: str | None = None
-) -> Response:
+async def preview(request: Request, _: Mapping[str, str], status: int = 200, problem: str | None = None) -> Response:
+    """Show the number of objects that the erasure would delete."""
+    target = parse_target(request)
     report = await web.studio_of(request).memory.aerase(**target._asdict(), dry_run=True)
     rows, others = _nonzero_counts(report), report.other_namespaces
     return _render_erasure(request, target, status, preview=rows, other_namespaces=others, problem=problem)
@@ -304,7 +299,7 @@ async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
     """Erase the selected objects, if the user typed their name."""
     target = parse_target(request)
     if not hmac.compare_digest(fields.get("name", "").strip().encode(), target.name.strip().encode()):
-        return await _show_preview(request, target, 400, "The name does not match. Nothing was erased.")
+        return await preview(request, fields, 400, "The name does not match. Nothing was erased.")
     studio = web.studio_of(request)
     erased = await studio.memory.aerase(**target._asdict())
     studio.cache.clear()

@@ -148,39 +148,36 @@ async def search(request: Request) -> Response:
     since, until = web.time_param(request, "since"), web.time_param(request, "until")
     if order is None or method not in (WORDS, VECTORS):
         raise InvalidInput(f'order must be "score" or "time", and by must be "{WORDS}" or "{VECTORS}".')
+    shared: dict[str, Any] = {"namespace": namespace, "order": order, "limit": limit}
     results: list[Recollection] = []
     if query.strip():
         results = await memory.asearch(
             query,
-            namespace=namespace,
             everything=namespace is None,
             kinds=None if kind is None else [kind],
             conversation_id=params.get("conversation") or None,
             after=since,
             before=until,
-            order=order,
-            limit=limit,
             weights=Weights() if method == WORDS else None,
+            **shared,
         )
     hits = [(each, _list_reasons(each.why), _hit_url(request, each)) for each in results]
     return web.render_page(
         request,
         "search.html",
         query=query,
-        namespace=namespace,
         kind=kind,
         kinds=SEARCH_KINDS,
-        order=order,
         orders=ORDERS,
         by=method,
         has_vectors=memory.store.embeddings is not None,
         since=since,
         until=until,
         conversation=params.get("conversation", ""),
-        limit=limit,
         hits=hits,
         max_score=max((each.score for each in results), default=0.0),
         max_contribution=max((abs(value) for _, reasons, _ in hits for _, _, value in reasons), default=0.0),
+        **shared,
     )
 
 
@@ -376,9 +373,7 @@ async def audit_todos(request: Request) -> Response:
         "audit.html",
         view="todos",
         entries=todo_list[start : start + web.PAGE],
-        total=len(todo_list),
-        start=start,
-        neighbours=web.page_links(len(todo_list), start),
+        **web.paging_values(len(todo_list), start),
         statuses=STATUSES,
         chosen=status,
         **await _shared_values(request, trail),
@@ -428,9 +423,7 @@ async def experiences(request: Request) -> Response:
         roles=sorted({who for each in all_experiences for who in each.who}, key=str.casefold),
         role=role,
         listed=selected[start : start + web.PAGE],
-        total=len(selected),
-        start=start,
-        neighbours=web.page_links(len(selected), start),
+        **web.paging_values(len(selected), start),
     )
 
 

@@ -81,14 +81,9 @@ async def threads(request: Request) -> Response:
     """Show a page of threads, the most recently changed first."""
     params, namespace = request.query_params, web.namespace_param(request) or ()
     start = web.number_param(request, "start")
-    options: dict[str, Any] = {
-        "query": params.get("q") or None,
-        "role": params.get("role") or None,
-        "since": web.time_param(request, "since"),
-        "until": web.time_param(request, "until"),
-        "limit": web.PAGE,
-        "offset": start,
-    }
+    filters = {"query": params.get("q") or None, "role": params.get("role") or None}
+    times: dict[str, Any] = {name: web.time_param(request, name) for name in ("since", "until")}
+    options: dict[str, Any] = {**filters, **times, "limit": web.PAGE, "offset": start}
     page = await web.studio_of(request).memory.admin.athreads(namespace, sizes=False, **options)
     return web.render_page(
         request,
@@ -96,11 +91,9 @@ async def threads(request: Request) -> Response:
         page=page,
         has_filters=any(params.values()),
         query=params,
-        since=options["since"],
-        until=options["until"],
         roles=ROLES,
-        neighbours=web.page_links(page.total, start),
-        start=start,
+        **web.paging_values(page.total, start),
+        **times,
     )
 
 

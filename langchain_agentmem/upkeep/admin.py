@@ -23,21 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from langchain_agentmem import errors
+from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.argument_checks import check_flag, check_integer, check_text
 from langchain_agentmem.base.clock import EPOCH, check_time, from_micros, to_micros
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Progress, ThreadMoved, Watch, check_callable
 from langchain_agentmem.base.files import check_no_file, check_path
-from langchain_agentmem.base.namespaces import (
-    NESTED_SEPARATOR,
-    Namespace,
-    ThreadKey,
-    check_id,
-    namespace_of,
-    path_of,
-    path_range,
-)
+from langchain_agentmem.base.namespaces import Namespace, ThreadKey, check_id, namespace_of, path_of, path_range
 from langchain_agentmem.base.safe_repr import join_lines, mask_passwords
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.log_memory import check_retention
@@ -47,7 +40,7 @@ from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.storage import Operation, Transaction, check_database_url, is_pool, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.engine import HealthCheck, Sizes
+from langchain_agentmem.storage.engine import HealthCheck
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.storage.transaction import Row
@@ -62,18 +55,6 @@ _OTHER_TABLES: Mapping[str, tuple[str, ...]] = {
     "other": ("namespace", "receipt", "agentmem_migration", "lease", "sqlite_schema", "sqlite_sequence"),
 }
 """The tables that belong to no feature, by the name under which `stats` reports their size."""
-
-
-def measure_parts(sizes: Sizes) -> dict[str, int]:
-    """Return the size of each part of a database in bytes, by the names that `stats` uses.
-
-    Args:
-        sizes: The sizes of the database and its tables.
-    """
-    parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
-    # Some pages belong to no table, such as SQLite's pointer maps.
-    parts["other"] += max(0, sizes.total - sizes.free - sum(parts.values()))
-    return parts
 
 
 def tables_by_part() -> dict[str, Sequence[str]]:
@@ -273,7 +254,7 @@ class Admin(Upkeep):
             "low": low,
             "high": high,
             "name": None if thread_id is None else check_id(thread_id, "thread"),
-            "nested_mark": NESTED_SEPARATOR,
+            "nested_mark": namespaces.NESTED_SEPARATOR,
             "text": escape_name(text) or None,
             "terms": json.dumps([] if text is None else analyze_query(text).terms),
             "role": None if role is None else escape_name(check_text(role, "role")),
@@ -335,7 +316,7 @@ class Admin(Upkeep):
         low, high, inputs = self._resolve_range(namespace)
 
         def list_namespaces(tx: Transaction) -> list[NamespaceSummary]:
-            rows = query.namespace_sizes(tx, low=low, high=high, nested_mark=NESTED_SEPARATOR)
+            rows = query.namespace_sizes(tx, low=low, high=high, nested_mark=namespaces.NESTED_SEPARATOR)
             return [
                 NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNTS})
                 for row in rows
@@ -413,9 +394,10 @@ class Admin(Upkeep):
         if namespace or self.database.scopes.boundary is not None:
             return self.database.read("care.stats", partial(integrity.statistics, namespace=namespace), outputs=dict)
         counts = self.database.read("care.stats", integrity.statistics, outputs=dict)
-        engine = self.database.engine
-        sizes = engine.sizes()
-        parts = measure_parts(sizes)
+        sizes = self.database.engine.sizes()
+        parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
+        # Some pages belong to no table, such as SQLite's pointer maps.
+        parts["other"] += max(0, sizes.total - sizes.free - sum(parts.values()))
         sizes_by_name = {"bytes": sizes.total, "free_bytes": sizes.free, "log_bytes": sizes.log, "bytes_by_part": parts}
         return {**counts, **sizes_by_name}
 

@@ -14,39 +14,30 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from langchain_agentmem import errors
+from langchain_agentmem import errors, storage
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import UNLIMITED, check_flag
 from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_from_env
-from langchain_agentmem.base.events import Watch, check_callable
+from langchain_agentmem.base.events import MessagesStored, Watch, check_callable
 from langchain_agentmem.base.files import check_path, is_database, looks_encrypted, replace_atomically, write_atomically
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, path_range
 from langchain_agentmem.conversations.message_log import ROUND
 from langchain_agentmem.errors import InvalidInput, StorageError, safe_repr
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import (
-    DatabaseOptions,
-    Engine,
-    Transaction,
-    check_database_url,
-    encrypted_database,
-    is_postgres,
-    open_engine,
-    query,
-    transfer,
-)
+from langchain_agentmem.storage import DatabaseOptions, Engine, Transaction, encrypted_database, query, transfer
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.encrypted_database import APPLICATION_ID
 from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.tracing import drop_none
 from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.integrity import VerifyReport
 
@@ -151,12 +142,7 @@ def check_replaceable(path: Path, key: EncryptionKey | None) -> None:
 
 
 def import_file(
-    database: Database,
-    path: Path,
-    namespace: Namespace,
-    progress: Watch | None,
-    key: EncryptionKey | None,
-    notify: Callable[..., object],
+    database: Database, path: Path, namespace: Namespace, progress: Watch | None, key: EncryptionKey | None
 ) -> TransferReport:
     """Merge an export into a database, in one transaction.
 
@@ -166,8 +152,6 @@ def import_file(
         namespace: All rows of the export must be in this namespace or below it.
         progress: Receives the progress.
         key: The key of the file, if it is encrypted.
-        notify: Called for each conversation with added messages: with the path of its namespace, its id, and the
-            `message_ids`.
 
     Raises:
         InvalidInput: The file is missing, damaged or of another kind. Or the database has an object of the same name
@@ -190,7 +174,8 @@ def import_file(
         merged = engine.read(merge)
     for namespace_path, conversation_id, message_ids in merged.conversations:
         if message_ids:
-            notify(namespace_path, conversation_id, message_ids=tuple(dict.fromkeys(message_ids)))
+            event = partial(MessagesStored, namespace=namespace_of(namespace_path), conversation_id=conversation_id)
+            database.emit(partial(event, message_ids=tuple(dict.fromkeys(message_ids))))
     return TransferReport(**{each.name: merged.added[each.name] for each in fields(TransferReport)})
 
 
@@ -286,9 +271,8 @@ def _iter_objects(source: transfer.RowSource, namespace: Namespace) -> Iterator[
 
 
 def _make_object(row: dict[str, Any], kind: str, **fields: Any) -> dict[str, Any]:
-    values = {name: value for name, value in fields.items() if value is not None}
     created_at = from_micros(row["created_at"]).isoformat()
-    return {"kind": kind, "namespace": namespace_of(row["path"]), "created_at": created_at, **values}
+    return {"kind": kind, "namespace": namespace_of(row["path"]), "created_at": created_at, **drop_none(fields)}
 
 
 # -- copies --------------------------------------------------------------------------------------------------------
@@ -310,8 +294,8 @@ def copy(source: Engine, target: str, *, force: bool, progress: Watch | None, ke
             already contain the copied rows.
     """
     check_flag("force", force)
-    if is_postgres(target):
-        with contextlib.closing(open_engine(target, DatabaseOptions(key=key, limits=UNLIMITED))) as engine:
+    if storage.is_postgres(target):
+        with contextlib.closing(storage.open_engine(target, DatabaseOptions(key=key, limits=UNLIMITED))) as engine:
             if _server_identity(engine) == _server_identity(source):
                 raise InvalidInput(f"{safe_repr(engine.path)} is the source itself. Pass another target.")
             return _copy_all(source, engine, engine.path, force=force, progress=progress)
@@ -334,7 +318,9 @@ def _copy_all(source: Engine, target: Engine, name: str, *, force: bool, progres
 
     def write(tx: Transaction) -> tuple[datetime, Mapping[str, int]]:
         if force:
-            _delete_existing(tx)
+            search_index.empty_index(tx)
+            vectors.empty_pgvector(tx)
+            transfer.delete_all(tx)
         elif transfer.is_filled(tx):
             raise _target_not_empty(name)
         with transfer.open_rows(source) as rows:
@@ -348,14 +334,6 @@ def _copy_all(source: Engine, target: Engine, name: str, *, force: bool, progres
         after = target.write(partial(vectors.copy_to_pgvector, after=after))
     documents = target.read(search_index.count_documents)
     return CopyReport(source=source.path, target=name, taken_at=taken_at, rows=rows, documents=documents)
-
-
-def _delete_existing(tx: Transaction) -> None:
-    from langchain_agentmem.search import vectors  # noqa: PLC0415 - only for copies
-
-    search_index.empty_index(tx)
-    vectors.empty_pgvector(tx)
-    transfer.delete_all(tx)
 
 
 def _target_not_empty(name: str) -> InvalidInput:
@@ -418,8 +396,8 @@ def restore(
     key = EncryptionKey.of(key) or key_from_env()
     check_callable(progress, "progress")
     check_flag("force", force)
-    file, address = check_path(source), check_database_url(target)
-    if not is_postgres(address) and file.exists() and Path(address).exists() and file.samefile(address):
+    file, address = check_path(source), storage.check_database_url(target)
+    if not storage.is_postgres(address) and file.exists() and Path(address).exists() and file.samefile(address):
         raise InvalidInput(f"{safe_repr(address)} is the backup itself. Pass another target.")
     _check_database(file, "backup")
     if key is not None and encrypted_database.is_plain_file(file):
@@ -428,7 +406,7 @@ def restore(
             "agentmem key DATABASE encrypt."
         )
     damage_message = f"{safe_repr(str(file))} is damaged, and was not restored"
-    if is_postgres(address):
+    if storage.is_postgres(address):
         with _open_upgraded(file, key) as engine:
             report = _check_verified(engine, damage_message, progress)
             copy(engine, address, force=force, progress=progress, key=None)
@@ -483,8 +461,8 @@ def rekey(
     """
     key, new_key = EncryptionKey.of(key), EncryptionKey.of(new_key)
     check_callable(progress, "progress")
-    address = check_database_url(path)
-    if is_postgres(address) or address == ":memory:" or address.startswith("file:"):
+    address = storage.check_database_url(path)
+    if storage.is_postgres(address) or address == ":memory:" or address.startswith("file:"):
         raise InvalidInput(f"path must be the file of a SQLite database, not {safe_repr(address)}.")
     if key is None and new_key is None:
         raise InvalidInput("Pass key= to decrypt a database, new_key= to encrypt it, or both to change its key.")

@@ -331,7 +331,12 @@ def diagnose(
     """
     key = EncryptionKey.of(key)
     options = DatabaseOptions(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=LOCK_TIMEOUT).check()
-    yield from _check_environment()
+    yield HealthCheck("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    try:
+        SqliteEngine(":memory:").close()
+        yield HealthCheck("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
+    except errors.StorageError as error:
+        yield HealthCheck("sqlite", "problem", str(error), "Use a Python with a newer SQLite, or use PostgreSQL.")
     if url is None:
         yield HealthCheck("database", "note", "No database was given, so none was checked.", "agentmem doctor DATABASE")
         return
@@ -346,15 +351,6 @@ def diagnose(
     except errors.AgentMemoryError as error:
         default_remedy = "Check the address and the password, and that the server runs."
         yield HealthCheck("database", "problem", str(error), _REMEDIES.get(type(error), default_remedy))
-
-
-def _check_environment() -> Iterator[HealthCheck]:
-    yield HealthCheck("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
-    try:
-        SqliteEngine(":memory:").close()
-        yield HealthCheck("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
-    except errors.StorageError as error:
-        yield HealthCheck("sqlite", "problem", str(error), "Use a Python with a newer SQLite, or use PostgreSQL.")
 
 
 def _check_stored_data(engine: Engine, progress: Watch | None) -> Iterator[HealthCheck]:

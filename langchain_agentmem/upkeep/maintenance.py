@@ -144,8 +144,7 @@ class Maintenance(Upkeep):
         """
         key = EncryptionKey.of(key) or self.database.engine.options.key or key_from_env()
         namespace, watch = self._resolve_namespace(None), events.check_callable(progress, "progress")
-        notify = partial(self._emit_event, events.MessagesStored)
-        run = partial(database_copy.import_file, self.database, check_path(path), namespace, watch, key, notify)
+        run = partial(database_copy.import_file, self.database, check_path(path), namespace, watch, key)
         return self._run_step("care.import", run, {"path": path})
 
     aimport_ = awaited(import_, writes=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from secrets import randbits
@@ -32,23 +32,14 @@ from langchain_agentmem.rewinding.branches import NAMED_BRANCH
 from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import DocumentSeries, IndexedDocument
-from langchain_agentmem.storage import Transaction, queries, query
+from langchain_agentmem.storage import Transaction, queries, query, transfer
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.transfer import (
-    TABLES,
-    CountingProgress,
-    RowSource,
-    Table,
-    find_row,
-    number_documents,
-    split_pages,
-)
+from langchain_agentmem.storage.transfer import TABLES, TABLES_BY_NAME, RowSource, number_documents, split_pages
 from langchain_agentmem.threads import thread_rows
 
 Row: TypeAlias = dict[str, Any]
 
-_TABLES_BY_NAME: Mapping[str, Table] = {table.name: table for table in TABLES}
 _VERSION_ID_KEYS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
 """The kinds of memory whose column `extra` contains the id of another version, and the JSON key of that id."""
 _SKIPPED_TABLES = (
@@ -83,7 +74,7 @@ class MemoryImport:
         self._source, self._export_tx, self._tx = source, export_tx, tx
         self._now, self._limits = database.now(), database.limits
         tables = [table for table in TABLES if table.name not in _SKIPPED_TABLES]
-        self._counter = CountingProgress(progress, "importing", map(source.count, tables))
+        self._counter = transfer.CountingProgress(progress, "importing", map(source.count, tables))
         # In these attributes, keys are ids in the export, and values are ids here.
         self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table
         self._existing_threads: dict[int, int] = {}
@@ -148,7 +139,7 @@ class MemoryImport:
             rows: The rows in the export. Default: all rows of the table.
             size: The number of rows per page. Default: that of `split_pages`.
         """
-        has_own_id = _TABLES_BY_NAME[name].key == ("id",) and name != "memory_group"
+        has_own_id = TABLES_BY_NAME[name].key == ("id",) and name != "memory_group"
         for page in split_pages(self._source.find_rows(name) if rows is None else rows, size):
             self._counter.add(len(page))
             ids = iter(self._tx.take_ids(name, len(page)) if has_own_id else ())
@@ -165,18 +156,15 @@ class MemoryImport:
 
     def _drop_existing(self, name: str, keys: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
         """Return the rows that do not exist here."""
-        lookups = [find_row(self._tx, name, {column: row[column] for column in keys}) for _, row in rows]
-        new_rows = []
-        for (old_id, row), exists in zip(rows, lookups, strict=True):
+        lookups = [transfer.find_row(self._tx, name, {column: row[column] for column in keys}) for _, row in rows]
+        for (old_id, _), exists in zip(rows, lookups, strict=True):
             if exists:
                 self._ids[name].pop(old_id, None)
-            else:
-                new_rows.append((old_id, row))
-        return new_rows
+        return [row for row, exists in zip(rows, lookups, strict=True) if not exists]
 
     def _translate(self, name: str, row: Row) -> bool:
         """Replace the ids of other rows in a row. Return False if one was not imported."""
-        for column, table in _TABLES_BY_NAME[name].references.items():
+        for column, table in TABLES_BY_NAME[name].references.items():
             if row[column] is not None and table != "content":
                 is_namespace, old_id = table == "namespace", row[column]
                 new_id = self._ensure_namespace_id(old_id) if is_namespace else self._ids[table].get(old_id)
@@ -206,7 +194,7 @@ class MemoryImport:
         self.added[_REPORT_FIELDS_BY_TABLE.get(name, name)] += len(rows)
 
     def _store_contents(self, name: str, rows: Sequence[Row]) -> None:
-        columns = [column for column, table in _TABLES_BY_NAME[name].references.items() if table == "content"]
+        columns = [column for column, table in TABLES_BY_NAME[name].references.items() if table == "content"]
         content_ids = {row[column] for row in rows for column in columns} - {None}
         if not content_ids:
             return

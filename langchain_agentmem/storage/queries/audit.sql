@@ -7,6 +7,10 @@ from audit a
 join namespace n on n.id = a.namespace_id
 where n.path >= :low and n.path < :high
 
+-- fragment: audit_of_kind
+select sequence from audit
+where namespace_id = (select id from namespace where path = :path) and kind = :kind and hidden = cast(:hidden as bigint)
+
 -- fragment: audit_columns
 a.sequence, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread, a.created_at, a.junk, a.status, a.mark, a.archived,
     a.store_id, a.messages, a.body, a.document_id
@@ -59,31 +63,23 @@ order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_newest
-select sequence from audit
-where namespace_id = (select id from namespace where path = :path) and kind = :kind and hidden = cast(:hidden as bigint)
-    and sequence < :before
+{audit_of_kind} and sequence < :before
 order by sequence desc
 limit cast(:limit as bigint);
 
 -- name: audit_conversation_newest
 -- The newest entries of one conversation.
-select sequence from audit
-where namespace_id = (select id from namespace where path = :path) and conversation = :conversation and kind = :kind
-    and hidden = cast(:hidden as bigint) and sequence < :before
+{audit_of_kind} and conversation = :conversation and sequence < :before
 order by sequence desc
 limit cast(:limit as bigint);
 
 -- name: audit_next
-select sequence from audit
-where namespace_id = (select id from namespace where path = :path) and kind = :kind and hidden = cast(:hidden as bigint)
-    and sequence > :after
+{audit_of_kind} and sequence > :after
 order by sequence
 limit cast(:limit as bigint);
 
 -- name: audit_conversation_next
-select sequence from audit
-where namespace_id = (select id from namespace where path = :path) and conversation = :conversation and kind = :kind
-    and hidden = cast(:hidden as bigint) and sequence > :after
+{audit_of_kind} and conversation = :conversation and sequence > :after
 order by sequence
 limit cast(:limit as bigint);
 

@@ -1,5 +1,16 @@
 -- Statistics and verification of the whole database. In `until`, 4611686018427387904 (2^62) marks a current version.
 
+-- fragment: current_counts
+-- The numbers of current entries of each kind in a table of versions.
+(select count(*) from the_table where kind = 'core' and deleted = 0 and until = 4611686018427387904) as core,
+(select count(*) from the_table where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
+(select count(*) from the_table where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
+(select count(*) from the_table where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
+(select count(*) from the_table where kind = 'fact_due' and deleted = 0 and until = 4611686018427387904)
+    as waiting_facts,
+(select count(*) from the_table where kind = 'fact_due' and label = 'failed' and deleted = 0
+    and until = 4611686018427387904) as failed_facts
+
 -- name: statistics
 select
     (select count(*) from namespace) as namespaces,
@@ -18,14 +29,7 @@ select
     (select count(*) from branch where kind = 'layers') as branches,
     (select count(*) from branch where parent_id is not null) as forks,
     (select count(*) from memory where kind <> 'message') as memories,
-    (select count(*) from memory where kind = 'core' and deleted = 0 and until = 4611686018427387904) as core,
-    (select count(*) from memory where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
-    (select count(*) from memory where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
-    (select count(*) from memory where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
-    (select count(*) from memory where kind = 'fact_due' and deleted = 0 and until = 4611686018427387904)
-        as waiting_facts,
-    (select count(*) from memory where kind = 'fact_due' and label = 'failed' and deleted = 0
-        and until = 4611686018427387904) as failed_facts,
+    {current_counts memory},
     (select count(*) from memory where until < 4611686018427387904 and kind <> 'message') as old_memories,
     (select count(*) from memory_group) as waiting_groups,
     (select count(*) from audit where kind is not null) as audit,
@@ -65,14 +69,7 @@ select
     (select count(*) from branches where kind = 'layers') as branches,
     (select count(*) from branches where parent_id is not null) as forks,
     (select count(*) from memories) as memories,
-    (select count(*) from memories where kind = 'core' and deleted = 0 and until = 4611686018427387904) as core,
-    (select count(*) from memories where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
-    (select count(*) from memories where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
-    (select count(*) from memories where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
-    (select count(*) from memories where kind = 'fact_due' and deleted = 0 and until = 4611686018427387904)
-        as waiting_facts,
-    (select count(*) from memories where kind = 'fact_due' and label = 'failed' and deleted = 0
-        and until = 4611686018427387904) as failed_facts,
+    {current_counts memories},
     (select count(*) from memories where until < 4611686018427387904) as old_memories,
     (select count(*) from audit where kind is not null and namespace_id in (select id from namespaces)) as audit;
 

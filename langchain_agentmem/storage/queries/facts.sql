@@ -128,40 +128,39 @@ with {view}, chosen (key) as materialized ({texts labels}), own_facts (id) as ma
 )
 {picked_rows};
 
+-- fragment: own_facts_of
+-- The latest facts on the view's own branches whose subject or object is one of the names.
+select m.id from lineage cross join wanted cross join {lookup_first memory m} (
+    select x.id from memory x
+    where x.branch_id = lineage.branch_id and x.the_row = wanted.key and x.kind = :kind and +x.position <= lineage.up_to
+        and +x.until > lineage.up_to and {is_latest}
+    {newest_first}
+) {end_first m}
+
+-- fragment: facts_of_others_by
+-- The same for facts of other authors.
+select m.id from wanted cross join {lookup_first memory m} (
+    select x.id from memory x where x.the_row = wanted.key and x.subject is not null and {is_visible}
+        and x.created_at >= (select at from since) and {is_latest}
+    {newest_first}
+) {end_first m}
+
 -- name: latest_facts_of_entities
 -- The same as `latest_facts`, for facts whose subject or object is one of the names `keys`.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}),
 own_facts (id) as materialized (
-    select m.id from lineage cross join wanted cross join {lookup_first memory m} (
-        select x.id from memory x
-        where x.branch_id = lineage.branch_id and x.subject = wanted.key and x.kind = :kind and +x.position <= lineage.up_to
-            and +x.until > lineage.up_to and {is_latest}
-        {newest_first}
-    ) {end_first m}
+    {own_facts_of subject}
     union
-    select m.id from lineage cross join wanted cross join {lookup_first memory m} (
-        select x.id from memory x
-        where x.branch_id = lineage.branch_id and x.object = wanted.key and x.kind = :kind and +x.position <= lineage.up_to
-            and +x.until > lineage.up_to and {is_latest}
-        {newest_first}
-    ) {end_first m}
+    {own_facts_of object}
     union
     select x.id from open_groups cross join memory x
     where {live_facts} and (x.subject in (select key from wanted) or x.object in (select key from wanted)) and {is_latest}
 ), {since}, picked (id) as (
     select id from own_facts
     union
-    select m.id from wanted cross join {lookup_first memory m} (
-        select x.id from memory x where x.subject = wanted.key and x.subject is not null and {is_visible}
-            and x.created_at >= (select at from since) and {is_latest}
-        {newest_first}
-    ) {end_first m}
+    {facts_of_others_by subject}
     union
-    select m.id from wanted cross join {lookup_first memory m} (
-        select x.id from memory x where x.object = wanted.key and x.subject is not null and {is_visible}
-            and x.created_at >= (select at from since) and {is_latest}
-        {newest_first}
-    ) {end_first m}
+    {facts_of_others_by object}
     union
     select x.id from memory x
     where {was_visible} and (x.subject in (select key from wanted) or x.object in (select key from wanted))
@@ -169,17 +168,19 @@ own_facts (id) as materialized (
 )
 {picked_rows};
 
+-- fragment: named_facts
+-- The facts on the view's own branches whose subject or object is in a range of names.
+select x.*, x.the_row as name from lineage cross join {lookup memory x}
+    x.branch_id = lineage.branch_id and x.the_row >= :low and x.the_row < :high and x.kind || '' = :kind
+    and +x.until > lineage.up_to and +x.position <= lineage.up_to {end_lookup x}
+
 -- name: entities_in_range
 -- The subjects and objects of visible facts in a range of names, with the number of their facts. The upper bound is
 -- excluded. `sample` is the key of one of these facts. `kind || ''` and `+` make SQLite use the indexes on the names.
 with {view}, seen as (
-    select x.*, x.subject as name from lineage cross join {lookup memory x}
-        x.branch_id = lineage.branch_id and x.subject >= :low and x.subject < :high and x.kind || '' = :kind
-        and +x.until > lineage.up_to and +x.position <= lineage.up_to {end_lookup x}
+    {named_facts subject}
     union all
-    select x.*, x.object from lineage cross join {lookup memory x}
-        x.branch_id = lineage.branch_id and x.object >= :low and x.object < :high and x.kind || '' = :kind
-        and +x.until > lineage.up_to and +x.position <= lineage.up_to {end_lookup x}
+    {named_facts object}
     union all
     select x.*, x.subject from open_groups cross join memory x where {live_facts} and x.subject >= :low and x.subject < :high
     union all
