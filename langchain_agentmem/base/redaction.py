@@ -150,6 +150,7 @@ _PATTERNS = {
     _PROVIDER_KEY: _KEY_PREFIXES,
 }
 """The patterns of secrets, each with hints: lower-case texts. A text without any of a pattern's hints has no match."""
+_HINTS = frozenset().union(*_PATTERNS.values())
 
 
 def redact(text: str) -> str:
@@ -161,9 +162,11 @@ def redact(text: str) -> str:
     Returns:
         The text with `***` in place of each secret. A text without secrets is returned unchanged.
     """
-    lowered = text.lower()
+    contains = text.lower().__contains__
+    if not any(map(contains, _HINTS)):  # one pass over all hints is faster than one for each pattern
+        return text
     for regex, hints in _PATTERNS.items():
-        if any(each in lowered for each in hints):
+        if any(map(contains, hints)):
             text = _redact_pattern(text, regex)
     return text
 

@@ -287,7 +287,12 @@ class CoreMemory(Layer):
             visible = memory_rows.load_named(tx, view, CORE, wanted)
             return {key: visible[key].text for key in wanted if key in visible}
 
-        return self._context.read("core.get", load, keys=wanted)
+        with self._context.step("core.get", keys=wanted) as step:
+            # Several keys are read by `load`: a statement for any number of keys would make a single key slower.
+            values = self._context.select_texts(CORE, *wanted or ()) if wanted is None or len(wanted) == 1 else None
+            values = self._context.read(None, load) if values is None else values
+            step.finish(lambda: format_result(values))
+        return values
 
     aget = awaited(get)
 
@@ -355,19 +360,24 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: The values do not fit into the budget.
         """
-        visible = {each.key: each for each in load_core(tx, change.view)}
-        if self._count_free_chars(visible.values(), new) < 0:
-            raise InvalidInput(
-                "Core memory is too small: the new values and the protected keys need more than its "
-                f"{self.settings.core_max_chars:,} characters. Delete or shorten values, or raise core_max_chars."
-            )
+        sizes = {each.key: count_value_chars(each.key, each.value) for each in new}
+        max_size = self.settings.core_max_chars + 1  # the last line has no line break
+        created = memory_rows.find_creation_times(tx, change.view, CORE, sizes, max_size)
+        evicted: list[MemoryVersion] = []
+        if created is None:
+            visible = load_core(tx, change.view)
+            if self._count_free_chars(visible, new) < 0:
+                raise InvalidInput(
+                    "Core memory is too small: the new values and the protected keys need more than its "
+                    f"{self.settings.core_max_chars:,} characters. Delete or shorten values, or raise core_max_chars."
+                )
+            created = {each.key: each.created_at for each in visible}
+            others = [each for each in visible if each.key not in sizes]
+            evicted = choose_evicted(others, max_size - sum(sizes.values()) - 1)
         for each in new:
-            created_at = visible[each.key].created_at if each.key in visible else change.now
-            draft = VersionDraft(CORE, each.key, memory_rows.encode_text(each.value), created_at)
+            draft = VersionDraft(CORE, each.key, memory_rows.encode_text(each.value), created.get(each.key, change.now))
             change.drafts.append(draft._replace(importance=each.importance, expires_at=each.expires_at))
-        texts = {each.key: each.value for each in new}
-        limit = self.settings.core_max_chars - count_core_chars(texts.items()) - 1  # 1 for a line break
-        self._evict(change, choose_evicted([each for each in visible.values() if each.key not in texts], limit))
+        self._evict(change, evicted)
 
     def _evict(self, change: PendingWrite, entries: Iterable[MemoryVersion]) -> None:
         """Move values to archival memory in a pending write."""
@@ -527,8 +537,13 @@ def needs_consolidation(tx: Transaction, context: LayerContext, change: PendingW
         change: The pending write that adds events.
         new_events: The number of events that it adds.
     """
-    limit = int(context.settings.recall_max_events * 1.5)
-    return new_events > 0 and count_versions(tx, _own_view(context, change.view), EVENT) + new_events > limit
+    limit, view = int(context.settings.recall_max_events * 1.5), _own_view(context, change.view)
+    if not new_events:
+        return False
+    branch = view.single_branch  # its number of versions is not less than the number of visible events
+    if branch is not None and query.count_branch_memory(tx, **branch, kind=EVENT)[0]["total"] + new_events <= limit:
+        return False
+    return count_versions(tx, view, EVENT) + new_events > limit
 
 
 def consolidate_excess_events(context: LayerContext) -> None:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.clock import from_micros
+from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.base.namespaces import Scopes, check_id, namespace_of, path_of
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import NO_SOURCE, SourceNote, current_source
@@ -38,7 +39,7 @@ from langchain_agentmem.rewinding.memory_rows import (
 from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
-from langchain_agentmem.storage.transaction import Rows
+from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.tracing import RunType, Step, drop_none
 
 if TYPE_CHECKING:
@@ -63,26 +64,29 @@ class BranchPosition(NamedTuple):
     name: str
     scopes: Scopes = Scopes()
 
+    @property
+    def is_shared(self) -> bool:
+        """True if the branch also shows the memory of the threads of its namespace."""
+        return self.name == MAIN and self.scopes.is_shared(self.path)
+
     def view(self, tx: Transaction, now: int) -> MemoryView:
         """Return the view at the end of the branch; an empty view if the branch does not exist."""
-        is_shared = self.name == MAIN and self.scopes.is_shared(self.path)
-        author_rows = query.author_of_main.lazy(tx, path=self.path) if is_shared else ()
-        rows = query.find_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
-        view = load_view(tx, rows[0]["id"], rows[0]["head"], now) if rows else MemoryView((), (), now)
-        return _add_scope(view, author_rows)
+        if rows := query.named_branch(tx, path=self.path, name=self.name):
+            return _add_scope(_view_branch(tx, rows[0], rows[0]["head"], now), rows if self.is_shared else ())
+        return _add_scope(MemoryView((), (), now), query.author_of_main(tx, path=self.path) if self.is_shared else ())
 
     def open_for_write(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
         """Lock the branch, and return its view and next position; create the branch if missing."""
-        branch, head = self.lock(tx, now)
-        moved = query.move_head.lazy(tx, branch=branch, expected=head, position=head + 1, added=0)
-        author_rows = query.author_of_main.lazy(tx, path=self.path) if self.name == MAIN else ()
-        view = load_view(tx, branch, head, now)
-        if not moved:
-            raise BranchMoved
-        author = ensure_main_author(tx, self.path, author_rows) if self.name == MAIN else None
-        shared = author is not None and self.scopes.is_shared(self.path)
-        target = WriteTarget(branch, head + 1, forked=len(view.branches) > 1, author=author, shared=shared)
-        return _add_scope(view, author_rows if shared else ()), target
+        advance = partial(query.advance_named_branch, tx, path=self.path, name=self.name, now=now)
+        if not (rows := advance()):
+            self.lock(tx, now)  # creates the branch
+            rows = advance()
+        [row] = rows
+        view = _view_branch(tx, row, row["head"] - 1, now)
+        author = ensure_main_author(tx, self.path, rows) if self.name == MAIN else None
+        flags = {"forked": len(view.branches) > 1, "shared": self.is_shared, "has_expired": bool(row["has_expired"])}
+        target = WriteTarget(row["id"], row["head"], author=author, **flags)
+        return _add_scope(view, rows if self.is_shared else ()), target
 
     def lock(self, tx: Transaction, now: int) -> tuple[int, int]:
         """Lock the branch, and return its row id and last position; create the branch if missing.
@@ -104,7 +108,7 @@ def _add_scope(view: MemoryView, author_rows: Rows) -> MemoryView:
     if not author_rows:
         return view
     [row] = author_rows
-    return view._replace(scope=row["scope"], author=row["id"] or 0, is_sole_author=bool(row["is_sole_author"]))
+    return view._replace(scope=row["scope"], author=row["author"] or 0, is_sole_author=bool(row["is_sole_author"]))
 
 
 MemoryPosition: TypeAlias = "BranchPosition | ThreadPosition"
@@ -138,13 +142,20 @@ def ensure_main_author(tx: Transaction, path: str, rows: Rows | None = None) -> 
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        rows: The result of the query `author_of_main`, if it was started earlier.
+        rows: A result with the columns of the query `author_of_main`, if there is one.
     """
     [row] = query.author_of_main(tx, path=path) if rows is None else rows
-    rows = [row] if row["id"] is not None else query.create_main_author(tx, path=path)
+    rows = [row] if row["author"] is not None else query.create_main_author(tx, path=path)
     if not rows:
         raise BranchMoved  # another transaction created the row meanwhile; the database repeats this transaction
-    return Author(rows[0]["id"], row["scope"])
+    return Author(rows[0]["author"], row["scope"])
+
+
+def _view_branch(tx: Transaction, row: Row, position: int, time: int) -> MemoryView:
+    """Return the view at a position of the named branch in a row, as `load_view` does."""
+    if row["parent_id"] is not None:
+        return load_view(tx, row["id"], position, time)
+    return MemoryView(((row["id"], position),), (), time, descends=True)  # named branches have no base
 
 
 def load_view(tx: Transaction, branch: int, position: int, time: int) -> MemoryView:
@@ -312,6 +323,28 @@ class MemorySession:
         now, trace = self.now(), partial(self.trace_inputs, **inputs)
         return self.database.read(name, lambda tx: load(tx, self.point.view(tx, now)), trace, outputs)
 
+    def select_texts(self, kind: str, key: str | None = None) -> dict[str, str] | None:
+        """Read the texts of a kind in one statement, without a transaction.
+
+        Args:
+            kind: The kind of the entries.
+            key: The key of the only entry to read. Default: all entries.
+
+        Returns:
+            The texts by key, sorted by creation time, then key. None if the memory is a thread's, or may show rows of
+            several branches. `read` reads any memory.
+        """
+        check_cancelled()
+        point, now = self.point, self.now()
+        if not isinstance(point, BranchPosition):
+            return None
+        branch = {"path": point.path, "name": point.name, "shared": int(point.is_shared)}
+        select = query.named_branch_memory if key is None else query.named_branch_memory_of_key
+        if not (rows := self.database.engine.select(select, **branch, kind=kind, key=key)):
+            return None
+        shown = sorted(memory_rows.select_visible(rows, now), key=itemgetter("created_at", "key"))
+        return {row["key"]: memory_rows.decode_text(row["body"]) for row in shown}
+
     def write(
         self,
         name: str | None,
@@ -361,7 +394,7 @@ def apply_change(
     view, target = point.open_for_write(tx, now)
     change = PendingWrite(view=view, now=now, writer=writer, thread=get_thread_id(point))
     expired: Rows = ()
-    if target.branch is not None:
+    if target.branch is not None and target.has_expired:
         expired = query.expired_memory.lazy(tx, branch=target.branch, at=now, limit=20)
     value = prepare(tx, change)
     # Also delete some expired entries. If one of their keys is also written, the later draft applies.

@@ -251,6 +251,8 @@ class GraphRun:
         has_memory: True if tasks of its thread are known to use memory. Recording messages does not set it.
         thread_identity: The row id and creation time of its thread, if the thread existed when the run began.
         thread_deleted: True if that thread is known to be deleted.
+        lineages: The rows of the lineages that its tasks saw last, by place. A lineage does not change. A branch in it
+            may have been deleted meanwhile: queries then find no rows of the branch, as its id is not assigned again.
     """
 
     identity: Any
@@ -271,6 +273,7 @@ class GraphRun:
     has_memory: bool = False
     thread_identity: tuple[int, int] | None = None
     thread_deleted: bool = False
+    lineages: Mapping[Place, Sequence[Any]] = field(default_factory=dict)
 
     def is_thread_deleted(self, thread: Thread | None) -> bool:
         """Return whether the run's thread was deleted since the run began.
@@ -514,6 +517,7 @@ class RunRegistry:
         with self.lock:
             for run in self._runs.values():
                 run.thread_deleted |= run.thread_identity is not None and run.thread_key in deleted
+                run.lineages = {}
                 for loop in run.loops.values():
                     loop.places.clear()
                     loop.finished_tasks = None

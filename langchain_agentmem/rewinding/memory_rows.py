@@ -74,12 +74,12 @@ class MemoryView(NamedTuple):
     is_sole_author: bool = False
 
     @property
-    def single_branch(self) -> dict[str, int] | None:
-        """The parameters of `branch_memory`; None if the view may show rows beyond one branch."""
-        if len(self.branches) != 1 or self.groups or not (self.scope is None or self.is_sole_author):
+    def single_branch(self) -> dict[str, Any] | None:
+        """The parameters of `branch_memory`; None if the view may show rows of several branches."""
+        if len(self.branches) > 1 or not (self.scope is None or self.is_sole_author):
             return None
-        [(branch, up_to)] = self.branches
-        return {"branch": branch, "up_to": up_to}
+        branch, up_to = self.branches[0] if self.branches else (None, 0)
+        return {"branch": branch, "up_to": up_to, "groups": as_json(self.groups)}
 
     def parameters(self) -> dict[str, Any]:
         """Return the view as parameters of queries."""
@@ -114,6 +114,7 @@ class WriteTarget(NamedTuple):
         forked: True if the branch has ancestors.
         author: The author who writes: a thread, or the branch "main". Default: None, as for other named branches.
         shared: True if threads of the namespace see the branch. Versions that their checkpoints show are then kept.
+        has_expired: False if no version on the branch has expired. Default: True, so that it must be looked up.
     """
 
     branch: int | None = None
@@ -122,6 +123,7 @@ class WriteTarget(NamedTuple):
     forked: bool = False
     author: Author | None = None
     shared: bool = False
+    has_expired: bool = True
 
 
 class VersionDraft(NamedTuple):
@@ -234,7 +236,7 @@ def load_current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVer
         return sorted(_merge_versions(tx, view).values(), key=lambda version: version.number)
     # In a scope, entries are sorted by stamp. Only core memory does not need this order: its callers sort it.
     if (branch := view.single_branch) is not None and (view.scope is None or kind == CORE):
-        shown = _select_visible(query.branch_memory(tx, **branch, kind=kind), view.time)
+        shown = select_visible(query.branch_memory(tx, **branch, kind=kind), view.time)
         return [read_version(row) for row in sorted(shown, key=itemgetter("number"))]
     has_few_keys = kind == CORE and view.scope is not None and view.max_stamp is None
     select = query.current_memory_few_keys if has_few_keys else query.current_memory
@@ -250,16 +252,45 @@ def load_named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]
         rows = query.branch_memory_of_keys(tx, **branch, kind=kind, keys=as_json(keys))
     else:
         rows = query.memory_of_keys(tx, **view.parameters(), kind=kind, keys=as_json(keys))
-    return {row["key"]: read_version(row) for row in _select_visible(rows, view.time)}
+    return {row["key"]: read_version(row) for row in select_visible(rows, view.time)}
 
 
-def _select_visible(rows: Iterable[Row], time: int) -> list[Row]:
-    """Return the last row of each key, without deleted rows and rows expired by a given time."""
+def select_visible(rows: Iterable[Row], time: int) -> list[Row]:
+    """Return the last row of each key, without deleted rows, expired rows and rows of nulls.
+
+    Args:
+        rows: The rows, the oldest version of each key first.
+        time: The time at which expiry is judged, in microseconds since 1970.
+    """
     return [
         row
         for row in {row["key"]: row for row in rows}.values()
-        if not row["deleted"] and (row["expires_at"] is None or row["expires_at"] > time)
+        if row["deleted"] == 0 and (row["expires_at"] is None or row["expires_at"] > time)
     ]
+
+
+def find_creation_times(
+    tx: Transaction, view: MemoryView, kind: str, new: Mapping[str, int], max_size: int
+) -> dict[str, int] | None:
+    """Return the creation times of entries that new ones replace, if the new ones surely fit.
+
+    Args:
+        tx: The transaction.
+        view: The view.
+        kind: The kind of the entries.
+        new: The keys of the new entries, each with the size of its entry.
+        max_size: The maximum size of all entries. The size of an entry is the number of characters of its key and its
+            text, and 3.
+
+    Returns:
+        The times by key, in microseconds since 1970. None if the view shows several branches or open groups, or if the
+        entries may be larger than `max_size`: a text counts with its bytes, which are never fewer than its characters.
+    """
+    if view.groups or (branch := view.single_branch) is None:
+        return None
+    rows = query.branch_sizes(tx, **branch, kind=kind, keys=as_json([*new]))
+    size = rows[0]["total"] + sum(new.values()) - sum(row["size"] or 0 for row in rows)
+    return None if size > max_size else {row["key"]: row["created_at"] for row in select_visible(rows, view.time)}
 
 
 def _merge_versions(tx: Transaction, view: MemoryView, keys: list[str] | None = None) -> dict[str, MemoryVersion]:
@@ -356,16 +387,11 @@ def write(
     drafts = list({(draft.kind, draft.key): draft for draft in drafts}.values())
     author, stamp = target.author, None
     if target.branch is not None:
-        has_other_authors: Rows = ()
-        if author is not None:
-            keys = as_json([(draft.kind, draft.key) for draft in drafts])
-            has_other_authors = query.has_other_authors.lazy(tx, scope=author.scope)
-            [newest] = query.newest_stamp_of_keys(tx, scope=author.scope, keys=keys)
-            stamp = max(now, (newest["stamp"] or 0) + 1)
-        end = {"branch": target.branch, "position": target.position, "stamp": stamp, "author": None}
-        ended = [query.end_version.lazy(tx, **end, kind=draft.kind, key=draft.key) for draft in drafts]
-        delete_unseen(tx, [row["id"] for rows in ended for row in rows], keep_past=target.shared)
-        if not target.forked and not has_other_authors:  # a deletion mark would hide nothing
+        has_others: Rows = ()
+        if author is not None and any(draft.body is None for draft in drafts):
+            has_others = query.has_other_authors.lazy(tx, scope=author.scope)
+        stamp = _end_versions(tx, target, drafts, now)
+        if not target.forked and not has_others:  # a deletion mark would hide nothing
             drafts = [draft for draft in drafts if draft.body is not None or draft.correction is not None]
     # Bodies are stored after the deletion of ended versions, which also deletes equal bodies that no row uses.
     queries.store_bodies(tx, {queries.digest(draft.body): draft.body for draft in drafts if draft.body is not None})
@@ -399,6 +425,25 @@ def write(
         owners = [numbers_by_key[key] for key, (key_batch, _) in placements.items() if key_batch is batch]
         search_index.write(tx, batch, owners)
     return numbers
+
+
+def _end_versions(tx: Transaction, target: WriteTarget, drafts: Sequence[VersionDraft], now: int) -> int | None:
+    """End the versions that drafts replace on a branch; delete those that nothing shows.
+
+    Returns:
+        The stamp of the drafts; None if the branch has no author.
+    """
+    place = {"branch": target.branch, "position": target.position}
+    scope = None if target.author is None else target.author.scope
+    keys = as_json([(draft.kind, draft.key) for draft in drafts])
+    rows = query.versions_to_end(tx, **place, keys=keys, scope=scope, now=now, checkpoints=int(target.shared))
+    stamp = None if scope is None else max([now, *(row["next_stamp"] for row in rows)])
+    ended = [row for row in rows if row["id"] is not None]
+    delete_rows(tx, [row for row in ended if row["is_releasable"]])
+    for row in ended:
+        if not row["is_releasable"]:
+            query.end_version.lazy(tx, **place, kind=row["kind"], key=row["key"], stamp=stamp, author=None)
+    return stamp
 
 
 def list_sources(extra: Mapping[str, Any] | None) -> set[str]:

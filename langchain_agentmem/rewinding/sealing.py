@@ -246,9 +246,9 @@ def load_task_view(
     run, levels, callers, execution = runs.resolve_execution(configurable, at)
     load_start_places(tx, runs, run)
     writes = runs.collect_visible_writes(run, levels, callers, execution)
-    rows: list[Row] = []
-    for place in writes.places:
-        rows += query.branch_lineage(tx, branch=place[0], position=place[1], with_bases=0)
+    known = run.lineages
+    run.lineages = lineages = {place: known.get(place) or _load_lineage_rows(tx, place) for place in writes.places}
+    rows = [row for lineage in lineages.values() for row in lineage]
     branches = dict.fromkeys((row["branch_id"], row["up_to"]) for row in rows)
     descends = len(writes.places) == 1 and all(row["with_base"] is None for row in rows)
     groups, time = sorted(writes.groups.items()), parse_id_time(levels[-1].checkpoint)
@@ -288,8 +288,8 @@ def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: Tas
             if row["id"] != group and not is_live and row["id"] not in json.loads(row["finished"] or "[]"):
                 drop_group(tx, row["id"])
         fields = {"thread": thread.id, "ns": task.ns, "checkpoint": task.checkpoint, "task": task.id}
-        query.create_group(tx, group=group, **fields, owner=execution.run_token, now=now)
-        if not query.lock_group(tx, group=group):
+        is_new = query.create_group(tx, group=group, **fields, owner=execution.run_token, now=now)
+        if not is_new and not query.lock_group(tx, group=group):
             raise BranchMoved
     return group
 
@@ -837,8 +837,11 @@ def _load_branch_base(tx: Transaction, branch: int) -> _SubgraphBase:
 
 def _load_lineage(tx: Transaction, place: Place | None) -> list[Place]:
     """Return the lineage of a place, nearest branch first; empty for no place."""
-    rows = () if place is None else query.branch_lineage(tx, branch=place[0], position=place[1], with_bases=0)
-    return [(row["branch_id"], row["up_to"]) for row in rows]
+    return [] if place is None else [(row["branch_id"], row["up_to"]) for row in _load_lineage_rows(tx, place)]
+
+
+def _load_lineage_rows(tx: Transaction, place: Place) -> Rows:
+    return query.branch_lineage(tx, branch=place[0], position=place[1], with_bases=0)
 
 
 def _list_groups(tx: Transaction, writes: LiveWrites) -> Groups:

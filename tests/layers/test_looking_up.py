@@ -9,6 +9,7 @@ from tests.support.plans import plan_of
 
 pytestmark = pytest.mark.sqlite_suffices
 
+NAMED = {"path": "", "name": "user 7"}
 QUERY_PARAMETERS = {
     "current_memory": {"kind": "event"},
     "newest_memory": {"kind": "event", "label": None, "limit": 10},
@@ -17,6 +18,14 @@ QUERY_PARAMETERS = {
     "visible_memory": {"ids": json.dumps([1, 2, 3])},
     "expired_memory": {"limit": 20},
     "branch_lineage": {"with_bases": 1},
+    "branch_memory": {"kind": "event", "up_to": 1},
+    "branch_memory_of_keys": {"kind": "event", "up_to": 1, "keys": json.dumps(["id-1", "id-2"])},
+    "branch_sizes": {"kind": "core", "up_to": 1, "keys": json.dumps(["k"])},
+    "named_branch": NAMED,
+    "named_branch_memory": NAMED | {"kind": "core", "shared": 1},
+    "named_branch_memory_of_key": NAMED | {"kind": "core", "shared": 1, "key": "k"},
+    "advance_named_branch": NAMED | {"now": 1},
+    "versions_to_end": {"keys": json.dumps([("core", "k")]), "scope": 1, "now": 1, "checkpoints": 1},
 }
 
 

@@ -38,6 +38,13 @@ lateral (select * from the_table the_row where
 -- fragment: end_lookup
 offset 0) as the_row
 
+-- fragment: left_lookup
+-- The same as `lookup`, for a left join.
+left join lateral (select * from the_table the_row where
+
+-- fragment: end_left_lookup
+offset 0) as the_row on true
+
 -- fragment: lookup_first
 -- The same as `lookup`, for the rows that a subquery returns for each row a, such as its first ones:
 -- `a cross join {lookup_first memory x} (...) {end_first x}`.

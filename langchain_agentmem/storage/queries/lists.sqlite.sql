@@ -38,6 +38,13 @@ the_table the_row on (
 -- fragment: end_lookup
 )
 
+-- fragment: left_lookup
+-- The same as `lookup`, for a left join.
+left join the_table the_row on (
+
+-- fragment: end_left_lookup
+)
+
 -- fragment: lookup_first
 -- The same as `lookup`, for the rows whose ids a subquery returns for each row a, such as its first ones:
 -- `a cross join {lookup_first memory x} (...) {end_first x}`.

@@ -4,6 +4,9 @@ lineage (depth, branch_id, up_to) as materialized (
     select depth, cast(each ->> 0 as bigint), cast(each ->> 1 as bigint)
     from json_array_elements(cast(:lineage as json)) with ordinality as given (each, depth)
 ),
+{open_groups}
+
+-- fragment: open_groups
 open_groups (group_id, up_to) as materialized (
     select cast(each ->> 0 as bigint), cast(each ->> 1 as bigint) from json_array_elements(cast(:groups as json)) as each
 )

@@ -139,7 +139,10 @@ x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
 
 -- fragment: memory_columns
 -- The columns of the row r that queries return.
-coalesce(r.copy_of, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
+coalesce(r.copy_of, r.id) as number, {version_columns}
+
+-- fragment: version_columns
+r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
     r.created_at, r.written_at, r.source, r.actor, c.body, ({writer}) as thread
 
 -- fragment: rank_versions
@@ -232,24 +235,91 @@ from ranked cross join {lookup memory r} r.id = ranked.id and ranked.rank = 1 {e
 left join content c on c.id = r.content_id
 order by number;
 
+-- fragment: here
+-- One branch, up to a position.
+(select cast(:branch as bigint) as id, cast(:up_to as bigint) as up_to) here
+
+-- fragment: named_here
+-- A named branch up to its head. Empty if a view of it may show rows of other branches: if the branch is a fork, or, with
+-- `shared` = 1, if a thread of the namespace is an author.
+(
+    select branch.id, branch.head as up_to from branch
+    where {is_named_branch} and branch.parent_id is null and (cast(:shared as bigint) = 0 or not exists ({other_authors}))
+) here
+
+-- fragment: lies_here
+-- True for the versions r that a view of one branch may show.
+r.branch_id = here.id and r.kind = :kind and r.until > here.up_to and +r.position <= here.up_to
+
+-- fragment: lies_here_at_key
+-- The same for a lookup by key. `+` makes SQLite use the index on the keys.
+r.branch_id = here.id and r.kind = :kind and +r.until > here.up_to and +r.position <= here.up_to
+
+-- fragment: in_open_group
+-- True for the versions r of the open groups.
+r.group_id = open_groups.group_id and r.kind = :kind and r.copy_of is null and r.id <= open_groups.up_to
+
+-- fragment: newness
+-- The columns that order versions, and with which the last version of a key is the newest. Of a copy and its original,
+-- the original is last.
+coalesce(r.stamp, 4611686018427387904) as newness, coalesce(r.copy_of, r.id) as number, -r.id as original
+
 -- name: branch_memory
--- Every version of one kind that a view of one branch may show, oldest first. The view shows the last version of each
--- key. A key has several versions if an older version was sealed at a later position.
-select r.deleted,
-{memory_columns}
-from memory r
-left join content c on c.id = r.content_id
-where r.branch_id = :branch and r.kind = :kind and r.until > :up_to and +r.position <= cast(:up_to as bigint)
-order by coalesce(r.stamp, 4611686018427387904), number;
+-- Every version of one kind that a view of one branch and of open groups may show, oldest first. The view shows the last
+-- version of each key. A key has several versions on one branch if an older version was sealed at a later position.
+with {open_groups}
+select r.deleted, {newness}, {version_columns}
+from {here} join memory r on {lies_here} left join content c on c.id = r.content_id
+union all
+select r.deleted, {newness}, {version_columns}
+from open_groups cross join {lookup memory r} {in_open_group} {end_lookup r} left join content c on c.id = r.content_id
+order by newness, number, original;
 
 -- name: branch_memory_of_keys
--- The same as `branch_memory`, for some keys. `+` makes SQLite use the index on the keys.
-select r.deleted,
-{memory_columns}
-from memory r
+-- The same as `branch_memory`, for some keys.
+with {open_groups}
+select r.deleted, {newness}, {version_columns}
+from {here} join memory r on r.key {in_texts keys} and {lies_here_at_key} left join content c on c.id = r.content_id
+union all
+select r.deleted, {newness}, {version_columns}
+from open_groups cross join {lookup memory r} {in_open_group} and r.key {in_texts keys} {end_lookup r}
 left join content c on c.id = r.content_id
-where r.branch_id = :branch and r.kind = :kind and r.key {in_texts keys} and +r.until > :up_to and +r.position <= cast(:up_to as bigint)
-order by coalesce(r.stamp, 4611686018427387904), number;
+order by newness, number, original;
+
+-- name: branch_sizes
+-- The same as `branch_memory`, for some keys and without groups, with the size of each version. `total` is the size of
+-- all versions on the branch. A key without a version has a row of nulls.
+select r.key, r.deleted, r.expires_at, r.created_at, {version_size} as size, (
+    select coalesce(sum({version_size}), 0) from memory r left join content c on c.id = r.content_id where {lies_here}
+) as total
+from {here} cross join ({texts keys}) wanted
+{left_lookup memory r} r.key = wanted.value and {lies_here_at_key} {end_left_lookup r}
+left join content c on c.id = r.content_id
+order by coalesce(r.stamp, 4611686018427387904), coalesce(r.copy_of, r.id);
+
+-- name: count_branch_memory
+-- The number of versions of `branch_memory`.
+with {open_groups}
+select (select count(*) from {here} join memory r on {lies_here})
+    + (select count(*) from open_groups cross join {lookup memory r} {in_open_group} {end_lookup r}) as total;
+
+-- fragment: version_size
+-- The size of the version r with the content c; null for a deletion mark.
+length(r.key) + length(c.body) + 3
+
+-- name: named_branch_memory
+-- The same as `branch_memory`, for a named branch. A branch without such versions has a row of nulls.
+select r.key, r.deleted, r.expires_at, r.created_at, c.body
+from {named_here} {left_lookup memory r} {lies_here} {end_left_lookup r}
+left join content c on c.id = r.content_id
+order by coalesce(r.stamp, 4611686018427387904), coalesce(r.copy_of, r.id);
+
+-- name: named_branch_memory_of_key
+-- The same as `named_branch_memory`, for one key.
+select r.key, r.deleted, r.expires_at, r.created_at, c.body
+from {named_here} {left_lookup memory r} r.key = :key and {lies_here_at_key} {end_left_lookup r}
+left join content c on c.id = r.content_id
+order by coalesce(r.stamp, 4611686018427387904), coalesce(r.copy_of, r.id);
 
 -- name: keys_with_content
 -- The keys of a kind under which a view may show a content. The caller must check whether the view shows each key.
@@ -396,8 +466,30 @@ where k.namespace_id = m.scope_id and coalesce(k.view_stamp, k.created_at) >= m.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
-where m.id {in_numbers ids} and not exists ({referenced}) and m.correction is null
-    and (cast(:checkpoints as bigint) = 0 or not exists ({in_checkpoint}));
+where m.id {in_numbers ids} and {is_releasable};
+
+-- fragment: is_releasable
+not exists ({referenced}) and m.correction is null and (cast(:checkpoints as bigint) = 0 or not exists ({in_checkpoint}))
+
+-- name: versions_to_end
+-- The current versions of some kinds and keys on a branch, which end at a position. `is_releasable` = 1 marks versions
+-- that `releasable_memory` would return after their end. `next_stamp` is the stamp of the next versions: `now`, or more
+-- if current rows with these keys in the scope have a later stamp. A key without a version has a row too.
+with wanted as materialized ({pairs keys}), next (stamp) as materialized (
+    select case when newest.stamp >= cast(:now as bigint) then newest.stamp + 1 else cast(:now as bigint) end
+    from ({stamp_of_wanted}) newest
+), ended as (
+    select v.id, v.branch_id, v.kind, v.key, v.position, v.until as old_until, cast(:position as bigint) as until,
+        v.group_id, v.copy_of, v.content_id, v.document_id, v.extra, v.correction, v.scope_id, v.stamp, case
+            when v.visible_until = 4611686018427387904 then (select stamp from next) else v.visible_until
+        end as visible_until
+    from memory v
+)
+select next.stamp as next_stamp, m.id, m.kind, m.key, m.document_id, c.hash, c.body, m.extra,
+    case when {is_releasable} then 1 else 0 end as is_releasable
+from next cross join wanted {left_lookup ended m} m.branch_id = :branch and m.kind = wanted.first and m.key = wanted.second
+    and m.old_until = 4611686018427387904 {end_left_lookup m}
+left join content c on c.id = m.content_id;
 
 -- name: superseded_memory
 -- Rows that have ended on the branch "main" of a namespace, which no checkpoint shows and nothing references.
@@ -435,7 +527,8 @@ select id from memory_group where id = :group {for_update};
 -- name: create_group
 insert into memory_group (id, thread_id, ns, checkpoint, task, owner, created_at)
 values (:group, :thread, :ns, :checkpoint, :task, :owner, :now)
-on conflict (id) do nothing;
+on conflict (id) do nothing
+returning id;
 
 -- name: is_sealed
 select 1 as found from sealed_group where group_id = :group limit 1;
@@ -623,14 +716,35 @@ insert into author (namespace_id, name, thread_id) select namespace_id, name, id
 on conflict (thread_id) do nothing
 returning id;
 
+-- fragment: main_author
+-- The namespace of a branch, and the author of the branch "main" there. `is_sole_author` is true if no thread is an author.
+branch.namespace_id as scope,
+    (select a.id from author a where a.namespace_id = branch.namespace_id and a.name is null) as author,
+    not exists ({other_authors}) as is_sole_author
+
+-- fragment: other_authors
+select 1 from author o where o.namespace_id = branch.namespace_id and o.name is not null
+
+-- fragment: is_named_branch
+-- True for the named branch of a path and a name.
+branch.namespace_id = (select n.id from namespace n where n.path = :path) and branch.kind = 'layers' and branch.name = :name
+
+-- name: named_branch
+select branch.id, branch.head, branch.parent_id, {main_author} from branch where {is_named_branch};
+
+-- name: advance_named_branch
+-- Advance the head of a named branch by one. The next writer waits here until the transaction ends. `has_expired` is
+-- true if rows of the branch have expired at `now`.
+update branch set head = head + 1 where {is_named_branch}
+returning branch.id, branch.head, branch.parent_id, {main_author}, exists (
+    select 1 from memory e where e.branch_id = branch.id and e.until = 4611686018427387904 and e.expires_at <= cast(:now as bigint)
+) as has_expired;
+
 -- name: author_of_main
-select a.id, n.id as scope,
-    not exists (select 1 from author o where o.namespace_id = n.id and o.name is not null) as is_sole_author
-from namespace n left join author a on a.namespace_id = n.id and a.name is null
-where n.path = :path;
+select {main_author} from (select id as namespace_id from namespace where path = :path) branch;
 
 -- name: create_main_author
-insert into author (namespace_id) select id from namespace where path = :path on conflict do nothing returning id;
+insert into author (namespace_id) select id from namespace where path = :path on conflict do nothing returning id as author;
 
 -- name: delete_idle_authors
 -- Delete the authors of a namespace without threads and rows.
@@ -648,15 +762,17 @@ select max(stamp) as stamp from (
     from memory m where m.group_id {in_numbers ids}
 ) x;
 
+-- fragment: stamp_of_wanted
+-- The greatest stamp of the current rows of a scope with some kinds and keys.
+select max((
+    select max(o.stamp) from memory o
+    where o.scope_id = :scope and o.kind = wanted.first and o.key = wanted.second and o.visible_until = 4611686018427387904
+)) as stamp
+from wanted
+
 -- name: newest_stamp_of_keys
 -- The same as `newest_stamp`, for some kinds and keys.
-select max(stamp) as stamp from (
-    select (
-        select max(o.stamp) from memory o
-        where o.scope_id = :scope and o.kind = wanted.first and o.key = wanted.second and o.visible_until = 4611686018427387904
-    ) as stamp
-    from ({pairs keys}) wanted
-) x;
+with wanted as materialized ({pairs keys}) {stamp_of_wanted};
 
 -- name: scope_of_thread
 -- The namespace of a path, and the author of a thread in it.
