@@ -43,7 +43,6 @@ from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey, check_id, path_of
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import CompactionRecord
-from langchain_agentmem.conversations.log_entries import change_message, make_entry, make_new_version, parse_message
 from langchain_agentmem.conversations.log_memory import LogMemory, check_retention, read_document, write_document
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.conversations.prompt_notes import PromptNote
@@ -177,7 +176,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
 
         def change(old: LogEntry) -> LogEntry:
-            return make_new_version(old, change_message(decode_body(old.body, old.key), changes))
+            message = log_entries.change_message(decode_body(old.body, old.key), changes)
+            return log_entries.make_new_version(old, message)
 
         find = self._find_by_id(message_id, required=True)
         self._revise("update", find, change, message_id=message_id, changes=changes)
@@ -195,11 +195,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: The index does not exist, or neither message nor role is given.
         """
-        new, _ = parse_message(message, new_id=self._database.new_id, **fields)
+        new, _ = log_entries.parse_message(message, new_id=self._database.new_id, **fields)
         self._revise(
             "replace",
             lambda tx: self._find_at_index(tx, idx),
-            lambda old: make_new_version(old, replace(new, message_id=old.key)),
+            lambda old: log_entries.make_new_version(old, replace(new, message_id=old.key)),
             index=idx,
             role=new.role,
             text=new.text,
@@ -585,9 +585,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self._run("retrieve", lambda tx: list(map(convert, find(tx))), **inputs)
 
     def _make_entry(self, message: Any, **fields: Any) -> LogEntry:
+        now, new_id = self._database.now(), self._database.new_id
+        if (entry := log_entries.make_plain_entry(message, now, new_id)) is not None:
+            return entry
         set_fields = {name: value for name, value in fields.items() if value is not None}
-        parsed, new_key = parse_message(message, new_id=self._database.new_id, **set_fields)
-        return make_entry(parsed, self._database.now(), new_key=new_key)
+        parsed, new_key = log_entries.parse_message(message, new_id=new_id, **set_fields)
+        return log_entries.make_entry(parsed, now, new_key=new_key)
 
     def _make_description(self, description: str) -> LogEntry:
         if not isinstance(description, str):

@@ -9,6 +9,7 @@ rounds, attachments and earlier versions.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -262,6 +263,11 @@ def find_problems(tx: Transaction) -> list[str]:
         problems.append(f"the conversation {safe_repr(row['name'])} counts {count}")
     rows = query.unknown_entries(tx)
     problems += [f"entry {row['id']} is of an unknown kind, {safe_repr(row['kind'])}" for row in rows]
+    after = 0
+    while page := query.bodies_after(tx, after=after, limit=500):
+        damaged = (row["id"] for row in page if zlib.crc32(bytes(row["body"])) != row["checksum"])
+        problems += [f"the body of entry {number} is damaged (checksum mismatch)" for number in damaged]
+        after = page[-1]["id"]
     problem = "replaces an entry of another conversation or id, or a later version"
     return problems + [f"entry {row['id']} {problem}" for row in query.wrong_versions(tx)]
 

@@ -15,9 +15,10 @@ microseconds since 1970 in UTC.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import from_micros
@@ -43,6 +44,8 @@ CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
 NESTED_MESSAGE = "nested_message"
 """The kind of the messages of nested graphs in the search index. A search of all conversations excludes them."""
+SHARED_BYTES = 500
+"""The size from which the table `content` stores a body, so that equal bodies are stored once."""
 NO_LIMIT = 2**62
 """A number greater than any number of rows, position or row id."""
 _BEFORE_FIRST, _AFTER_LAST = {"position": -1, "slot": -1}, {"position": NO_LIMIT, "slot": NO_LIMIT}
@@ -159,13 +162,14 @@ def append(
         if conflicts and not newer:
             raise key_taken_error(conflicts[0].key)
         changed = [entry for entry in conflicts if entry.key not in generated]
-        thread_keys = [entry.key for entry in entries if entry.follows and entry.key in existing]
+        unfollowing = {key for key, row in existing.items() if not row["follows"]}
+        thread_keys = [entry.key for entry in entries if entry.follows and entry.key in unfollowing]
     if new:
         branch = _write_entries(tx, at, branch_head, new, now=now)
         if retention:
             dropped = _drop_oldest(tx, at, branch, retention, now)
     if branch_head is not None and thread_keys:
-        query.set_follows(tx, branch=branch_head[0], keys=json.dumps(thread_keys))
+        _set_follows(tx, branch_head[0], thread_keys)
     for entry in changed:
         update(tx, at, entry.key, lambda _, new=entry: new, now=now)
     return AppendResult([entry.key for entry in (*new, *changed)], dropped)
@@ -220,11 +224,10 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -
         raise unknown_key_error(key, at)
     branch, head = branch_head
     entry: LogEntry = change(_entry_from_row(row))
-    old_digests = bytes(row["content_hash"]), row["attachments_hash"]
-    if (queries.digest(entry.body), _digest(entry.attachments)) == old_digests:
+    if (queries.digest(entry.body), _digest(entry.attachments)) == (_body_digest(row), row["attachments_hash"]):
         return False
     bodies: dict[bytes, bytes] = {}
-    new = _insert_params(entry, now, bodies) | {"branch": branch, "position": head + 1}
+    new = _insert_params(entry, now, bodies, shared=bool(row["follows"])) | {"branch": branch, "position": head + 1}
     new |= {"replaces": row["slot"], "kind": row["kind"], "document": None}
     queries.store_bodies(tx, bodies)
     if not query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0):
@@ -746,8 +749,21 @@ def _repeats_version(tx: Transaction, branch: int, entry: LogEntry, *, manual: b
 
 
 def _row_identity(row: Any) -> tuple[Any, ...]:
-    hashes = (None if row[name] is None else bytes(row[name]) for name in ("content_hash", "attachments_hash"))
-    return row["kind"], *hashes, row["recipient"], row["round_key"]
+    attachments = row["attachments_hash"] and bytes(row["attachments_hash"])
+    return row["kind"], _body_digest(row), attachments, row["recipient"], row["round_key"]
+
+
+def _body_digest(row: Any) -> bytes:
+    return queries.digest(bytes(row["body"])) if row["content_hash"] is None else bytes(row["content_hash"])
+
+
+def _set_follows(tx: Transaction, branch: int, keys: Sequence[str]) -> None:
+    """Mark existing messages as messages that follow the thread, and share their bodies."""
+    selection = {"branch": branch, "keys": json.dumps(keys)}
+    bodies = {row["id"]: bytes(row["body"]) for row in query.unshared_versions(tx, **selection)}
+    queries.store_bodies(tx, {queries.digest(body): body for body in bodies.values()})
+    query.share_body.run_many(tx, [{"id": number, "hash": queries.digest(body)} for number, body in bodies.items()])
+    query.set_follows(tx, **selection)
 
 
 def _copy_entry(row: Any) -> LogEntry:
@@ -757,29 +773,34 @@ def _copy_entry(row: Any) -> LogEntry:
     return entry._replace(follows=bool(row["follows"]), written_at=0, slot=0)
 
 
-def _insert_params(entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
+def _insert_params(entry: LogEntry, now: int, bodies: dict[bytes, bytes], *, shared: bool = False) -> dict[str, Any]:
     """Return the parameters that insert an entry, except its position.
 
-    The encoded message and attachments are added to `bodies` by their digests.
+    Args:
+        entry: The entry.
+        now: The time.
+        bodies: Receives the bodies and attachments to store in the table `content`, by their digests.
+        shared: True to store a small body there too. The body of an entry that follows a thread is always stored there.
     """
-    content_hash = queries.digest(entry.body)
-    if not entry.body_stored:
-        bodies[content_hash] = entry.body
+    content_hash = None
+    if shared or entry.follows or entry.body_stored or len(entry.body) >= SHARED_BYTES:
+        content_hash = queries.digest(entry.body)
+        if not entry.body_stored:
+            bodies[content_hash] = entry.body
     attachments_hash = _digest(entry.attachments)
     if entry.attachments is not None and attachments_hash is not None:
         bodies[attachments_hash] = entry.attachments
-    return {
-        **dict(zip(_ENTRY_COLUMNS, _column_values(entry), strict=True)),
+    return entry._asdict() | {
         "replaces": None,
         "content_hash": content_hash,
         "attachments_hash": attachments_hash,
         "written_at": now,
         "follows": int(entry.follows),
+        "checksum": zlib.crc32(entry.body) if content_hash is None else None,
+        "body": entry.body if content_hash is None else None,
     }
 
 
-_ENTRY_COLUMNS = ("kind", "key", "role", "sender", "recipient", "round_key", "created_at")
-_column_values = attrgetter(*_ENTRY_COLUMNS)
 _row_values = itemgetter(
     "created_at", "kind", "role", "sender", "recipient", "round_key", "attachments", "written_at", "slot"
 )

@@ -26,10 +26,10 @@ from typing import Any
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.encoding import encode, is_plain, parse_json
+from langchain_agentmem.base.encoding import encode, is_plain, parse_json, write_plain
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages import provider_content
-from langchain_agentmem.messages.message import LANGCHAIN_ROLES, STORED_FIELDS, Message, ToolCallMsg
+from langchain_agentmem.messages.message import LANGCHAIN_ROLES, STORED_FIELDS, Message, ToolCallMsg, encode_body
 
 
 def calls_from_langchain(valid: list[dict[str, Any]], invalid: list[dict[str, Any]]) -> tuple[list[ToolCallMsg], bool]:
@@ -142,6 +142,15 @@ _INFO_BY_ROLE = {role or name: _INFO_BY_TYPE[name] for name, role in _ROLE_BY_TY
     "developer": _INFO_BY_TYPE["system"]
 }
 _CHAT = _INFO_BY_TYPE["chat"]
+# By class: the role, the bytes before the text, and the other fields with their defaults.
+_PLAIN_FORMS = {
+    kind: (
+        role,
+        encode_body(Message(role=role, content="", message_id="-"))[: -len('""}')],
+        [(name, value) for name, value in _CLASS_INFOS[kind].empty.__dict__.items() if name not in ("content", "id")],
+    )
+    for kind, role in ((lc.HumanMessage, "user"), (lc.AIMessage, "assistant"), (lc.SystemMessage, "system"))
+}
 _NO_FIELDS: dict[str, Any] = {}
 
 
@@ -169,6 +178,31 @@ def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Messag
         return _build_message(message.__dict__, info, extra, new_id)
     except RecursionError:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
+
+
+def encode_plain(message: Any) -> tuple[str | None, str, str, bytes] | None:
+    """Encode a LangChain message that has only a text and an id.
+
+    No `Message` is built, which makes this faster than `encode_body`.
+
+    Args:
+        message: Anything.
+
+    Returns:
+        The id, role and text of the message, and the bytes of `encode_body`. None for any other message.
+    """
+    if (form := _PLAIN_FORMS.get(type(message))) is None or message.model_extra:
+        return None
+    role, start, others = form
+    fields = message.__dict__
+    text, message_id = fields["content"], fields["id"] or None
+    if type(text) is not str or not (message_id is None or type(message_id) is str):
+        return None
+    for name, default in others:
+        value = fields[name]
+        if value is not default and (type(value) is not type(default) or value != default):
+            return None
+    return message_id, role, text, start + write_plain(text) + b"}"
 
 
 def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = None) -> BaseMessage:

@@ -37,8 +37,9 @@ BASE_FORMS: Mapping[str, str] = MappingProxyType(
 )
 """The base form of each irregular form, such as "go" for "went". English only."""
 _TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
-    frozenset(_ENGLISH[name].encode().split()) for name in ("time_words", "number_words", "first_person")
+    frozenset(_ENGLISH[name].split()) for name in ("time_words", "number_words", "first_person")
 )
+_FEATURE_WORDS = _TIME_WORDS | _NUMBER_WORDS | _FIRST_PERSON
 
 
 @cache
@@ -83,7 +84,7 @@ def answer_kinds(question: str) -> frozenset[str]:
         Any of "time", "number", "place", "advice", "reply" (an earlier statement of the assistant), "order" (the order
         of events), "summary" and "course" (a development or a contradiction). Empty for other questions.
     """
-    return _match_patterns(_patterns("answer_kinds"), question[:MAX_QUESTION_CHARS])
+    return frozenset(_match_patterns("answer_kinds", question[:MAX_QUESTION_CHARS]))
 
 
 def self_statements(text: str) -> frozenset[str]:
@@ -96,19 +97,19 @@ def self_statements(text: str) -> frozenset[str]:
         Any of "standing wish" (a wish that always applies), "preference" and "introduction" (the message begins with a
         statement about the author).
     """
-    return _match_patterns(_patterns("self_statements"), text[:_MAX_STATEMENT_CHARS])
+    return frozenset(_match_patterns("self_statements", text[:_MAX_STATEMENT_CHARS]))
 
 
-def _match_patterns(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[str]:
+def _match_patterns(table: str, text: str) -> list[str]:
     lowered = text.lower().replace("\u2019", "'")
     names = []
-    for name, pattern in patterns.items():
+    for name, pattern in _patterns(table).items():
         for word in _REQUIRED_WORDS.get(name, _ANY_TEXT):  # faster than searching the pattern in every text
             if word in lowered:
                 if pattern.search(lowered):
                     names.append(name)
                 break
-    return frozenset(names)
+    return names
 
 
 _ASCII_TABLE = bytes(  # for `bytes.translate`: lower-case letters and digits; a space for every other byte
@@ -144,21 +145,29 @@ def text_features(text: str) -> frozenset[str]:
         except "one", which is mostly a pronoun), "proper noun" (a capitalized word inside a sentence, except days and
         months), "question" (a question mark) and "first person" (I, my, we, our; not "us", which may be a country).
     """
+    return frozenset(_find_features(text, text.encode("ascii", "replace").translate(_ASCII_TABLE).decode().split()))
+
+
+def _find_features(text: str, words: Sequence[str]) -> list[str]:
+    """Return the features that `text_features` describes.
+
+    `words` are the words of ASCII letters and digits in the text, in lower case.
+    """
     plain = text.encode("ascii", "replace")
-    words = set(plain.translate(_ASCII_TABLE).split())
+    found = _FEATURE_WORDS.intersection(words)
     digits = plain.translate(None, _NON_DIGITS)
     features = []
-    if not _TIME_WORDS.isdisjoint(words) or (digits and _TIME_IN_DIGITS.search(text)):
+    if not _TIME_WORDS.isdisjoint(found) or (digits and _TIME_IN_DIGITS.search(text)):
         features.append("time")
-    if digits or not _NUMBER_WORDS.isdisjoint(words):
+    if digits or not _NUMBER_WORDS.isdisjoint(found):
         features.append("number")
     if _PROPER_NOUN.search(text):
         features.append("proper noun")
     if "?" in text or (not text.isascii() and ("\uff1f" in text or "\u061f" in text)):
         features.append("question")
-    if not _FIRST_PERSON.isdisjoint(words):
+    if not _FIRST_PERSON.isdisjoint(found):
         features.append("first person")
-    return frozenset(features)
+    return features
 
 
 VERSION = crc32(f"3 {unicodedata.unidata_version} {Stemmer.version()}".encode())
@@ -291,7 +300,10 @@ def analyze_text(text: str, role: str | None = None) -> AnalyzedText:
         role: The author's role, such as "assistant". Self-statements are detected for "user" only.
     """
     runs = _split_text(text)
-    features = text_features(text[:MAX_TEXT_CHARS]) | (self_statements(text) if role == USER else frozenset())
+    cut = text[:MAX_TEXT_CHARS]
+    features = _find_features(cut, runs) if text.isascii() else [*text_features(cut)]
+    if role == USER:
+        features += _match_patterns("self_statements", text[:_MAX_STATEMENT_CHARS])
     length = len(runs) if text.isascii() else _count_words(runs)
     return AnalyzedText(list(map(_stem, _text_words(text, runs))), length, sum(map(FEATURE_BITS.__getitem__, features)))
 

@@ -10,7 +10,7 @@ So neighbours in a series have adjacent numbers. The numbers of a scope form one
 the documents of other namespaces. When a series or a scope is full, a new one is created.
 
 A write to SQLite's FTS5 costs about the same for one row as for many. So on SQLite, new documents wait in a table with
-their terms, and are indexed together. Searches read this table too.
+their terms, and are indexed and counted together. Searches read this table too.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ class PlacedDocuments(NamedTuple):
 def reserve_places(tx: Transaction, series: DocumentSeries, documents: Sequence[IndexedDocument]) -> PlacedDocuments:
     """Reserve places for documents, before their rows are written.
 
+    Write the documents before the next call for the series: on SQLite, that call may return the same places again.
+
     Args:
         tx: The transaction.
         series: The series of the documents. A missing series or namespace is created.
@@ -110,10 +112,9 @@ def reserve_places(tx: Transaction, series: DocumentSeries, documents: Sequence[
         )
         if rows:
             [row] = rows
-            end = (row["id"] << PLACE_BITS) + row["next"]
+            end = (row["id"] << PLACE_BITS) + row["next_place"]
             numbers = list(range(end - len(analyzed), end))
-            change = _totals_change(row["id"] >> SERIES_BITS, documents=len(analyzed), words=words, last_at=max(times))
-            query.change_totals(tx, **change)
+            _count(tx, row["id"] >> SERIES_BITS, documents=len(analyzed), words=words, last_at=max(times))
             return PlacedDocuments(numbers, documents, analyzed, row["dimensions"] is not None, row["waiting"])
         _create_series(tx, series, min(times))
     raise BranchMoved  # other writers removed the new series: run the transaction again
@@ -137,10 +138,8 @@ def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, de
     rows = [_terms_row(number, text.terms) for number, _, _, text in entries]
     if defer and placed.waiting_count + len(rows) < tx.max_unindexed:
         _insert_rows(tx, query.insert_unindexed, rows)
-    elif placed.waiting_count:
-        index_waiting(tx, rows)
     else:
-        _insert_rows(tx, query.index_terms, rows)
+        index_waiting(tx, rows, waiting=bool(placed.waiting_count))
 
 
 def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocument) -> None:
@@ -156,7 +155,7 @@ def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocu
     remove(tx, [(number, old)])
     analyzed = analysis.analyze_text(new.text, new.role)
     [series] = query.grow_series(tx, series=number >> PLACE_BITS, words=analyzed.length)
-    query.change_totals(tx, **_totals_change(number >> _SCOPE_BITS, documents=1, words=analyzed.length))
+    _count(tx, number >> _SCOPE_BITS, documents=1, words=analyzed.length)
     placed = PlacedDocuments([number], [new], [analyzed], series["dimensions"] is not None, series["waiting"])
     write(tx, placed, [owner])
 
@@ -172,13 +171,14 @@ def remove(tx: Transaction, documents: Iterable[tuple[int, str]]) -> None:
     if texts:
         ids = [{"id": number} for number in texts]
         waiting_rows = query.take_unindexed(tx, ids=json.dumps(list(texts))) if tx.max_unindexed else ()
-        indexed = texts.keys() - {row["document_id"] for row in waiting_rows}
+        indexed = sorted(texts.keys() - {row["document_id"] for row in waiting_rows})
         if indexed:
-            rows = [_terms_row(number, analysis.extract_terms(texts[number])) for number in sorted(indexed)]
+            rows = [_terms_row(number, analysis.extract_terms(texts[number])) for number in indexed]
             query.unindex_terms.run_many(tx, rows)
-        changes = [_totals_change(number >> _SCOPE_BITS, documents=-1, minus=number) for number in texts]
-        query.change_totals.run_many(tx, changes)
-        query.shrink_series.run_many(tx, ids)
+            changes = [_totals_change(number >> _SCOPE_BITS, documents=-1, minus=number) for number in indexed]
+            query.change_totals.run_many(tx, changes)
+            query.shrink_series.run_many(tx, [{"id": number} for number in indexed])
+        query.keep_place.run_many(tx, [{"id": row["document_id"]} for row in waiting_rows])
         query.delete_document.run_many(tx, ids)
         query.count_vector_removal(tx)
 
@@ -228,17 +228,24 @@ def delete_series(tx: Transaction, path: str, kind: str, name: str | None = None
     query.delete_scopes(tx, path=path, kind=kind)
 
 
-def index_waiting(tx: Transaction, new: Sequence[dict[str, Any]] = ()) -> None:
-    """Add all waiting documents to the index.
+def index_waiting(tx: Transaction, new: Sequence[dict[str, Any]] = (), *, waiting: bool = True) -> None:
+    """Add waiting documents to the index, and count them.
 
     Args:
         tx: The transaction.
         new: Rows of further documents to index, as `_terms_row` returns them. Default: none.
+        waiting: False to add only the documents of `new`. Default: True.
     """
-    rows = query.all_unindexed(tx)
+    rows = query.all_unindexed(tx) if waiting else ()
     if unindexed := [*({"id": row["document_id"], "terms": row["terms"]} for row in rows), *new]:
-        query.index_terms.run_many(tx, sorted(unindexed, key=itemgetter("id")))
-        query.delete_unindexed(tx)
+        if tx.max_unindexed:
+            ids = json.dumps([row["id"] for row in unindexed])
+            query.count_documents(tx, ids=ids)
+            query.count_totals(tx, ids=ids)
+        if rows:
+            query.delete_unindexed(tx)
+        # FTS5 writes its pending rows before a statement that may fail half-way, so no such statement follows.
+        _insert_rows(tx, query.index_terms, sorted(unindexed, key=itemgetter("id")))
 
 
 def rebuild_if_old(tx: Transaction) -> None:
@@ -250,7 +257,7 @@ def rebuild_if_old(tx: Transaction) -> None:
         while page := _reanalyze_page(tx, after, REBUILD_BATCH):
             query.index_terms.run_many(tx, [_terms_row(number, text.terms) for number, text in page.items()])
             after = max(page)
-        query.recount_words(tx)
+        query.recount_series(tx)
         query.delete_totals(tx)
         query.recount_totals(tx)
         query.set_search_state(tx, analysis=analysis.VERSION)
@@ -353,6 +360,15 @@ def _document_row(number: int, owner: int, document: IndexedDocument, text: anal
         "length": text.length,
         "features": text.features,
     }
+
+
+def _count(tx: Transaction, scope: int, **changes: int) -> None:
+    """Count written documents in the totals of a scope.
+
+    On SQLite, `index_waiting` counts them later.
+    """
+    if not tx.max_unindexed:
+        query.change_totals(tx, **_totals_change(scope, **changes))
 
 
 def _totals_change(scope: int, **changes: int) -> dict[str, Any]:

@@ -22,7 +22,8 @@ round trips.
 
 - `namespace`: the path of a namespace, made of its labels. All namespaces below it are one range of paths.
 - `search_total`: the numbers of documents and words of each search scope (the documents of one kind in one namespace),
-  so a search need not count them. On PostgreSQL a scope has several rows, for simultaneous writers.
+  so a search need not count them. On SQLite, documents that wait in `search_unindexed` are added. On PostgreSQL a scope
+  has several rows, for simultaneous writers.
 - `receipt`: on PostgreSQL, the number of writing transactions of each session (`postgres.py`).
 - `branch`: a branch of memory with its `head` (its last position) and the number of its messages. A conversation is a
   branch of kind "conversation". A fork is one row, with `parent_id` and `parent_position`.

@@ -380,7 +380,7 @@ class Admin(Upkeep):
             core, events, records, facts. Messages to extract facts from: waiting_facts (all), failed_facts (after a
             failed extraction, see `KGMemory.failures`).
 
-            Other objects: items, blobs, blob_bytes, audit, contents (distinct bodies of messages and other objects),
+            Other objects: items, blobs, blob_bytes, audit, contents (stored bodies of messages and other objects),
             content_bytes.
 
             Sizes of the database: bytes, free_bytes (free pages), log_bytes (SQLite's write-ahead log), and

@@ -370,6 +370,22 @@ class TestSharedRecording:
         with pytest.raises(MessageError, match="other content"):
             chat.add({"role": "user", "content": "pears", "message_id": "apples"})
 
+    def test_thread_shares_the_bodies_of_existing_messages(self, memory, graph, raw):
+        chat = memory.conversation("t")
+        chat.add_messages([HumanMessage("pears are ripe", id="pears"), HumanMessage("more", id="more")])
+        chat.update("pears", content="pears were ripe")
+        say(graph, "pears were ripe")  # repeats the newest version
+        chat.update("pears", content="pears will be ripe")
+        rows = raw(memory, "select key, content_id from entry where body is null")
+        assert [row["key"] for row in rows] == ["pears", "pears", "re-pears", "pears"]
+        assert len({row["content_id"] for row in rows}) == 4
+        assert [row["key"] for row in raw(memory, "select key from entry where body is not null")] == ["more"]
+        assert found(memory, "pears") == {"pears", "re-pears"}
+        assert memory.admin.verify().problems == ()
+        memory.checkpointer.delete_thread("t")
+        chat.clear()
+        assert memory.admin.stats()["contents"] == 0
+
     def test_recording_an_existing_message_does_not_duplicate_it(self, memory, graph):
         memory.conversation("t").add_message(HumanMessage("apples", id="apples"))
         say(graph, "apples")

@@ -72,7 +72,7 @@ def test_stats_count_messages_and_change_nothing(agentmem, database):
 
 def test_verify_prints_problems_and_exits_one(agentmem, database):
     assert stdout_of(agentmem("verify", database)).startswith("No problems found: checked 2 contents")
-    execute(database, "update content set body = x'7b7d'")
+    execute(database, "update entry set body = x'7b7d'")
     run = agentmem("verify", database)
     assert (run.returncode, run.stderr) == (1, "")
     assert "is damaged" in run.stdout

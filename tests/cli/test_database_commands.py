@@ -102,7 +102,7 @@ class TestExportAndImport:
 
     def test_damaged_message_is_refused_by_reading_commands(self, agentmem, database, tmp_path):
         with closing(sqlite3.connect(database)) as connection:
-            sql = "update content set body = x'7b7d' where id = (select content_id from entry where key = 'ada-7')"
+            sql = "update entry set body = x'7b7d' where key = 'ada-7'"
             connection.execute(sql)
             connection.commit()
         file = tmp_path / "export"

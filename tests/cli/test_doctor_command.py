@@ -64,7 +64,7 @@ class TestFiles:
         before = Path(database).read_bytes()
         found(database, deep=True)
         assert Path(database).read_bytes() == before
-        execute(database, "update content set body = x'7b7d'")
+        execute(database, "update entry set body = x'7b7d'")
         assert "is damaged" in problem(database, "verify", deep=True).text
 
     def test_damaged_pages_are_reported(self, database):

@@ -119,7 +119,7 @@ class TestFiles:
         chat.add(role="user", content="Hello")
         await do(chat, "save_to_file", path)
         before = path.read_bytes()
-        raw(memory, "update content set body = :body", body=b'{"role":5}')
+        raw(memory, "update entry set body = :body", body=b'{"role":5}')
         with pytest.raises(DatabaseUnreadable, match="needs a role"):
             await do(chat, "save_to_file", path)
         assert path.read_bytes() == before

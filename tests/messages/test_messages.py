@@ -31,7 +31,7 @@ from langchain_core.messages import (
 from pydantic import BaseModel
 
 from langchain_agentmem.errors import DatabaseUnreadable, MessageError
-from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
+from langchain_agentmem.messages.langchain_messages import encode_plain, from_langchain, to_langchain
 from langchain_agentmem.messages.message import (
     AgentCallMsg,
     Message,
@@ -169,6 +169,18 @@ MESSAGES = st.builds(
 )
 
 
+BASES = (HumanMessage, AIMessage, SystemMessage)
+
+
+def built_plainly(cls, text, message_id, data):
+    """A message of a text, in which at most one other field was set without validation."""
+    message = cls(text, id=message_id)
+    if data.draw(st.booleans()):
+        name = data.draw(st.sampled_from(sorted(message.__dict__.keys() - {"content", "id", "type"})))
+        message.__dict__[name] = data.draw(st.sampled_from([message.__dict__[name], None, "", {}, [], False, "a"]))
+    return message
+
+
 def all_of(message):
     """Everything a LangChain message holds."""
     return shape({**message.__dict__, **(message.model_extra or {})})
@@ -194,6 +206,12 @@ class TestRoundTrips:
         back = decode_body(encode_body(message), message.message_id)
         assert back == message
         assert encode_body(back) == encode_body(message)
+
+    @given(LANGCHAIN | st.builds(built_plainly, st.sampled_from(BASES), TEXT, st.none() | IDS | st.just(""), st.data()))
+    def test_plain_encoding_equals_the_general_one(self, message):
+        ours, plain = from_langchain(message, new_id="new"), encode_plain(message)
+        assert plain is None or plain == (message.id or None, ours.role, ours.text, encode_body(ours))
+        assert all(encode_plain(each("a", id=message.id)) is not None for each in BASES)
 
     def test_body_excludes_the_id(self):
         one, two = Message(role="user", content="x"), Message(role="user", content="x")

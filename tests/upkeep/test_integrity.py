@@ -31,7 +31,7 @@ def store_secrets(memory, count=150):
     """Fills a namespace with distinctive words, in every place that can hold one."""
     chat = memory.conversation(WORDS["conversation"], (WORDS["namespace"], "deeper"), description=WORDS["text"])
     for n in range(count):
-        text = f"{WORDS['text']}{n} and {WORDS['text']} lives here {n}"
+        text = f"{WORDS['text']}{n} and {WORDS['text']} lives here {n}" * (1 + n % 2 * 20)  # in a row, or beside it
         chat.add({"role": "user", "content": text, "name": WORDS["name"], "message_id": f"{WORDS['id']}-{n}"})
         if n % 10 == 0:
             chat.update(f"{WORDS['id']}-{n}", content=f"{WORDS['edited']} instead {n}")
@@ -232,6 +232,10 @@ class TestVerification:
         index = "search_unindexed" if filled.database.engine.dialect == "sqlite" else "search_index"
         for damage, problem in (
             ("update content set body = :body where id = (select min(id) from content)", "is damaged"),
+            (
+                "update entry set body = :body where id = (select min(id) from entry where body is not null)",
+                "is damaged",
+            ),
             ("insert into content (hash, body) values (:hash, :body)", "has no references"),
             ("delete from {index} where document_id = (select max(document_id) from {index})", "index"),
             ("update branch set head = 0 where id = (select min(id) from branch)", "head"),

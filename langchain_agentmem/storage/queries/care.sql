@@ -33,8 +33,8 @@ select
     (select count(*) from memory where until < 4611686018427387904 and kind <> 'message') as old_memories,
     (select count(*) from memory_group) as waiting_groups,
     (select count(*) from audit where kind is not null) as audit,
-    (select count(*) from content) as contents,
-    (select coalesce(sum(length(body)), 0) from content) as content_bytes;
+    (select count(*) from content) + (select count(body) from entry) as contents,
+    (select coalesce(sum(length(body)), 0) from content) + (select coalesce(sum(length(body)), 0) from entry) as content_bytes;
 
 -- name: statistics_within
 -- The statistics of a range of namespaces, without objects shared by all namespaces.

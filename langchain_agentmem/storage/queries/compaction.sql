@@ -64,10 +64,9 @@ where n.path = :path and b.kind = :kind and b.name = :name;
 
 -- name: entries_since
 -- The messages, rounds and edits written to a conversation after one of its rows, in order.
-select v.id as slot, v.position, v.replaces, v.kind, v.key, c.body, a.body as attachments
+select v.id as slot, v.position, v.replaces, v.kind, v.key, {version_body} as body, a.body as attachments
 from entry v
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
+{join_contents}
 where v.branch_id = :branch and v.id > :slot
 order by v.position, v.id;
 
@@ -77,9 +76,9 @@ select id from compaction where branch_id = :branch and instr(body, cast(:word a
 
 -- name: messages_of_keys
 -- The current versions of some messages of a conversation.
-select v.kind, v.key, v.created_at, c.body
+select v.kind, v.key, v.created_at, {version_body} as body
 from entry slot
 join entry v on v.id = ({current_version})
-join content c on c.id = v.content_id
+left join content c on c.id = v.content_id
 where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
     and slot.key {in_texts keys};

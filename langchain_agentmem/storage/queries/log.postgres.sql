@@ -11,17 +11,17 @@ returning b.id, b.head;
 -- foreign key, so the operation is retried. A null would silently lose attachments. The contents are looked up before
 -- the insert: only then does the coordinator of Citus assign the ids of the rows.
 with given as materialized (
-    select (select id from content where hash = :content_hash) as content_id,
+    select (select id from content where hash = cast(:content_hash as bytea)) as content_id,
         (select id from content where hash = cast(:attachments_hash as bytea)) as attachments_id
 )
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
-    content_id, attachments_id, document_id, created_at, written_at, follows
+    content_id, attachments_id, document_id, created_at, written_at, follows, checksum, body
 )
 select :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
-    coalesce(given.content_id, 0),
+    case when cast(:content_hash as bytea) is not null then coalesce(given.content_id, 0) end,
     case when cast(:attachments_hash as bytea) is not null then coalesce(given.attachments_id, 0) end,
-    :document, :created_at, :written_at, :follows
+    :document, :created_at, :written_at, :follows, :checksum, :body
 from given
 
 -- name: insert_entries

@@ -46,12 +46,12 @@ insert into content (hash, body) values (:hash, :body) on conflict (hash) do not
 -- fragment: new_entry
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
-    content_id, attachments_id, document_id, created_at, written_at, follows
+    content_id, attachments_id, document_id, created_at, written_at, follows, checksum, body
 )
 values (
     :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
     (select id from content where hash = :content_hash), (select id from content where hash = :attachments_hash),
-    :document, :created_at, :written_at, :follows
+    :document, :created_at, :written_at, :follows, :checksum, :body
 )
 
 -- fragment: is_shown
@@ -84,10 +84,15 @@ case when not exists (select 1 from entry n where n.replaces = slot.id) then slo
 
 -- fragment: entry_columns
 slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, {version_body} as body,
+    a.body as attachments
+
+-- fragment: version_body
+-- The body of the version v, from its row or from the joined content.
+coalesce(v.body, c.body)
 
 -- fragment: join_contents
-join content c on c.id = v.content_id left join content a on a.id = v.attachments_id
+left join content c on c.id = v.content_id left join content a on a.id = v.attachments_id
 
 -- fragment: join_newest_version
 -- The newest version of `slot`, with its contents.
@@ -113,7 +118,7 @@ coalesce((
 -- fragment: indexed_body
 -- The body that is indexed for the wording that begins with `own`; null if `own` has no document.
 case when own.document_id is not null then (
-    select c.body from entry x join content c on c.id = x.content_id where x.id = ({edited_version})
+    select {version_body} from entry v left join content c on c.id = v.content_id where v.id = ({edited_version})
 ) end
 
 -- name: insert_entry
@@ -130,16 +135,28 @@ select id from entry where branch_id = :branch and position = :position order by
 -- Append a copy of an earlier wording, so that it is the newest one again.
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key, content_id, attachments_id, document_id,
-    created_at, written_at, follows
+    created_at, written_at, follows, checksum, body
 )
 select branch_id, cast(:position as bigint), coalesce(replaces, id), kind, key, role, sender, recipient, round_key,
-    content_id, attachments_id, cast(:document as bigint), created_at, cast(:now as bigint), follows
+    content_id, attachments_id, cast(:document as bigint), created_at, cast(:now as bigint), follows, checksum, body
 from entry where id = :wording
 returning id;
 
 -- name: set_follows
 -- Mark existing messages as messages that follow the thread.
 update entry set follows = 1 where branch_id = :branch and replaces is null and follows = 0 and key {in_texts keys};
+
+-- name: unshared_versions
+-- The versions of some messages whose rows contain their bodies.
+select v.id, v.body
+from entry slot
+join entry v on v.id = slot.id or v.replaces = slot.id
+where slot.branch_id = :branch and slot.replaces is null and slot.key {in_texts keys} and v.body is not null;
+
+-- name: share_body
+-- Move the body of a version to the table `content`, which contains the body already.
+update entry set content_id = coalesce((select id from content where hash = :hash), 0), checksum = null, body = null
+where id = :id;
 
 -- name: has_unfollowing
 -- Returns a row if a conversation has entries that do not follow a thread.
@@ -160,7 +177,7 @@ order by v.id;
 
 -- name: current_entry
 -- The current version of the message or round with a key, the wording of this version, and the newest wording.
-select own.id as wording, own.document_id, {entry_columns},
+select own.id as wording, own.document_id, slot.follows, {entry_columns},
     (select max(w.id) from entry w where w.id = slot.id or (w.replaces = slot.id and w.document_id is not null)) as newest
 from entry slot
 {join_current_version}
@@ -172,7 +189,7 @@ where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
 
 -- name: known_entries
 -- The entries that a conversation already has under the keys to append.
-select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
+select slot.follows, v.kind, v.key, v.recipient, v.round_key, v.body, c.hash as content_hash, a.hash as attachments_hash
 from namespace n
 join branch b on b.namespace_id = n.id
 join entry slot on slot.branch_id = b.id
@@ -277,7 +294,7 @@ select own.id, own.key, own.document_id, own.kind, c.hash as content_hash, a.has
 {indexed_body}
     as body
 from entry own
-join content c on c.id = own.content_id
+left join content c on c.id = own.content_id
 left join content a on a.id = own.attachments_id
 where own.branch_id = :branch and (own.kind <> 'description' or :everything = 1);
 
@@ -287,7 +304,7 @@ select own.id, own.document_id, own.kind, c.hash as content_hash, a.hash as atta
 {indexed_body}
     as body
 from entry own
-join content c on c.id = own.content_id
+left join content c on c.id = own.content_id
 left join content a on a.id = own.attachments_id
 where own.id = :slot or own.replaces = :slot;
 
@@ -359,10 +376,9 @@ limit cast(:limit as bigint) offset cast(:offset as bigint);
 -- name: dump_entries
 -- Every version of every entry of a branch, in the order of writing.
 select v.id, v.position, v.replaces, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key, v.created_at, v.written_at,
-    v.follows, c.body, a.body as attachments
+    v.follows, {version_body} as body, a.body as attachments
 from entry v
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
+{join_contents}
 where v.branch_id = :branch
 order by v.position, v.id;
 
@@ -373,6 +389,10 @@ join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces 
 where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'message'
 order by slot.position, slot.id
 limit cast(:limit as bigint);
+
+-- name: bodies_after
+-- A page of the bodies that rows contain, to verify their checksums.
+select id, checksum, body from entry where id > :after and body is not null order by id limit cast(:limit as bigint);
 
 -- name: contents_of_hashes
 select id, hash from content where hash in ({bytes hashes});

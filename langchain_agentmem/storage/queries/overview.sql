@@ -52,9 +52,9 @@ select (select count(*) from found) as total, p.path, p.name, p.messages, p.chan
         where c.ns_id = (select l.id from checkpoint_ns l where l.thread_id = p.thread and l.ns = '')
         order by c.name desc limit 1
     ) as newest, (
-        select c.body from entry slot
+        select {version_body} from entry slot
         join entry v on v.id = ({current_version})
-        join content c on c.id = v.content_id
+        left join content c on c.id = v.content_id
         where slot.id = (
             select e.id from entry e
             where e.branch_id = p.branch and e.replaces is null and e.kind = 'message' and e.role = 'user' and {is_shown}
@@ -89,7 +89,7 @@ select (select count(*) from found) as total, p.path, p.name, p.messages, p.chan
             union
             select e.attachments_id from entry e where e.branch_id = p.branch
         )
-    ) end as bytes
+    ) + (select coalesce(sum(length(e.body)), 0) from entry e where e.branch_id = p.branch) end as bytes
 from (select 1 as one) o
 left join page p on o.one = 1
 order by p.changed_at desc, p.path, p.name;
@@ -174,6 +174,7 @@ select n.path,
     join checkpoint_ns l on l.thread_id = t.id
     join pending_write w on w.ns_id = l.id
     where t.namespace_id = n.id)
+    + (select coalesce(sum(length(e.body)), 0) from branch b join entry e on e.branch_id = b.id where b.namespace_id = n.id)
     + (select coalesce(sum(length(c.body)), 0) from content c where c.id in (
         select p.content_id from thread t join part p on p.store_id = t.store_id where t.namespace_id = n.id
         union

@@ -14,7 +14,7 @@ where id = (
         where n.path = :path and c.kind = :kind and s.name = :name
     )
     and next + :documents <= :max_places
-returning id, next, (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
+returning id, next as next_place, (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
 -- name: scopes_within
 -- The scopes of the namespaces in a range of paths. The lateral join looks up the scopes by namespace, whatever their
@@ -38,6 +38,21 @@ order by s.id;
 -- Add a document to the counts of its series again, after it was removed and then restored with its old id.
 update search_series set documents = documents + 1, words = words + :words where id = :series
 returning (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
+
+-- name: count_documents
+-- Does nothing, like the next two queries: `extend_series` and `change_totals` count the documents.
+select null as id where cast(:ids as text) = '';
+
+-- name: count_totals
+select null as id where cast(:ids as text) = '';
+
+-- name: keep_place
+select null as id where cast(:id as bigint) < 0;
+
+-- fragment: waiting_documents
+0
+
+-- fragment: waiting_totals
 
 -- name: change_totals
 -- Change the totals of a scope, and subtract the words of the document `minus` if it exists. A writer changes a row

@@ -125,7 +125,7 @@ select v.document_id, v.vector from search_vector v where v.document_id {in_numb
 
 -- name: delete_series
 delete from search_series
-where documents = 0 and (cast(:name as text) is null or name = cast(:name as text))
+where documents + {waiting_documents search_series} = 0 and (cast(:name as text) is null or name = cast(:name as text))
     and scope_id in (
         select c.id from search_scope c join namespace n on n.id = c.namespace_id
         where n.path = :path and c.kind = :kind
@@ -145,9 +145,11 @@ where d.id > :after
 order by d.id
 limit cast(:limit as bigint);
 
--- name: recount_words
-update search_series set words = (
-    select coalesce(sum(d.length), 0) from search_document d
+-- name: recount_series
+update search_series set (documents, words, next, first_at, last_at) = (
+    select count(*), coalesce(sum(d.length), 0), coalesce(max(d.id) + 1 - (search_series.id << 22), 0),
+        coalesce(min(d.created_at), first_at), coalesce(max(d.created_at), last_at)
+    from search_document d
     where d.id >= search_series.id << 22 and d.id < (search_series.id + 1) << 22
 );
 
@@ -176,13 +178,13 @@ order by s.id;
 
 -- name: series_by_size
 -- The series with documents of some kinds, the largest first.
-select n.path, s.name, sum(s.documents) as documents,
+select n.path, s.name, sum(s.documents + {waiting_documents s}) as documents,
     max(case when t.id is null then 0 else 1 end) as of_thread
 from search_series s
 join search_scope c on c.id = s.scope_id
 join namespace n on n.id = c.namespace_id
 left join thread t on t.namespace_id = n.id and t.name = s.name
-where s.documents > 0 and c.kind {in_texts keys}
+where s.documents + {waiting_documents s} > 0 and c.kind {in_texts keys}
 group by n.path, s.name
 order by documents desc, n.path, s.name
 limit 100;
@@ -202,6 +204,7 @@ from (
     from ({ranges ranges}) r
     cross join {lookup search_series s} s.id >= r.low >> 22 and s.id < r.high >> 22 {end_lookup s}
     where (r.low | r.high) & 137438953471 <> 0
+    {waiting_totals}
 ) f;
 
 -- fragment: from_named_speakers
@@ -233,7 +236,8 @@ limit cast(:limit as bigint);
 select d.id
 from ({ranges ranges}) r
 cross join {lookup search_series s}
-    s.id >= r.low >> 22 and s.id < r.high >> 22 and s.first_at < :latest and s.last_at >= :earliest {end_lookup s}
+    s.id >= r.low >> 22 and s.id < r.high >> 22
+    and (s.first_at < :latest and s.last_at >= :earliest or {waiting_documents s} > 0) {end_lookup s}
 cross join {lookup search_document d}
     d.id >= s.id << 22 and d.id < (s.id + 1) << 22 and d.created_at >= :earliest and d.created_at < :latest {end_lookup d}
 order by case when d.created_at < :start then :start - d.created_at when d.created_at >= :end then d.created_at - :end
@@ -252,11 +256,11 @@ cross join search_document d on d.id >= json_extract(r.value, '$[0]') and d.id <
 
 -- name: wrong_series
 -- Series whose count of documents is wrong.
-select s.name, s.documents, count(d.id) as actual
+select s.name, s.documents + {waiting_documents s} as documents, count(d.id) as actual
 from search_series s
 left join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
 group by s.id, s.name, s.documents
-having s.documents <> count(d.id);
+having s.documents + {waiting_documents s} <> count(d.id);
 
 -- name: wrong_totals
 -- Scopes whose counts of series, documents or words are wrong.
@@ -283,14 +287,14 @@ limit 10;
 
 -- name: entry_hits
 -- Some wordings of messages (see log.sql), each with its newest version, conversation and namespace.
-select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
+select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path,
+    coalesce(v.body, (select c.body from content c where c.id = v.content_id)) as body
 from ({numbers owners}) o
 cross join {lookup entry own} own.id = o.value {end_lookup own}
 cross join {lookup entry slot} slot.id = coalesce(own.replaces, own.id) {end_lookup slot}
 cross join {lookup entry v} v.id = ({edited_version}) {end_lookup v}
 cross join {lookup branch b} b.id = slot.branch_id {end_lookup b}
-cross join {lookup namespace n} n.id = b.namespace_id {end_lookup n}
-cross join {lookup content c} c.id = v.content_id {end_lookup c};
+cross join {lookup namespace n} n.id = b.namespace_id {end_lookup n};
 
 -- name: count_unembedded
 -- The number of dimensions of vectors, and the number of documents that wait for their vectors.

@@ -1,25 +1,63 @@
 -- name: extend_series
--- Reserve the next document ids in the newest series with a name, unless too few are left. Also return the dimensions
--- of vectors, and the number of documents that wait for the full-text index.
-update search_series
-set next = next + :documents, documents = documents + :documents, words = words + :words,
-    first_at = case
-        when documents = 0 or first_at > cast(:first_at as bigint) then cast(:first_at as bigint) else first_at end,
-    last_at = case
-        when documents = 0 or last_at < cast(:last_at as bigint) then cast(:last_at as bigint) else last_at end
+-- Find the next document ids in the newest series with a name, unless too few are left. Also return the dimensions of
+-- vectors, and the number of documents that wait for the full-text index. Nothing is written: SQLite has one writer,
+-- and `count_documents` counts the documents when they are indexed.
+select id, max(s.next, coalesce((
+        select max(d.id) + 1 - (s.id << 22) from search_document d where d.id >= s.id << 22 and d.id < (s.id + 1) << 22
+    ), 0)) + :documents as next_place,
+    (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting
+from search_series s
 where id = (
         select max(s.id) from search_series s
         join search_scope c on c.id = s.scope_id
         join namespace n on n.id = c.namespace_id
         where n.path = :path and c.kind = :kind and s.name = :name
     )
-    and next + :documents <= :max_places
-returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
+    and next_place <= :max_places and :words >= 0 and :first_at <= :last_at;
 
 -- name: grow_series
--- Add a document to the counts of its series again, after it was removed and then restored with its old id.
-update search_series set documents = documents + 1, words = words + :words where id = :series
-returning (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
+-- The state of the index, for a document that was removed and is restored with its old id. Nothing is counted yet.
+select dimensions, (select count(*) from search_unindexed) as waiting from search_state
+where id = 1 and :series > 0 and :words >= 0;
+
+-- name: count_documents
+-- Add documents to the counts of their series.
+update search_series as s
+set documents = s.documents + d.documents, words = s.words + d.words, next = max(s.next, d.newest + 1 - (d.id << 22)),
+    first_at = case when s.documents = 0 then d.first_at else min(s.first_at, d.first_at) end,
+    last_at = case when s.documents = 0 then d.last_at else max(s.last_at, d.last_at) end
+from (
+    select id >> 22 as id, count(*) as documents, sum(length) as words, max(id) as newest, min(created_at) as first_at,
+        max(created_at) as last_at
+    from search_document where id {in_numbers ids}
+    group by id >> 22
+) d
+where s.id = d.id;
+
+-- name: count_totals
+-- Add documents to the totals of their scopes.
+insert into search_total (id, scope_id, series, documents, words, last_at)
+select (select min(t.id) from search_total t where t.scope_id = d.id >> 37), d.id >> 37, 0, count(*), sum(d.length), max(d.created_at)
+from search_document d where d.id {in_numbers ids}
+group by d.id >> 37
+on conflict (id) do update set documents = documents + excluded.documents, words = words + excluded.words,
+    last_at = max(last_at, excluded.last_at);
+
+-- name: keep_place
+-- Assign the place of a removed document that was never counted to no other document.
+update search_series set next = max(next, (:id & 4194303) + 1) where id = :id >> 22;
+
+-- fragment: waiting_documents
+-- The number of documents in a series that wait for the full-text index, and are not counted yet.
+(select count(*) from search_unindexed w where w.document_id >= the_row.id << 22 and w.document_id < (the_row.id + 1) << 22)
+
+-- fragment: waiting_totals
+-- The numbers of the documents in some ranges that are not counted yet.
+union all
+select 0, 1, d.length, d.created_at
+from ({ranges ranges}) r
+cross join search_unindexed w on w.document_id >= r.low and w.document_id < r.high
+cross join search_document d on d.id = w.document_id
 
 -- name: change_totals
 -- Change the totals of a scope, and subtract the words of the document `minus` if it exists.

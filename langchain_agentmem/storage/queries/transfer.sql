@@ -53,14 +53,13 @@ update search_document set speaker = :speaker where id = :id;
 
 -- name: plain_messages
 -- The newest version of each message and round.
-select e.kind, e.role, e.sender, e.created_at, c.body, b.name, n.path
-from entry s
-join entry e on e.id = coalesce((select max(v.id) from entry v where v.replaces = s.id), s.id)
-join content c on c.id = e.content_id
-join branch b on b.id = s.branch_id
+select v.kind, v.role, v.sender, v.created_at, {version_body} as body, b.name, n.path
+from entry slot
+{join_newest_version}
+join branch b on b.id = slot.branch_id
 join namespace n on n.id = b.namespace_id
-where s.replaces is null and n.path >= :low and n.path < :high
-order by n.path, b.name, s.position, s.id;
+where slot.replaces is null and n.path >= :low and n.path < :high
+order by n.path, b.name, slot.position, slot.id;
 
 -- name: plain_memory
 -- The entries visible at the newest checkpoints of threads, and the current entries of named branches.

@@ -32,8 +32,8 @@ create table branch (
 create index branch_parent on branch (parent_id) where parent_id is not null;
 create index branch_thread on branch (namespace_id, thread) where thread is not null;
 
--- Message bodies and other large values, each stored once with its BLAKE2b-160 digest. Ids ascend, so rows that are
--- written together are stored together, in this table and in every index that refers to it.
+-- Large values, and the bodies that several rows share, each stored once with its BLAKE2b-160 digest. Ids ascend, so
+-- rows that are written together are stored together, in this table and in every index that refers to it.
 create table content (
     id {id},
     hash {blob} not null unique,
@@ -46,7 +46,8 @@ create table content (
 -- with `replaces` is a newer version of the row that this column names. The newest version is current, and the older
 -- ones are its history. `document_id` is its document in the search index, on the row of the first version. `follows`
 -- marks a message that follows the thread with the id of its conversation: the message is visible where that thread
--- shows it.
+-- shows it. The row contains a small body itself, with its CRC-32 checksum. `content_id` names any other body, and
+-- every body of a message that follows a thread, which the thread shares.
 create table entry (
     id {id},
     branch_id {int} not null references branch (id) on delete cascade,
@@ -58,16 +59,19 @@ create table entry (
     sender {text},
     recipient {text},
     round_key {text},
-    content_id {int} not null references content (id),
+    content_id {int} references content (id),
     attachments_id {int} references content (id),
     document_id {int},
     created_at {int} not null,
     written_at {int} not null,
-    follows integer not null default 0
+    follows integer not null default 0,
+    checksum {int},
+    body {blob},
+    check ((content_id is null) = (body is not null))
 );
 create index entry_position on entry (branch_id, position{index_id});
 create unique index entry_key on entry (branch_id, key) where replaces is null;
-create index entry_content on entry (content_id);
+create index entry_content on entry (content_id) where content_id is not null;
 create index entry_attachments on entry (attachments_id) where attachments_id is not null;
 create index entry_replaces on entry (replaces{index_id}) where replaces is not null;
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
@@ -426,7 +430,7 @@ create table search_scope (
 create index search_scope_namespace on search_scope (namespace_id, kind);
 
 -- A sequence of documents, such as the messages of a conversation. `next` is the place of the next document.
--- `documents` and `words` count the existing documents and their words.
+-- `documents` and `words` count the existing documents and their words, except those that wait in `search_unindexed`.
 create table search_series (
     id {int} primary key,
     scope_id {int} not null references search_scope (id),

@@ -124,7 +124,7 @@ def test_damaged_message_does_not_block_other_vectors(opened, raw):
     memory = opened()
     embedder_of(memory.database).close()
     add_texts(memory, "This is damaged.", "My cat sleeps.")
-    raw(memory, "update content set body = :body where id = (select min(id) from content)", body=b"x")
+    raw(memory, "update entry set body = :body where id = (select min(id) from entry)", body=b"x")
     with pytest.raises(DatabaseUnreadable):
         memory.settle()
     assert count_pending(memory) == 1

@@ -1,5 +1,8 @@
 """Document series: numbering, overflow, totals and concurrent writers."""
 
+import json
+import random
+from datetime import UTC, datetime
 from functools import partial
 
 import psycopg
@@ -10,6 +13,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import memory_search as module
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
+from langchain_agentmem.storage import query
 from tests.emptying import direct
 from tests.support.waiting import all_at_once
 
@@ -112,6 +116,7 @@ class TestTotals:
     def test_reindexing_recomputes_the_totals(self, memory, raw):
         say(memory, "c", ["one two", "three"])
         say(memory, "c", ["four"], ("b",))
+        memory.database.engine.write(search_index.index_waiting)
         raw(memory, "update search_total set series = 7, documents = 8, words = 9")
         [scope, _] = raw(memory, "select id from search_scope order by id")
         told = f"the totals of the scope {scope['id']} (message) are not those of its series"
@@ -122,6 +127,50 @@ class TestTotals:
         raw(memory, "update search_state set analysis = 0")
         memory.database.engine.write(search_index.rebuild_if_old)
         assert tuple(totals(memory, raw).values()) == (2, 3, 4)
+        assert memory.admin.verify().problems == ()
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_totals_count_every_document_and_no_place_is_assigned_twice(self, memory, raw, seed):  # noqa: C901, PLR0912
+        rng, owners, state = random.Random(seed), {}, f"update search_state set analysis = {seed - 1}"
+        write, chats = memory.database.engine.write, [memory.conversation(name, ("a",)) for name in "cd"]
+        for number in range(120):
+            chat, key = rng.choice(chats), f"k{rng.randrange(4)}"
+            keys = [each.id for each in chat.messages]
+            match rng.choice("aaaammuurrppppdxnie"):
+                case "a":
+                    at = datetime.fromtimestamp(rng.randrange(2**30), UTC)
+                    chat.add(role="user", content=f"cat {number}", created_at=at)
+                case "m":
+                    say(memory, rng.choice("cd"), [f"a cat {n}" for n in range(rng.choice((2, 30, 70)))])
+                case "u" if keys:
+                    chat.update(rng.choice(keys), content=f"one more cat {number}")
+                case "r" if keys:
+                    chat.remove_by_id(rng.choice((keys[-1], rng.choice(keys))))
+                case "p":
+                    memory.store.put(("a",), key, {"text": rng.choice(("cat", f"cat {number}"))})
+                case "d":
+                    memory.store.delete(("a",), key)
+                case "x":
+                    chat.clear()
+                case "n":
+                    memory.erase(namespace=("a",)) if number % 3 == 0 else None
+                case "i":
+                    write(search_index.index_waiting)
+                case "e" if seed == 0:
+                    raw(memory, state)
+                    write(search_index.rebuild_if_old)
+            rows = raw(memory, "select id, owner, length, created_at from search_document")
+            for bits in (PLACE_BITS, PLACE_BITS + SERIES_BITS):
+                for part in {row["id"] >> bits for row in rows}:
+                    inside = [row for row in rows if row["id"] >> bits == part]
+                    ranges = json.dumps([[part << bits, (part + 1) << bits]])
+                    [found] = memory.database.engine.select(query.search_totals, ranges=ranges)
+                    latest = max(row["created_at"] for row in inside)
+                    expected = (len(inside), sum(row["length"] for row in inside))
+                    assert (found["documents"], found["words"]) == expected, number
+                    assert found["last_at"] >= latest
+            for row in rows if seed else ():  # a new analysis may assign the places of removed documents
+                assert owners.setdefault(row["id"], row["owner"]) == row["owner"], number
         assert memory.admin.verify().problems == ()
 
     def test_write_does_not_wait_for_locked_totals(self, new_database, raw):

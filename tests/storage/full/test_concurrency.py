@@ -64,7 +64,7 @@ class TestConcurrentWriters:
 
     @pytest.mark.slow
     def test_content_stored_concurrently_is_deduplicated(self, url):
-        texts = [f"shared text {n}" for n in range(30)]
+        texts = [f"shared text {n} " * 40 for n in range(30)]
         with AgentMemory(url) as memory:
 
             def write(n):
