@@ -37,7 +37,7 @@ from langchain_agentmem.base.argument_checks import (
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import Closable, awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.events import Hook, Watch
+from langchain_agentmem.base.hooks import Hook, Watch
 from langchain_agentmem.base.namespaces import (
     Namespace,
     ThreadLike,
@@ -47,11 +47,7 @@ from langchain_agentmem.base.namespaces import (
     parse_scopes,
 )
 from langchain_agentmem.base.origins import SourceName, Trust
-from langchain_agentmem.conversations.conversation_memory import ConversationMemory
-from langchain_agentmem.conversations.log_memory import check_retention
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
-from langchain_agentmem.language_models.model_calls import ModelLike, written_by
-from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import DatabaseOptions
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import Content, document_outputs, drop_none
@@ -71,7 +67,9 @@ if TYPE_CHECKING:
     from langchain_agentmem.importers import SourceKind
     from langchain_agentmem.importers.import_runner import ImportSummary
     from langchain_agentmem.injection.memory_injection import InjectionOptions
+    from langchain_agentmem.language_models.model_calls import ModelLike
     from langchain_agentmem.layers.memory_corrections import Corrections
+    from langchain_agentmem.messages.role_rounds import Retention
     from langchain_agentmem.rewinding.branches import MemoryPosition
     from langchain_agentmem.search.memory_search import MemoryKind
     from langchain_agentmem.search.ranking import Weights
@@ -162,6 +160,10 @@ class AgentMemory(Maintenance, Closable):
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
+        # All that a first message needs is imported now: a child that is forked during an import waits for it forever.
+        from langchain_agentmem.conversations import conversation_memory  # noqa: F401, PLC0415
+        from langchain_agentmem.conversations.log_memory import check_retention  # noqa: PLC0415
+
         key = EncryptionKey.of(key)  # its repr hides the key in tracebacks
         self.retention = check_retention(retention)
         self.strict = check_flag("strict", strict)
@@ -238,7 +240,7 @@ class AgentMemory(Maintenance, Closable):
         *,
         description: str | None = None,
         retention: Retention | None = None,
-    ) -> ConversationMemory:
+    ) -> public.ConversationMemory:
         """Return a conversation, as a LangChain chat history.
 
         It has methods to add, find, edit and remove messages. The conversation with the id of a thread contains the
@@ -250,7 +252,7 @@ class AgentMemory(Maintenance, Closable):
             description: A system message that a reset keeps.
             retention: The messages to keep after each addition. Default: the `retention` of this memory.
         """
-        return ConversationMemory(
+        return public.ConversationMemory(
             self.database,
             conversation_id,
             namespace=namespace,
@@ -499,7 +501,7 @@ class AgentMemory(Maintenance, Closable):
 
     def create(
         self, memory_type: str = "conversation_history", **options: object
-    ) -> ConversationMemory | public.SessionMemory | public.LayeredMemory | public.KGMemory:
+    ) -> public.ConversationMemory | public.SessionMemory | public.LayeredMemory | public.KGMemory:
         """Create a memory by the name of its type.
 
         If the type is fixed in your code, call its method instead, such as `layers`.
@@ -610,6 +612,8 @@ class AgentMemory(Maintenance, Closable):
         Raises:
             InvalidInput: An argument is wrong.
         """
+        from langchain_agentmem.language_models.model_calls import written_by  # noqa: PLC0415 - imported when needed
+
         check_value(SourceName, source, "source")
         return written_by(source, None if actor is None else check_name(actor, "an actor"))
 

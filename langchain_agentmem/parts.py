@@ -8,9 +8,15 @@ from langchain_agentmem.facts import fact_part
 from langchain_agentmem.layers import layer
 from langchain_agentmem.rewinding import thread_memory
 from langchain_agentmem.search import search_index
+from langchain_agentmem.storage.part import Part
 from langchain_agentmem.stores import item_search
 from langchain_agentmem.threads import thread_rows
 
+_INDEX_TABLES = (
+    "search_scope", "search_total", "search_series", "search_speaker", "search_document", "search_index",
+    "search_index_data", "search_index_idx", "search_index_docsize", "search_index_config", "search_unindexed",
+    "search_state",
+)  # fmt: skip
 PARTS = (
     audit_store.PART,  # first: writers of the audit trail lock its head first, so an erasure must, too
     conversation_part.PART,
@@ -19,6 +25,9 @@ PARTS = (
     thread_memory.PART,
     fact_part.PART,
     layer.PART,
-    search_index.PART,
+    Part(
+        tables={"search index": _INDEX_TABLES, "vectors": ("search_vector", "search_pgvector", "search_unembedded")},
+        verify={"index": search_index.find_problems},
+    ),
 )
 """The descriptions of the features, in the order in which an erasure deletes their data."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.argument_checks import check_integer
 from langchain_agentmem.base.concurrency import Closable, PerProcess
-from langchain_agentmem.base.events import check_callable
+from langchain_agentmem.base.hooks import check_callable
 from langchain_agentmem.base.namespaces import Namespace, check_id, path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed, safe_repr
 from langchain_agentmem.storage import DatabaseOptions, is_pool

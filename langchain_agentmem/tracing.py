@@ -68,7 +68,7 @@ from uuid import uuid4
 from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.clock import utc_now
 from langchain_agentmem.base.concurrency import is_in_worker, run_on_callers_loop
-from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
+from langchain_agentmem.base.hooks import FirstFailures, Hooks
 from langchain_agentmem.base.namespaces import running_config
 
 if TYPE_CHECKING:
@@ -595,6 +595,8 @@ class _TracedStep(Step):
             event["parent_id"] = _current_step_id.get()
             self._step_token = _current_step_id.set(event["step_id"])
         if tracing.has_hooks:
+            from langchain_agentmem.base.events import StepStarted  # noqa: PLC0415 - not needed without hooks
+
             tracing.hooks.emit(StepStarted(**event))
         self._start_time = time.perf_counter()
         return self
@@ -624,4 +626,6 @@ class _TracedStep(Step):
             failure = "" if error is None else f", failed with {type(error).__name__}"
             logger.debug("%s %.1f ms%s", self._name, duration * 1000, failure)
             if tracing.has_hooks:
+                from langchain_agentmem.base.events import StepFinished  # noqa: PLC0415 - not needed without hooks
+
                 tracing.hooks.emit(StepFinished(**self._event, duration=duration, outputs=outputs, error=masked_error))

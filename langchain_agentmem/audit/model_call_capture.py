@@ -51,7 +51,7 @@ from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain
-from langchain_agentmem.base.events import FirstFailures
+from langchain_agentmem.base.hooks import FirstFailures
 from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, Scopes, check_id, running_config
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr

@@ -16,7 +16,6 @@ that writes the values, so an error undoes the whole call.
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from langchain_agentmem.base.lazy_imports import lazy_pattern
 from langchain_agentmem.errors import InvalidInput, LimitExceeded, safe_repr
 
 T = TypeVar("T")
@@ -150,7 +150,7 @@ MAX_NAME_CHARS = 500
 MATCH_ALL = "*"
 """The query that matches everything."""
 NO_LIMIT = 2**31 - 1  # the largest 32-bit integer, so every database accepts it in a query
-CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+CONTROL_CHARS = lazy_pattern(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters and surrogates, which names, labels and ids must not contain."""
 
 

@@ -1,4 +1,7 @@
-"""Lazy imports: a package imports each exported name when it is first used, so importing the package is fast."""
+"""Lazy imports and lazy patterns, so that importing the package is fast.
+
+A package imports each exported name when the name is first used. A regular expression is compiled at its first use.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pkgutil import get_data
-from typing import Any
+from typing import Any, cast
 
 _IMPORT = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 
@@ -40,3 +43,18 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[st
         return sorted({*vars(sys.modules[package]), *modules})
 
     return get_export, list_names
+
+
+def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Return an object with the methods of a pattern, which is compiled at their first use."""
+    return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
+
+
+class _LazyPattern:
+    def __init__(self, *pattern_and_flags: Any) -> None:
+        self._arguments = pattern_and_flags
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(*self._arguments), name)
+        setattr(self, name, value)  # later uses of the method find it as a plain attribute
+        return value

@@ -19,6 +19,8 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from langchain_agentmem.base.lazy_imports import lazy_pattern
+
 MASK = "***"
 """The replacement for a password."""
 
@@ -40,7 +42,7 @@ SECRET_NAME = (
     r"\d{0,4}"
 )
 """The end of the name of a secret: `DB_PASSWORD`, `X-Api-Key`, `accessToken`. Vague names can have other meanings."""
-SECRET_NAME_REGEX = re.compile(rf"(?i){SECRET_NAME}\Z")
+SECRET_NAME_REGEX = lazy_pattern(rf"(?i){SECRET_NAME}\Z")
 
 MAX_CHARS = 200
 """The approximate maximum length of a representation, in characters."""
@@ -61,7 +63,7 @@ _CUT_LOGIN = re.compile(
     r"(?P<before>\b(?!file:)[A-Za-z][\w+.-]{0,30}:/+[^:/@\[\s]*:)(?=\S)(?!\*\*\*@|\d+(?:[/?,\s'\")]|$)).*", re.DOTALL
 )
 """A login in a URL without the @ and the host. The text after the colon is a password, unless it is a port."""
-_PARAMETER = re.compile(
+_PARAMETER = lazy_pattern(
     rf"(?is)(?P<before>{SECRET_NAME}\s{{0,8}}=\s{{0,8}}).+?(?=[\s&;]{{1,8}}(?:host|hostaddr|port|dbname|user|password|passfile"
     r"|options|service|application_name|connect_timeout|client_encoding|target_session_attrs|ssl\w{1,30}|gss\w{1,30}"
     r"|krb\w{1,30}|keepalives\w{0,30})\s{0,8}=|\Z)"

@@ -79,7 +79,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_flag, check_instance, check_value, parse_texts
 from langchain_agentmem.base.clock import parse_time, to_micros
-from langchain_agentmem.base.events import check_callable
+from langchain_agentmem.base.hooks import check_callable
 from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey, check_id, path_of, path_range
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_listing

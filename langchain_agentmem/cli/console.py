@@ -28,9 +28,9 @@ from rich.text import Text
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.clock import parse_time
 from langchain_agentmem.base.encoding import json_value
-from langchain_agentmem.base.events import Progress as ProgressState
-from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.files import file_of
+from langchain_agentmem.base.hooks import Progress as ProgressState
+from langchain_agentmem.base.hooks import Watch
 from langchain_agentmem.base.namespaces import CONFIG_KEY, format_namespace, namespace_of, parse_namespace
 from langchain_agentmem.base.safe_repr import escape_unprintable, format_count, join_lines
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, NothingStored, safe_repr

@@ -26,7 +26,8 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base import events
 from langchain_agentmem.base.argument_checks import check_flag
-from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort, EventContext
+from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort
+from langchain_agentmem.base.hooks import EventContext
 from langchain_agentmem.base.namespaces import ThreadKey, check_id, namespace_of, path_of
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations.compaction_records import LOG, STATE, CompactionRecord, KeySpan, make_key_spans

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Unpack
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -39,19 +39,20 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.concurrency import awaited, run_in_worker
-from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey, check_id, path_of
-from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
-from langchain_agentmem.conversations.compaction_records import CompactionRecord
+from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.log_memory import LogMemory, check_retention, read_document, write_document
 from langchain_agentmem.conversations.message_log import LogEntry
-from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike, column_role, decode_body
 from langchain_agentmem.messages.provider_content import part_or_placeholder
-from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
+
+if TYPE_CHECKING:
+    from langchain_agentmem.conversations.compaction_records import CompactionRecord
+    from langchain_agentmem.conversations.prompt_notes import PromptNote
+    from langchain_agentmem.messages.role_rounds import Retention
 
 T = TypeVar("T")
 _FindEntries: TypeAlias = Operation[list[LogEntry]]
@@ -405,6 +406,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: A value cannot be the id of a message.
         """
+        from langchain_agentmem.conversations import prompt_notes  # noqa: PLC0415 - imported when needed
+
         message_ids = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
         keys = None if message_ids is None else [check_id(value, "message", MessageError) for value in message_ids]
         after = self._database.now() - prompt_notes.NOTE_LIFETIME
@@ -427,6 +430,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: The limit is negative or not a whole number.
             StorageError: A record is damaged.
         """
+        from langchain_agentmem.conversations import compaction_records  # noqa: PLC0415 - imported when needed
+
         count = message_log.check_count("limit", limit, MessageError)
         return self._run("compactions", lambda tx: compaction_records.load_newest(tx, self._key, count))
 
@@ -527,6 +532,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             return old.key
 
         if (changed_key := self._run(verb, operation, write=True, **inputs)) is not None:
+            from langchain_agentmem.base.events import MessageUpdated  # noqa: PLC0415 - imported when needed
+
             self._announce(MessageUpdated, message_id=changed_key)
 
     def _remove(self, find: _FindEntries, **inputs: Any) -> list[str]:
@@ -538,6 +545,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         removed = self._run("remove", operation, write=True, **inputs)
         if removed:
+            from langchain_agentmem.base.events import MessagesRemoved  # noqa: PLC0415 - imported when needed
+
             self._announce(MessagesRemoved, message_ids=tuple(removed))
         return removed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
@@ -21,6 +21,7 @@ from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.messages.langchain_messages import encode_plain, from_langchain, to_langchain
 from langchain_agentmem.messages.message import (
     LANGCHAIN_ROLES,
+    MEMORY_MARK,
     STORED_FIELDS,
     Message,
     check_fields,
@@ -29,9 +30,10 @@ from langchain_agentmem.messages.message import (
     escape_name,
     message_time,
 )
-from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.messages.provider_content import part_or_placeholder
-from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
+
+if TYPE_CHECKING:
+    from langchain_agentmem.messages.role_rounds import Post, Round, SharedMemoryEntry
 
 _MEMORY_MARK = MEMORY_MARK.encode()
 
@@ -177,7 +179,11 @@ def to_langchain_message(entry: message_log.LogEntry) -> BaseMessage:
 
 def has_injected_memory(entry: message_log.LogEntry) -> bool:
     """Return whether a message contains memory that `inject` inserted into a prompt."""
-    return _MEMORY_MARK in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
+    if _MEMORY_MARK not in entry.body:
+        return False
+    from langchain_agentmem.messages.message_marks import is_injected  # noqa: PLC0415 - imported when needed
+
+    return is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
 def change_message(message: Message, changes: Mapping[str, Any]) -> Message:
@@ -261,6 +267,8 @@ def build_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[mess
         rounds: The entries of a conversation's rounds.
         messages: The entries of its messages, oldest first.
     """
+    from langchain_agentmem.messages.role_rounds import Round  # noqa: PLC0415 - imported when needed
+
     by_key: dict[str, Round] = {}
     positions: dict[str, tuple[int, int]] = {}  # the row id of the entry, and its index
     posts: dict[str, list[Post]] = {}  # by the key of their round
@@ -290,6 +298,8 @@ def build_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[mess
 
 
 def _to_post(entry: message_log.LogEntry) -> Post:
+    from langchain_agentmem.messages.role_rounds import Attachment, Post  # noqa: PLC0415 - imported when needed
+
     message = decode_body(entry.body, entry.key)
     is_user = message.role == "user"
     attachments = () if entry.attachments is None else encoding.decode(entry.attachments)
@@ -318,6 +328,8 @@ def find_shared_entries(rounds: Sequence[Round], entry_type: str) -> list[Shared
 
     See `SessionMemory.get_shared_memory_entries`.
     """
+    from langchain_agentmem.messages.role_rounds import AttachmentType, SharedMemoryEntry  # noqa: PLC0415 - imported when needed
+
     newest: dict[str, SharedMemoryEntry] = {}
     for round_ in rounds:
         for post in round_.post_list:

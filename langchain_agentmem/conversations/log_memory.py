@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_agentmem.base.argument_checks import Options, check_instance
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.events import EventContext, MemoryEvent, MemoryResetEvent, MessagesRemoved, MessagesStored
 from langchain_agentmem.base.files import write_atomically
+from langchain_agentmem.base.hooks import EventContext
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, namespace_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import Thunk, drop_none
 
 if TYPE_CHECKING:
+    from langchain_agentmem.base.events import MemoryEvent
     from langchain_agentmem.conversations.session_memory import ThreadLog
+    from langchain_agentmem.messages.role_rounds import Retention
 
 T = TypeVar("T")
 
@@ -79,15 +80,14 @@ class EventSource:
 
     def _emit(self, event_class: Callable[..., MemoryEvent], **fields: Any) -> None:
         """Emit an event of a class to the hooks and the event bus, if there are any."""
-        context = self._event_context
-        if context is None and not self._database.hooks:
-            return
         event = event_class(**fields)
         self._database.hooks.emit(event)
-        if context is not None:
-            context.emit(event)
+        if self._event_context is not None:
+            self._event_context.emit(event)
 
     def _announce_reset(self) -> None:
+        from langchain_agentmem.base.events import MemoryResetEvent  # noqa: PLC0415 - imported when needed
+
         agent_name = self._event_context.agent_name if self._event_context else ""
         self._emit(MemoryResetEvent, agent_name=agent_name, timestamp=self._database.clock())
 
@@ -133,6 +133,10 @@ class LogMemory(EventSource):
         self._emit(event_class, namespace=self.namespace, conversation_id=self._key.name, **fields)
 
     def _announce_added(self, added: message_log.AppendResult) -> None:
+        if not self._database.hooks and self._event_context is None:  # the events are not imported then
+            return
+        from langchain_agentmem.base.events import MessagesRemoved, MessagesStored  # noqa: PLC0415 - see above
+
         for event_class, keys in ((MessagesStored, added.keys), (MessagesRemoved, added.dropped)):
             if keys:
                 self._announce(event_class, message_ids=tuple(keys))
@@ -144,7 +148,11 @@ def check_retention(retention: Any) -> Retention | None:
     Raises:
         InvalidInput: The value is neither a `Retention` nor None.
     """
-    checked: Retention | None = check_instance(Retention, retention, "retention")
+    if retention is None:
+        return None
+    from langchain_agentmem.messages.role_rounds import Retention  # noqa: PLC0415 - imported when needed
+
+    checked = check_instance(Retention, retention, "retention")
     return None if checked is None or checked.is_off else checked
 
 

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.namespaces import (
@@ -33,12 +33,13 @@ from langchain_agentmem.base.namespaces import (
 )
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import body_text, is_same_body
-from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.rewinding import memory_rows, message_sources
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Rows
+
+if TYPE_CHECKING:
+    from langchain_agentmem.messages.role_rounds import Retention
 
 CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
@@ -269,7 +270,7 @@ def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
                 query.decrement_messages(tx, branch=branch)
             removed.append(key)
     _mark_deleted(tx, at, removed)
-    message_sources.forget(tx, *_namespace_range(at), at.name, removed)
+    _forget_sources(tx, at, removed)
     return removed
 
 
@@ -301,10 +302,10 @@ def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
     else:
         _delete_branch(tx, at, branch)
     queries.collect_bodies(tx, _content_hashes(rows))
-    message_sources.forget(tx, *_namespace_range(at), at.name, sorted({row["key"] for row in rows}))
+    _forget_sources(tx, at, sorted({row["key"] for row in rows}))
     _mark_deleted(tx, at)
     if not keep_description:
-        message_sources.forget(tx, *_namespace_range(at), at.name)
+        _forget_sources(tx, at)
     return len(rows)
 
 
@@ -344,6 +345,8 @@ def delete_thread_entries(tx: Transaction, at: ThreadKey) -> None:
     """Delete the entries of a deleted thread and its nested graphs, but not extracted facts."""
     for row in find_nested_conversations(tx, *_namespace_range(at), at.name):
         delete_thread_entries(tx, ThreadKey(row["path"], row["name"]))
+    from langchain_agentmem.rewinding import memory_rows  # noqa: PLC0415 - imported when needed
+
     memory_rows.delete_rows(tx, query.thread_messages(tx, path=at.path, name=at.name, keys=None))
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
     branch_head = lock_conversation(tx, at)
@@ -665,8 +668,17 @@ def _drop_oldest(tx: Transaction, at: ThreadKey, branch: int, retention: Retenti
 def _mark_deleted(tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None) -> None:
     """Mark messages as deleted in the memory of their thread. None marks all its messages."""
     if keys is None or keys:
+        from langchain_agentmem.rewinding import memory_rows  # noqa: PLC0415 - imported when needed
+
         keys_json = None if keys is None else json.dumps(keys)
         memory_rows.mark_deleted(tx, query.thread_messages(tx, path=at.path, name=at.name, keys=keys_json))
+
+
+def _forget_sources(tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None) -> None:
+    """Call `message_sources.forget` for deleted messages. None means all messages."""
+    from langchain_agentmem.rewinding import message_sources  # noqa: PLC0415 - imported when needed
+
+    message_sources.forget(tx, *_namespace_range(at), at.name, keys)
 
 
 def _delete_entry(tx: Transaction, slot: int) -> None:

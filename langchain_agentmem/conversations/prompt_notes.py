@@ -33,7 +33,7 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.base.clock import from_micros, to_micros
 from langchain_agentmem.base.concurrency import Workers, check_cancelled, release_slot
 from langchain_agentmem.base.encoding import read_plain, write_plain
-from langchain_agentmem.base.events import FirstFailures
+from langchain_agentmem.base.hooks import FirstFailures
 from langchain_agentmem.base.namespaces import Scopes, ThreadKey, check_id, outer_thread, path_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, DatabaseReadOnly, DatabaseTimeout, InvalidInput
 from langchain_agentmem.messages.history_repair import is_from_user, role_of

@@ -77,8 +77,9 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.argument_checks import check_flag, check_timeout, check_value
 from langchain_agentmem.base.concurrency import awaited, check_cancelled, run_in_worker
-from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
+from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.base.files import check_path, write_atomically
+from langchain_agentmem.base.hooks import FirstFailures
 from langchain_agentmem.base.namespaces import check_config
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import find_shared_entries, select_rounds

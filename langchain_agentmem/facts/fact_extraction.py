@@ -33,8 +33,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_agentmem.base.argument_checks import parse_limit
 from langchain_agentmem.base.clock import EARLIEST, from_micros, parse_time, to_micros
 from langchain_agentmem.base.data_tables import load_data_table
-from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.fencing import fence_text, sanitize_text
+from langchain_agentmem.base.hooks import FirstFailures
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up, safe_repr
 from langchain_agentmem.facts import fact_store

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.base.argument_checks import check_value, parse_texts
-from langchain_agentmem.base.events import Progress, Watch, check_callable
+from langchain_agentmem.base.hooks import Progress, Watch, check_callable
 from langchain_agentmem.base.namespaces import Namespace, Scopes, parse_scopes, path_of
 from langchain_agentmem.base.safe_repr import mask_passwords
 from langchain_agentmem.errors import InvalidInput, safe_repr

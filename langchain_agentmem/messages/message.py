@@ -169,6 +169,9 @@ class AgentCallMsg:
         return cls(agent_name=data.get("agent_name", ""), request=encoding.from_plain(data.get("request")))
 
 
+MEMORY_MARK = "agentmem_memory"
+"""The key in `additional_kwargs` of a message with memory. The value is the part of memory, such as "core"."""
+
 ROLE_SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
 """The source of a message, by its role."""
 RECALL_TOOLS = frozenset({"recall_dropped", "expand"})

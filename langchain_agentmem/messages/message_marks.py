@@ -27,9 +27,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, Sy
 
 from langchain_agentmem.base.encoding import IMAGE_TYPES, block_type, replace_surrogates
 from langchain_agentmem.base.fencing import fence_text
-
-MEMORY_MARK = "agentmem_memory"
-"""The key in `additional_kwargs` of a message with memory. The value is the part of memory (`Part`)."""
+from langchain_agentmem.messages.message import MEMORY_MARK
 
 Part: TypeAlias = Literal["core", "recalled", "experiences"]
 Role: TypeAlias = Literal["user", "system"]

@@ -28,7 +28,7 @@ from uuid import UUID
 from langchain_core.messages import convert_to_openai_data_block
 
 from langchain_agentmem.base.encoding import CALL_TYPES, REASONING_TYPES, TEXT_TYPES, block_type, inline_image, to_plain
-from langchain_agentmem.base.events import FirstFailures
+from langchain_agentmem.base.hooks import FirstFailures
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 
 MAX_IMAGE_BYTES = 20 * 2**20

@@ -28,6 +28,7 @@ from zlib import crc32
 import Stemmer
 
 from langchain_agentmem.base.data_tables import load_data_table, word_set
+from langchain_agentmem.base.lazy_imports import lazy_pattern
 
 _ENGLISH = load_data_table("search/english.toml")
 STOP_WORDS = word_set(_ENGLISH, "stop_words")
@@ -47,7 +48,7 @@ def _patterns(name: str) -> dict[str, re.Pattern[str]]:
     """Build the patterns of a table by name. Each line of a pattern is an alternative."""
     question_start = "|".join(_ENGLISH["asking"].splitlines())  # the text that may precede a question word
     return {
-        key: re.compile("|".join(lines.splitlines()).replace("ASKING", question_start))
+        key: lazy_pattern("|".join(lines.splitlines()).replace("ASKING", question_start))
         for key, lines in _ENGLISH[name].items()
     }
 
@@ -118,7 +119,7 @@ _ASCII_TABLE = bytes(  # for `bytes.translate`: lower-case letters and digits; a
 )
 _NON_DIGITS = bytes(code for code in range(256) if not 48 <= code <= 57)  # noqa: PLR2004 - "0" to "9"
 # Each pattern begins with a character class, which `re` finds quickly. The lookbehinds after it check its context.
-_TIME_IN_DIGITS = re.compile(
+_TIME_IN_DIGITS = lazy_pattern(
     r"[0-9](?:(?<=\b1)9[0-9]{2}\b|(?<=\b2)0[0-9]{2}\b|(?<=\bMay .)|(?<=\bMarch .)"  # 1999, 2020, May 8
     r"| ?[aApP]\.?[mM]\b|:[0-9]{2}\b|(?:st|nd|rd|th)? (?:of )?(?:May|March)\b)"  # 8 pm, 8:30, 8th of May
 )
@@ -194,20 +195,22 @@ USER = "user"
 _LETTERS = load_data_table("search/letters.toml")
 _UNSPACED, _HANGUL, _EMOJI = (_LETTERS[name] for name in ("unspaced", "hangul", "emoji"))
 _PLAIN_LETTERS: Mapping[str, str] = _LETTERS["plain"]
-_SPECIAL_SCRIPTS = re.compile(f"[{_UNSPACED}{_HANGUL}{_EMOJI}]")
-_UNSPACED_START, _HANGUL_START, _EMOJI_START = (re.compile(f"[{chars}]") for chars in (_UNSPACED, _HANGUL, _EMOJI))
-_RUN = re.compile(rf"[{_UNSPACED}]+|[{_HANGUL}]+|{_LETTERS['flag']}|[{_EMOJI}]|[^\s{_UNSPACED}{_HANGUL}{_EMOJI}]+")
-_ARABIC_ARTICLE, _HEBREW_PREFIX = (re.compile(_LETTERS[name]) for name in ("article", "prefix"))
+_SPECIAL_SCRIPTS = lazy_pattern(f"[{_UNSPACED}{_HANGUL}{_EMOJI}]")
+_UNSPACED_START, _HANGUL_START, _EMOJI_START = (lazy_pattern(f"[{chars}]") for chars in (_UNSPACED, _HANGUL, _EMOJI))
+_RUN = lazy_pattern(rf"[{_UNSPACED}]+|[{_HANGUL}]+|{_LETTERS['flag']}|[{_EMOJI}]|[^\s{_UNSPACED}{_HANGUL}{_EMOJI}]+")
+_ARABIC_ARTICLE, _HEBREW_PREFIX = (lazy_pattern(_LETTERS[name]) for name in ("article", "prefix"))
 _FIRST_HEBREW, _LAST_HEBREW, _FIRST_UNSPACED = "\u05d0", "\u05ea", "\u0e00"  # Korean comes after `_FIRST_UNSPACED`
 _MAX_WORD_CHARS = 4  # a longer run in a script without spaces is treated as several words
-_PHRASE = re.compile(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
+_PHRASE = lazy_pattern(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
 
 FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLISH["self_statements"])
 """The features of a text. They are stored as bits, the first feature as the lowest bit."""
 FEATURE_BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
 
 _TYPED_FORMS = str.maketrans(_LETTERS["typed"])  # characters that people often type differently, such as ü as ue
-_AMBIGUOUS = re.compile(r"(?<!\S)[^\sX]*+[X]\S*".replace("X", "".join(_LETTERS["typed"])))  # words with such characters
+_AMBIGUOUS = lazy_pattern(
+    r"(?<!\S)[^\sX]*+[X]\S*".replace("X", "".join(_LETTERS["typed"]))
+)  # words with such characters
 _MAX_FOLDED = 50_000  # maximum characters in the folding table
 
 

@@ -25,10 +25,8 @@ from zlib import crc32
 from langchain_agentmem.errors import BranchMoved, safe_repr
 from langchain_agentmem.search import analysis
 from langchain_agentmem.storage import Engine, Transaction, query
-from langchain_agentmem.storage.part import Part, all_parts
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.storage.transfer import number_documents
 
 PLACE_BITS = 22
 SERIES_BITS = 15
@@ -192,6 +190,8 @@ def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
             and "name", in the order of the documents.
         path: The path of the other namespace, which is created if it is missing.
     """
+    from langchain_agentmem.storage.transfer import number_documents  # noqa: PLC0415 - imported when needed
+
     for (kind, name), group in groupby(sorted(documents, key=_series_key), key=_series_key):
         rows = list(group)
         owners = [row["owner"] for row in rows]
@@ -340,6 +340,8 @@ def texts_of(tx: Transaction, owners: Iterable[tuple[str, int]]) -> dict[tuple[s
     """Return the texts of documents by kind and owner; () for unreadable documents."""
     result: dict[tuple[str, int], Sequence[str]] = {}
     for kind, group in groupby(sorted(owners), key=itemgetter(0)):
+        from langchain_agentmem.storage.part import all_parts  # noqa: PLC0415 - not needed for a new database
+
         owner_ids = [owner for _, owner in group]
         texts = all_parts().texts[kind](tx, owner_ids)
         result |= {(kind, owner): texts.get(owner, ()) for owner in owner_ids}
@@ -389,27 +391,5 @@ def _speaker_rows(number: int, name: str | None) -> list[dict[str, Any]]:
 
 def rebuild_outdated_index(engine: Engine) -> None:
     """Rebuild the index of a database, if another version of the analysis built it."""
-    if engine.read(is_old):
+    if engine.is_new or engine.read(is_old):  # a read would open another connection to a new database
         engine.write(rebuild_if_old)
-
-
-PART = Part(
-    tables={
-        "search index": (
-            "search_scope",
-            "search_total",
-            "search_series",
-            "search_speaker",
-            "search_document",
-            "search_index",
-            "search_index_data",
-            "search_index_idx",
-            "search_index_docsize",
-            "search_index_config",
-            "search_unindexed",
-            "search_state",
-        ),
-        "vectors": ("search_vector", "search_pgvector", "search_unembedded"),
-    },
-    verify={"index": find_problems},
-)

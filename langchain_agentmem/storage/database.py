@@ -12,21 +12,23 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.base.argument_checks import MemoryLimits
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, to_micros, utc_now
 from langchain_agentmem.base.concurrency import PerProcess, check_cancelled
-from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
+from langchain_agentmem.base.hooks import Hook, Hooks
 from langchain_agentmem.base.namespaces import Namespace, Scopes
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError, safe_repr
 from langchain_agentmem.storage import DatabaseOptions, Engine, Operation, check_database_url, is_postgres, open_engine
 from langchain_agentmem.storage.background import Background, WeakRegistry
-from langchain_agentmem.storage.part import rebuild_outdated_index
 from langchain_agentmem.tracing import NULL_STEP, Content, RunType, Step, Thunk, Tracing, format_result
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
+
+    from langchain_agentmem.base.events import MemoryEvent
 
 T = TypeVar("T")
 
@@ -223,7 +225,7 @@ class Database:
     def _rebuild_outdated_index(self) -> None:
         """Rebuild a search index of an older version. If that fails, close the database."""
         try:
-            rebuild_outdated_index(self.engine)
+            import_module("langchain_agentmem.search.search_index").rebuild_outdated_index(self.engine)
         except Exception as error:
             self.engine.close()
             if isinstance(error, StorageError):

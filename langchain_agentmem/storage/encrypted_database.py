@@ -24,8 +24,8 @@ from typing import Any
 
 from langchain_agentmem import errors
 from langchain_agentmem.base.encryption_key import EncryptionKey
-from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import create_private, replace_atomically
+from langchain_agentmem.base.hooks import Progress, Watch
 from langchain_agentmem.errors import safe_repr
 
 APPLICATION_ID = 0x41474D45

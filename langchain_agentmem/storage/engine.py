@@ -174,9 +174,11 @@ class Engine(ABC):
         persistent: True if written data outlasts the engine.
         encrypted: True if a key encrypts written data.
         options: The options with which the database was opened.
+        is_new: True if this process created or upgraded the tables when it opened the database.
     """
 
     dialect: str
+    is_new: bool = False
     disconnections: tuple[type[BaseException], ...] = ()  # the driver's errors for a closed connection
     path: str
     persistent: bool = True

@@ -16,7 +16,6 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.transaction import Operation, Transaction
 
 TextLoader: TypeAlias = Callable[[Transaction, Sequence[int]], dict[int, tuple[str, ...]]]
@@ -158,8 +157,3 @@ def all_parts() -> Parts:
 def thread_recorder() -> Any:
     """Return the module that records the messages of threads, imported only when needed."""
     return import_module("langchain_agentmem.conversations.recorded_messages")
-
-
-def rebuild_outdated_index(engine: Engine) -> None:
-    """Rebuild the search index of a database if an older version created it."""
-    import_module("langchain_agentmem.search.search_index").rebuild_outdated_index(engine)

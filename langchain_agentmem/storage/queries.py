@@ -34,7 +34,7 @@ from langchain_agentmem.storage.transaction import Rows, Transaction
 
 DIALECTS = ("sqlite", "postgres")
 
-_HEADING = re.compile(r"^-- (name|fragment): *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
+_HEADING = re.compile(r"\n-- (name|fragment): *([a-z_][a-z0-9_]*) *(?=\n)")
 _COMMENT = re.compile(r"^ *--.*\n?", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{([a-z_]+)((?: [a-z_]+)*)\}")
 # A parameter is :name. A doubled colon is PostgreSQL's cast, and a quoted string contains no parameters.
@@ -48,18 +48,48 @@ _INNERMOST_PARENTHESES = re.compile(r"\([^()]*\)")
 
 @cache
 def load_queries(dialect: str) -> Mapping[str, str]:
-    """Load the queries of one dialect.
+    """Return the SQL of all queries of a dialect by name, see `query_sql`."""
+    return {name: query_sql(dialect, name) for kind, name in load_texts(dialect) if kind == "name"}
+
+
+@cache
+def query_sql(dialect: str, name: str) -> str:
+    """Return the SQL of a query with its fragments. Most processes need few of the queries.
 
     Args:
         dialect: "sqlite" or "postgres".
+        name: The name of the query.
 
     Returns:
-        The SQL by query name, with parameters written `:name`. A query in a file of the dialect replaces the query of
-        this name in a common file.
+        The SQL, with parameters written `:name`. A query in a file of the dialect replaces the query of this name in a
+        common file.
+
+    Raises:
+        KeyError: The query is unknown, or includes an unknown fragment.
+    """
+    texts = load_texts(dialect)
+
+    def expand(text: str) -> str:
+        return _FRAGMENT.sub(insert, _COMMENT.sub("", text).strip())
+
+    def insert(fragment: re.Match[str]) -> str:
+        text = texts["fragment", fragment[1]]
+        if names := fragment[2].split():
+            text = text.replace(":list", f":{names[0]}").replace("the_table", names[0]).replace("the_row", names[-1])
+        return expand(text)
+
+    return expand(texts["name", name])
+
+
+@cache
+def load_texts(dialect: str) -> Mapping[tuple[str, str], str]:
+    """Load the queries and fragments of a dialect.
+
+    Returns:
+        The texts in the files, by type ("name" or "fragment") and name.
 
     Raises:
         ValueError: A name occurs twice in the common files, or twice in the files of the dialect.
-        KeyError: A query includes an unknown fragment.
     """
     files = sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda file: file.name)
     all_texts: dict[tuple[str, str], str] = {}
@@ -67,19 +97,14 @@ def load_queries(dialect: str) -> Mapping[str, str]:
         file_texts: dict[tuple[str, str], str] = {}
         for file in files:
             if file.name == file.name.partition(".")[0] + ending:
-                for heading, sql in _split(file.read_text(encoding="utf-8")):
-                    if heading in file_texts:
-                        raise ValueError(f"{safe_repr(' '.join(heading))} occurs twice, also in {safe_repr(file.name)}")
-                    file_texts[heading] = sql
+                # The split returns the text before the first heading, and then type, name and SQL in turn.
+                parts = iter(_HEADING.split("\n" + file.read_text(encoding="utf-8"))[1:])
+                for kind, name, sql in zip(parts, parts, parts, strict=True):
+                    if (kind, name) in file_texts:
+                        raise ValueError(f"{safe_repr(f'{kind} {name}')} occurs twice, also in {safe_repr(file.name)}")
+                    file_texts[kind, name] = sql
         all_texts |= file_texts
-
-    def expand(fragment: re.Match[str]) -> str:
-        text = all_texts["fragment", fragment[1]]
-        if names := fragment[2].split():
-            text = text.replace(":list", f":{names[0]}").replace("the_table", names[0]).replace("the_row", names[-1])
-        return _FRAGMENT.sub(expand, text)
-
-    return {name: _FRAGMENT.sub(expand, sql) for (kind, name), sql in all_texts.items() if kind == "name"}
+    return all_texts
 
 
 def parameter_names(sql: str) -> frozenset[str]:
@@ -122,6 +147,12 @@ def sqlite_statement(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]
     return text, lambda parameters: tuple(parameters[name] for name in names)
 
 
+@cache
+def sqlite_query(name: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
+    """Return the `sqlite_statement` of a named query."""
+    return sqlite_statement(query_sql("sqlite", name))
+
+
 def returns_rows(sql: str) -> bool:
     """Return whether a query returns rows.
 
@@ -154,7 +185,7 @@ def value_parameters(dialect: str, name: str) -> tuple[str, ...] | None:
     Returns:
         The names; None if nothing is checked. () for `insert_entries`: only its number of rows is checked.
     """
-    sql = load_queries(dialect).get(name, "")
+    sql = query_sql(dialect, name) if ("name", name) in load_texts(dialect) else ""
     names = tuple(filter(parameter_names(sql).__contains__, _VALUE_PARAMETERS))
     stores_values = not {"insert", "update"}.isdisjoint(_words(sql))
     return names if stores_values and (names or name == "insert_entries") else None
@@ -162,17 +193,6 @@ def value_parameters(dialect: str, name: str) -> tuple[str, ...] | None:
 
 def _words(sql: str) -> list[str]:
     return _WORD.findall(_QUOTED.sub("", sql).lower())
-
-
-def _split(text: str) -> list[tuple[tuple[str, str], str]]:
-    """Split a file into queries and fragments.
-
-    Returns:
-        The type ("name" or "fragment") and name of each, and its SQL without comments.
-    """
-    # The split returns the text before the first heading, and then type, name and SQL in turn.
-    parts = zip(*(_HEADING.split(text)[start::3] for start in (1, 2, 3)), strict=True)
-    return [((kind, name), _COMMENT.sub("", sql).strip()) for kind, name, sql in parts]
 
 
 class Query:
@@ -198,7 +218,7 @@ class Query:
 
 class _Queries:
     def __init__(self) -> None:
-        self.__dict__.update((name, Query(name)) for name in load_queries(DIALECTS[0]))
+        self.__dict__.update((name, Query(name)) for kind, name in load_texts(DIALECTS[0]) if kind == "name")
 
     def __getattr__(self, name: str) -> Query:
         raise AttributeError(f"Unknown query {safe_repr(name)}: storage/queries does not define it.")

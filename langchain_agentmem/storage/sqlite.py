@@ -22,13 +22,13 @@ from typing import Any, ClassVar, Self, TypeVar
 from langchain_agentmem import errors
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encryption_key import EncryptionKey
-from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import create_private, file_of, replace_atomically
+from langchain_agentmem.base.hooks import Progress, Watch
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import APPLICATION_ID, Cipher, format_unreadable_message
 from langchain_agentmem.storage.engine import DatabaseOptions, Engine, HealthCheck, Sizes
-from langchain_agentmem.storage.queries import Query, load_queries, query, sqlite_statement
+from langchain_agentmem.storage.queries import Query, query, sqlite_query, sqlite_statement
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, raise_ended
 
 T = TypeVar("T")
@@ -61,11 +61,11 @@ FORK_TIMEOUT = 10.0
 class _SqliteTransaction(Transaction):
     """A transaction as a context manager: it commits, or rolls back if the block fails."""
 
-    __slots__ = ("_begin", "_check", "_connection", "_execute", "_executemany", "_sql")
+    __slots__ = ("_begin", "_check", "_connection", "_execute", "_executemany")
     max_unindexed = 64
 
     def __init__(self, engine: SqliteEngine, connection: sqlite3.Connection, begin: str) -> None:
-        self._check, self._sql = engine._check_sizes, engine._sql
+        self._check = engine._check_sizes
         self._connection, self._begin = connection, begin
         self._execute: Callable[..., sqlite3.Cursor] = connection.execute
         self._executemany: Callable[..., object] = connection.executemany
@@ -85,12 +85,13 @@ class _SqliteTransaction(Transaction):
 
     def run(self, query: str, parameters: dict[str, Any], *, lazy: bool = False) -> Rows:  # noqa: ARG002 - all rows are fetched
         self._check(query, parameters)
-        text, values = sqlite_statement(self._sql[query])
+        text, values = sqlite_query(query)
         return self._execute(text, values(parameters)).fetchall()
 
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
         self._check(query, rows)
-        self.run_sql_many(self._sql[query], rows)
+        text, values = sqlite_query(query)
+        self._executemany(text, map(values, rows))
 
     def run_sql(self, sql: str, parameters: Mapping[str, Any], *, lazy: bool = False) -> Rows:  # noqa: ARG002
         text, values = sqlite_statement(sql)
@@ -149,7 +150,6 @@ class SqliteEngine(Engine):
         self.encrypted = self.cipher is not None
         self._driver = sqlite3 if self.cipher is None else self.cipher.driver
         self._caught_errors = self._driver.Error, UnicodeDecodeError, UnicodeEncodeError, OverflowError
-        self._sql = load_queries(self.dialect)
         # Connections are opened when needed, so the path must not depend on the working directory.
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
         self._idle_readers: list[sqlite3.Connection] = []
@@ -207,7 +207,7 @@ class SqliteEngine(Engine):
     def select(self, named_query: Query, /, **parameters: Any) -> Rows:  # noqa: D102
         if not self.persistent:  # the connection may be in a transaction
             return super().select(named_query, **parameters)
-        text, values = sqlite_statement(self._sql[named_query.name])
+        text, values = sqlite_query(named_query.name)
         calls = self._begin_call()
         try:
             connection = self._borrow_reader()
@@ -348,6 +348,7 @@ class SqliteEngine(Engine):
         engine.migrate(self._missing_migrations(connection), run)
         connection.execute(f"pragma application_id = {APPLICATION_ID}")
         connection.execute("commit")
+        self.is_new = True
 
     def _missing_migrations(self, connection: sqlite3.Connection) -> list[engine.Migration]:
         tables = {str(name) for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
@@ -435,9 +436,9 @@ class SqliteEngine(Engine):
             page_bytes = int(connection.execute("pragma page_size").fetchone()[0])  # SQLCipher returns a text
             pages = connection.execute("pragma page_count").fetchone()[0]
             free_pages = connection.execute("pragma freelist_count").fetchone()[0]
-            tables = {}
+            tables, (sql, _) = {}, sqlite_query(query.table_sizes.name)
             with contextlib.suppress(self._driver.OperationalError):  # without dbstat
-                tables = {row["name"]: row["bytes"] for row in connection.execute(self._sql[query.table_sizes.name])}
+                tables = {row["name"]: row["bytes"] for row in connection.execute(sql)}
         log = Path(f"{file_of(self._file)}-wal")
         return Sizes(page_bytes * pages, page_bytes * free_pages, log.stat().st_size if log.exists() else 0, tables)
 
@@ -568,7 +569,7 @@ def _split_statements(script: str) -> Iterator[str]:
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
-        if sqlite3.complete_statement(statement):
+        if ";" in line and sqlite3.complete_statement(statement):
             yield statement
             statement = ""
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST
 from langchain_agentmem.base.encryption_key import EncryptionKey
-from langchain_agentmem.base.events import Progress, Watch
+from langchain_agentmem.base.hooks import Progress, Watch
 from langchain_agentmem.base.namespaces import Namespace, path_range
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.storage.encrypted_database import connect, get_error_class

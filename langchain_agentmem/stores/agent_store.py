@@ -446,7 +446,7 @@ class AgentMemoryStore(Closable, ItemStore):
         rows = database.engine.select(query.find_item, path=place.path, key=place.key, now=now)
         if not rows:
             return None
-        stored = item_rows.item_from_row(rows[0], place.path)
+        stored = item_rows.item_from_row(rows[0], place)
         item = store_batch.make_item(stored, base)
         if stored.ttl is not None and store_batch.should_refresh(self.ttl_config or {}, refresh_ttl):
             self._touch(SharedItems, [stored], now)

@@ -33,6 +33,7 @@ MAX_TTL = 1e9
 """The maximum time to live, in minutes: about 1,900 years."""
 
 _TAG_BYTES = TAG.encode()
+_NUMBER_TYPES, _DICT_TYPES = (int, float), (dict, Mapping)  # dict first: a check for an abstract class is slow
 _LONG_DIGITS = 19  # integers of fewer digits fit into 64 bits
 _LONG_NUMBER = re.compile(rb"\d{%d}" % _LONG_DIGITS)
 _NON_DIGITS = bytes(code for code in range(256) if code not in b"0123456789")
@@ -125,12 +126,15 @@ def stored_text(value: Mapping[str, Any], data: bytes) -> str:
 def _collect_texts(value: Any, texts: list[str]) -> None:
     if isinstance(value, str):
         texts.append(value)
-    elif isinstance(value, int | float):
+    elif isinstance(value, _NUMBER_TYPES):
         if not isinstance(value, bool):
             texts.append(str(value))
-    elif isinstance(value, dict | Mapping):  # dict comes first, since a check for an abstract class is slow
+    elif isinstance(value, _DICT_TYPES):
         for inner in value.values():
-            _collect_texts(inner, texts)
+            if type(inner) is str:
+                texts.append(inner)
+            else:
+                _collect_texts(inner, texts)
     elif isinstance(value, list):
         for inner in value:
             _collect_texts(inner, texts)
@@ -242,14 +246,15 @@ ItemChanges: TypeAlias = Mapping[ItemPlace, ItemDraft | None]
 def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
     """Return the items at the given places, except missing and expired ones."""
     items: dict[ItemPlace, StoredItem] = {}
-    for path, keys in _by_namespace(places):
-        if len(keys) == 1:
-            rows = query.find_item(tx, path=path, key=keys[0], now=now)
+    by_path: dict[str, dict[str, ItemPlace]] = {}
+    for place in places:
+        by_path.setdefault(place.path, {})[place.key] = place
+    for path, by_key in by_path.items():
+        if len(by_key) == 1:
+            rows = query.find_item(tx, path=path, key=next(iter(by_key)), now=now)
         else:
-            rows = query.find_items(tx, path=path, keys=json.dumps(keys), now=now)
-        for row in rows:
-            item = item_from_row(row, path)
-            items[item.place] = item
+            rows = query.find_items(tx, path=path, keys=json.dumps(list(by_key)), now=now)
+        items |= {(place := by_key[row["key"]]): item_from_row(row, place) for row in rows}
     return items
 
 
@@ -342,9 +347,8 @@ def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
     return problems + [f"the item {key} in {namespace} is not in the index" for key, namespace in lost]
 
 
-def item_from_row(row: Row, path: str) -> StoredItem:
-    """Convert a row to an item of the namespace with this path."""
-    place = ItemPlace(path, row["key"])
+def item_from_row(row: Row, place: ItemPlace) -> StoredItem:
+    """Convert a row to the item at a place."""
     return StoredItem(row["id"], place, bytes(row["value"]), row["created_at"], row["updated_at"], row["ttl"])
 
 

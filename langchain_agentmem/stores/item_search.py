@@ -349,7 +349,7 @@ def _newest_rows(
 
 
 def _hit_from_row(row: Row, score: float | None = None) -> ItemHit:
-    return _make_hit(item_rows.item_from_row(row, row["path"]), score)
+    return _make_hit(item_rows.item_from_row(row, item_rows.ItemPlace(row["path"], row["key"])), score)
 
 
 def _make_hit(item: StoredItem, score: float | None = None) -> ItemHit:

@@ -28,8 +28,9 @@ from langchain_agentmem.base.argument_checks import check_flag, check_integer, c
 from langchain_agentmem.base.clock import EPOCH, check_time, from_micros, to_micros
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.events import Progress, ThreadMoved, Watch, check_callable
+from langchain_agentmem.base.events import ThreadMoved
 from langchain_agentmem.base.files import check_no_file, check_path
+from langchain_agentmem.base.hooks import Progress, Watch, check_callable
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, check_id, namespace_of, path_of, path_range
 from langchain_agentmem.base.safe_repr import join_lines, mask_passwords
 from langchain_agentmem.conversations import message_log, prompt_notes

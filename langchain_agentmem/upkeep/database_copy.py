@@ -26,8 +26,9 @@ from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import UNLIMITED, check_flag
 from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_from_env
-from langchain_agentmem.base.events import MessagesStored, Watch, check_callable
+from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import check_path, is_database, looks_encrypted, replace_atomically, write_atomically
+from langchain_agentmem.base.hooks import Watch, check_callable
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, path_range
 from langchain_agentmem.conversations.message_log import ROUND
 from langchain_agentmem.errors import InvalidInput, StorageError, safe_repr

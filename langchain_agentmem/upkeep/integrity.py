@@ -22,7 +22,7 @@ from typing import Any
 from langchain_agentmem import errors
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.events import Progress, Watch
+from langchain_agentmem.base.hooks import Progress, Watch
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import CONVERSATION

@@ -10,22 +10,23 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_agentmem.base import events
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_from_env
 from langchain_agentmem.base.files import check_path
+from langchain_agentmem.base.hooks import Progress, Watch, check_callable
 from langchain_agentmem.base.namespaces import Namespace, check_id, namespace_of, path_of, path_range
-from langchain_agentmem.conversations import message_log, prompt_notes
-from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import drop_none, format_result
-from langchain_agentmem.upkeep import database_copy, integrity
-from langchain_agentmem.upkeep.database_copy import TransferReport
-from langchain_agentmem.upkeep.integrity import EraseReport
+
+if TYPE_CHECKING:
+    from langchain_agentmem.base.events import MemoryEvent
+    from langchain_agentmem.conversations.message_log import ListedConversation
+    from langchain_agentmem.upkeep.database_copy import TransferReport
+    from langchain_agentmem.upkeep.integrity import EraseReport
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ class Upkeep:
             step.finish(lambda: format_result(value))
         return value
 
-    def _emit_event(self, event: Callable[..., events.MemoryEvent], path: str, name: str, **details: Any) -> None:
+    def _emit_event(self, event: Callable[..., MemoryEvent], path: str, name: str, **details: Any) -> None:
         """Pass an event to the hooks, of the conversation with this namespace path and name (id)."""
         self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 
@@ -80,6 +81,8 @@ class Maintenance(Upkeep):
         Raises:
             InvalidInput: An argument is wrong.
         """
+        from langchain_agentmem.conversations import message_log  # noqa: PLC0415 - imported when needed
+
         inputs = {"namespace": namespace, "limit": limit, "offset": offset}
         resolved = self._resolve_namespace(namespace)
         find = partial(message_log.list_conversations, namespace=resolved, limit=limit, offset=offset)
@@ -91,7 +94,7 @@ class Maintenance(Upkeep):
         self,
         path: str | os.PathLike[str],
         *,
-        progress: events.Watch | None = None,
+        progress: Watch | None = None,
         key: KeyLike | None = None,
         as_json: bool = False,
     ) -> TransferReport:
@@ -112,8 +115,10 @@ class Maintenance(Upkeep):
             InvalidInput: The file cannot be written, or an existing file is no export (with `as_json`: is a database).
             StorageError: The database is damaged; `verify` reports details. No file was written.
         """
+        from langchain_agentmem.upkeep import database_copy  # noqa: PLC0415 - imported when needed
+
         key = EncryptionKey.of(key)
-        namespace, watch = self._resolve_namespace(None), events.check_callable(progress, "progress")
+        namespace, watch = self._resolve_namespace(None), check_callable(progress, "progress")
         file, engine = check_path(path), self.database.engine
         if check_flag("as_json", as_json) and key is not None:
             raise InvalidInput("A JSON export cannot be encrypted. Omit key=, or export a SQLite file.")
@@ -126,7 +131,7 @@ class Maintenance(Upkeep):
     aexport = awaited(export)
 
     def import_(
-        self, path: str | os.PathLike[str], *, progress: events.Watch | None = None, key: KeyLike | None = None
+        self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
     ) -> TransferReport:
         """Import an export into this database, all of it or nothing.
 
@@ -142,8 +147,10 @@ class Maintenance(Upkeep):
             InvalidInput: The file is missing, damaged or of another kind, or the key is wrong.
             MessageError: A conversation has different content under one of the message ids.
         """
+        from langchain_agentmem.upkeep import database_copy  # noqa: PLC0415 - imported when needed
+
         key = EncryptionKey.of(key) or self.database.engine.options.key or key_from_env()
-        namespace, watch = self._resolve_namespace(None), events.check_callable(progress, "progress")
+        namespace, watch = self._resolve_namespace(None), check_callable(progress, "progress")
         run = partial(database_copy.import_file, self.database, check_path(path), namespace, watch, key)
         return self._run_step("care.import", run, {"path": path})
 
@@ -156,7 +163,7 @@ class Maintenance(Upkeep):
         thread_id: str | None = None,
         conversation_id: str | None = None,
         dry_run: bool = False,
-        progress: events.Watch | None = None,
+        progress: Watch | None = None,
     ) -> EraseReport:
         """Delete a namespace, thread or conversation, and remove its data from the files.
 
@@ -185,6 +192,10 @@ class Maintenance(Upkeep):
             InvalidInput: No target or two ids were given, or the id exists in several namespaces.
             StorageError: The rows are deleted, but the storage could not be rewritten. Erase again.
         """
+        from langchain_agentmem.base.events import ConversationErased  # noqa: PLC0415 - imported when needed
+        from langchain_agentmem.conversations import prompt_notes  # noqa: PLC0415 - imported when needed
+        from langchain_agentmem.upkeep import integrity  # noqa: PLC0415 - imported when needed
+
         if (namespace is not None and path_of(namespace)) or self.database.scopes.boundary is not None:
             namespace = self._resolve_namespace(namespace)
         elif namespace is None and (thread_id is not None or conversation_id is not None):
@@ -195,7 +206,7 @@ class Maintenance(Upkeep):
             self.database.scopes.check_unambiguous(paths, thread_id, "pass namespace=, or namespace=() for all")
         target: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
         check_flag("dry_run", dry_run)
-        watch, engine = events.check_callable(progress, "progress"), self.database.engine
+        watch, engine = check_callable(progress, "progress"), self.database.engine
         with self.database.step("care.erase", partial(drop_none, target)) as step:
             if dry_run:
                 report, _ = engine.rehearse(lambda tx: integrity.erase(tx, **target))
@@ -205,7 +216,7 @@ class Maintenance(Upkeep):
             for cache in self.database.caches:
                 cache.forget()
             for path_and_name in erased:
-                self._emit_event(events.ConversationErased, *path_and_name)
+                self._emit_event(ConversationErased, *path_and_name)
             if conversation_id is None:  # prompts of other threads may have shown the erased memory
                 low, high = path_range(namespace or ())
                 delete = partial(prompt_notes.delete_notes_on_erased_memory, only_core=thread_id is not None)
@@ -221,6 +232,8 @@ class Maintenance(Upkeep):
 
     def _add_other_namespaces(self, report: EraseReport, namespace: Namespace | None, **ids: str | None) -> EraseReport:
         """Set `other_namespaces` in a report on the erasure of a namespace."""
+        from langchain_agentmem.upkeep import integrity  # noqa: PLC0415 - imported when needed
+
         if not namespace or any(value is not None for value in ids.values()):
             return report
         target, scopes = tuple(namespace), self.database.scopes
@@ -243,6 +256,6 @@ class Maintenance(Upkeep):
     asettle = awaited(settle, writes=True)
 
 
-def _report_progress(progress: events.Watch | None, *args: Any) -> None:
+def _report_progress(progress: Watch | None, *args: Any) -> None:
     if progress is not None:
-        progress(events.Progress(*args))
+        progress(Progress(*args))

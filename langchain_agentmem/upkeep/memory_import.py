@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_rows import REPLACED, EntryDraft
 from langchain_agentmem.base.encoding import as_json
-from langchain_agentmem.base.events import Watch
+from langchain_agentmem.base.hooks import Watch
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import compaction_records, conversation_part
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr

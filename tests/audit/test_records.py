@@ -14,6 +14,7 @@ from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.namespaces import path_range
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
+from langchain_agentmem.storage.queries import load_queries
 from langchain_agentmem.threads.value_store import MOST_RANGES, to_ranges
 
 from .entries import BEGIN, add, call, entry, read, without_ids, write
@@ -79,7 +80,7 @@ class TestLastEntries:
     def test_last_entries_are_read_through_an_index(self, memory, raw):
         if memory.database.engine.dialect != "sqlite":
             return
-        sql = memory.database.engine._sql
+        sql = load_queries("sqlite")
         for name in ("audit_newest", "audit_conversation_newest", "audit_next", "audit_conversation_next"):
             plan = raw(
                 memory, f"explain query plan {sql[name]}",

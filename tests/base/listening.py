@@ -10,4 +10,4 @@ RESET = MemoryResetEvent(agent_name="Researcher", timestamp=datetime(2026, 1, 2,
 
 
 def warnings_in(caplog):
-    return [record for record in caplog.records if record.name == "langchain_agentmem.base.events"]
+    return [record for record in caplog.records if record.name == "langchain_agentmem.base.hooks"]

@@ -8,8 +8,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base import events
-from langchain_agentmem.base.events import EventContext, Hooks, MessagesStored
+from langchain_agentmem.base.events import MessagesStored
+from langchain_agentmem.base.hooks import EventContext, Hooks
 from langchain_agentmem.errors import InvalidInput
 
 from .listening import RESET, STORED, UPDATED, warnings_in
@@ -142,7 +142,7 @@ class TestHookContext:
         async def hangs(event):
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(events, "SETTLE_SECONDS", 0.01)
+        monkeypatch.setattr("langchain_agentmem.base.hooks.SETTLE_SECONDS", 0.01)
         hooks = Hooks([hangs])
         hooks.emit(STORED)
         await hooks.settle()

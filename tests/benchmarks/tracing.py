@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from langchain_agentmem.base.events import Hooks
+from langchain_agentmem.base.hooks import Hooks
 from langchain_agentmem.tracing import Tracing
 
 ROUNDS = 15

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.events import Progress
+from langchain_agentmem.base.hooks import Progress
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, NewerDatabase, StorageError
 from langchain_agentmem.upkeep.integrity import list_checks
 from tests.everything import fill

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+
+from langchain_agentmem.base.lazy_imports import lazy_pattern
 
 HEAVY = {"langgraph", "psycopg", "numpy", "langchain_core", "pydantic", "yaml", "tiktoken", "sqlite3"}
 
@@ -44,12 +47,18 @@ class TestImporting:
             "sqlcipher3", "tiktoken", "yaml",
         }  # fmt: skip
         ours = {
-            "audit", "base.redaction", "checkpoints", "compaction",
-            "conversations.conversation_part", "conversations.session_memory", "facts",
-            "language_models.token_estimate", "language_models.tokens", "layers", "messages.prompt_forms", "parts",
-            "rewinding.outlook", "rewinding.thread_memory", "search.memory_search",
-            "search.ranking", "search.timeline", "search.vectors", "storage.postgres", "stores.agent_store",
-            "threads",
+            "audit", "base.events", "base.fencing", "base.redaction", "checkpoints", "compaction",
+            "conversations.compaction_records", "conversations.conversation_part", "conversations.prompt_notes",
+            "conversations.session_memory", "facts", "language_models", "layers", "messages.message_marks",
+            "messages.prompt_forms", "messages.role_rounds", "parts", "rewinding", "search.memory_search",
+            "search.ranking", "search.timeline", "search.vectors", "storage.part", "storage.postgres",
+            "storage.transfer", "stores", "threads", "upkeep.database_copy", "upkeep.integrity",
         }  # fmt: skip
         assert "langchain_agentmem.search.analysis" in loaded, "it was indexed"
         assert loaded.isdisjoint(others | {f"langchain_agentmem.{name}" for name in ours})
+
+    def test_lazy_pattern_equals_its_compiled_pattern(self):
+        lazy, compiled = lazy_pattern("(?P<word>b+)|c", re.IGNORECASE), re.compile("(?P<word>b+)|c", re.IGNORECASE)
+        for _ in range(2):  # the first use compiles the pattern
+            assert lazy.findall("aBbC") == compiled.findall("aBbC")
+            assert lazy.sub(r"<\g<word>>", "aBbC") == compiled.sub(r"<\g<word>>", "aBbC")

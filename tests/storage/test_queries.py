@@ -23,7 +23,7 @@ class TestDialects:
         (folder / "b.sql").write_text("-- name: twice\nselect 2;\n")
         monkeypatch.setattr(queries.resources, "files", lambda package: tmp_path)
         with pytest.raises(ValueError, match="twice"):
-            load_queries.__wrapped__("sqlite")
+            queries.load_texts.__wrapped__("sqlite")
 
 
 def test_unknown_query_error_names_it():

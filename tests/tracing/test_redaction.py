@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.events import Hooks
+from langchain_agentmem.base.hooks import Hooks
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.tracing import Tracing
 

@@ -10,7 +10,7 @@ from langsmith.utils import get_env_var
 
 from langchain_agentmem import tracing as tracing_module
 from langchain_agentmem.base.concurrency import run_in_worker, run_on_callers_loop
-from langchain_agentmem.base.events import Hooks
+from langchain_agentmem.base.hooks import Hooks
 from langchain_agentmem.tracing import NULL_STEP, Tracing
 from tests.support.waiting import cancelled
 

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import langchain_agentmem.tracing as traced
-from langchain_agentmem.base.events import Hooks, StepFinished, StepStarted
+from langchain_agentmem.base.events import StepFinished, StepStarted
+from langchain_agentmem.base.hooks import Hooks
 from langchain_agentmem.tracing import Tracing, logger
 
 from .trees import never, remember

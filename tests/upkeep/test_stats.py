@@ -10,6 +10,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.storage import sqlite
 from langchain_agentmem.upkeep.admin import Admin, tables_by_part
 from tests.checkpoints.graphs import Line
 
@@ -48,10 +49,11 @@ class TestParts:
             after = memory.admin.stats()["bytes_by_part"]
             assert after[part] > before[part] + 100_000, part
 
-    def test_size_is_other_without_dbstat(self, new_database):
+    def test_size_is_other_without_dbstat(self, new_database, monkeypatch):
         with AgentMemory(new_database("sqlite")) as memory:
-            engine = memory.database.engine
-            engine._sql = engine._sql | {"table_sizes": "select name, bytes from no_dbstat_here"}
+            failing = {"table_sizes": ("select name, bytes from no_dbstat_here", tuple)}
+            get = sqlite.sqlite_query
+            monkeypatch.setattr(sqlite, "sqlite_query", lambda name: failing.get(name) or get(name))
             memory.byte_store().mset([("a", os.urandom(1_000_000))])
             told = memory.admin.stats()
             assert sum(told["bytes_by_part"].values()) == told["bytes"] - told["free_bytes"]
