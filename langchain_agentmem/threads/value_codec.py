@@ -134,6 +134,12 @@ class MessageCache:
             self._prototypes = {store_id: {number: prototype}}
             self._bytes = size
 
+    def copy_prototypes(self, store_id: int, moves: Mapping[int, int]) -> None:
+        """Add the prototypes of copied parts under the numbers of the copies."""
+        for number, copy_number in moves.items():
+            if (prototype := self._prototypes.get(store_id, {}).get(number)) is not None:
+                self.add_prototype(store_id, copy_number, prototype)
+
     def recall(self, store_id: int, ranges: list[Range]) -> tuple[dict[int, MessagePrototype], list[Range]]:
         """Return the cached prototypes by part number, and the ranges of uncached parts.
 
@@ -361,6 +367,7 @@ class ValueDraft:
                 self._cache.add_prototype(store.store_id, number, prototype)
             self._cache.stamp(message, store, number, prototype.fields if prototype and prototype.flat else mark)
         if moves:
+            self._cache.copy_prototypes(store.store_id, moves)
             for value in self._message_lists:
                 for message in value:
                     self._cache.move_stamp(message, store, moves)
