@@ -156,7 +156,7 @@ def _tokenize(text: str) -> list[_Token]:
     tokens = []
     for match in table.token.finditer(text):
         part = match[0]
-        word = part if part.isalpha() else re.sub(_WORD_GAP, "-", part)
+        word = part if len(part) == 1 or part.isalpha() else re.sub(_WORD_GAP, "-", part)
         default = (match.lastgroup or part, int(part) if part.isdecimal() else 0)
         kind, value = table.words.get(word) or table.words.get(word.lower(), default)
         tokens.append(_Token(kind, value, *match.span()))

@@ -32,7 +32,7 @@ from langchain_agentmem.messages.message import ROLE_SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.analysis import AnalyzedQuery
 from langchain_agentmem.search.dates import TimeSpan, find_times
-from langchain_agentmem.search.ranking import WEIGHTS, Document, RankingData, RankingQuery, VectorScores, Weights
+from langchain_agentmem.search.ranking import WEIGHTS, Documents, RankingData, RankingQuery, VectorScores, Weights
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS, texts_of
 from langchain_agentmem.search.timeline import MAX_COMPARED, Order, order_by_time
 from langchain_agentmem.search.vectors import VectorQuery, embedder_of
@@ -99,11 +99,11 @@ class SearchFilter(NamedTuple):
         in_namespaces = self.low <= path_of(result.namespace) < self.high
         return in_namespaces and (self.conversations is None or result.conversation_id in (None, *self.conversations))
 
-    def accepts(self, document: Document) -> bool:
-        """Return true if a document has one of the roles and is in the period."""
-        is_before = self.before is None or document.created_at < self.before
-        is_after = self.after is None or document.created_at >= self.after
-        return is_before and is_after and (self.roles is None or document.role in self.roles)
+    def accepts(self, created_at: int, role: str | None) -> bool:
+        """Return true if the role of a document is one of the roles, and its time is in the period."""
+        is_before = self.before is None or created_at < self.before
+        is_after = self.after is None or created_at >= self.after
+        return is_before and is_after and (self.roles is None or role in self.roles)
 
     @property
     def is_selective(self) -> bool:
@@ -254,9 +254,9 @@ def search(
     ranges, kind_of = find_ranges(tx, filters)
     if not ranges:
         return []
-    totals_rows = query.search_totals.lazy(tx, ranges=as_json(ranges))  # runs together with the next query
+    totals_rows = query.search_totals.lazy(tx, ranges=_ranges_json(ranges))  # runs together with the next query
     words = _words_json(question)
-    rows = query.find_speakers(tx, words=words, ranges=as_json(ranges))
+    rows = query.find_speakers(tx, words=words, ranges=_ranges_json(ranges))
     speakers, name_terms = {row["speaker"] for row in rows}, {question.words[row["word"]] for row in rows}
     other_terms = tuple(term for term in question.terms if term not in name_terms)
     terms = other_terms or question.terms
@@ -269,10 +269,10 @@ def search(
     postings, term_weights = _load_postings(tx, terms, question.spellings, ranges, filters, totals)
     terms = tuple(postings)
     if speakers and not other_terms:  # a query that has only names matches all messages of these speakers
-        for row in query.documents_of_speakers(tx, words=words, ranges=as_json(ranges), limit=CANDIDATES):
+        for row in query.documents_of_speakers(tx, words=words, ranges=_ranges_json(ranges), limit=CANDIDATES):
             term = question.words[row["word"]]
             postings.get(question.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
-    _remove_ignored(filters, postings, {})
+    _remove_ignored(filters, postings, ranking.NO_DOCUMENTS)
     candidates = set(ranking.first_candidates(postings, term_weights, max(CANDIDATES, limit)))
     candidates |= _find_dated(tx, times, ranges)
     if dense is not None:
@@ -282,15 +282,14 @@ def search(
         return []
     related = {number >> PLACE_BITS for number in candidates if kind_of[number >> _SCOPE_BITS] in RELATED_KINDS}
     near_ranges = ranking.neighbour_ranges(candidates, related)
-    row_of, documents = _load_documents(tx, near_ranges)
-    copies = _find_copies(tx, question, filters, postings, row_of, documents, kind_of)
+    documents = _load_documents(tx, near_ranges, times=bool(times) or filters.is_selective, speakers=len(speakers) == 1)
+    copies = _find_copies(tx, question, filters, postings, documents, kind_of)
     conversations = ranking.conversation_scores(postings, int(totals["series"]), copies)
     _complete_postings(tx, postings, near_ranges, related, is_filtered=filters.is_selective)
-    _remove_ignored(filters, postings, documents)
+    documents = _remove_ignored(filters, postings, documents)
     vector_scores, default_weights = VectorScores(), WEIGHTS
     if dense is not None:
-        with_question = {number for number, document in documents.items() if document.is_question}
-        vector_scores = dense.score_documents(tx, documents, related, with_question, copies)
+        vector_scores = dense.score_documents(tx, documents.numbers, related, documents.questions(), copies)
         trust = ranking.vector_trust(vector_scores.own, set().union(*postings.values()))
         default_weights = ranking.weights_with_vectors(trust)
     if order == "time":
@@ -305,17 +304,18 @@ def search(
     )
     word_of = {term: word for word, term in reversed(question.words.items())}
     return [
-        SearchHit(hit.number, kind_of[hit.number >> _SCOPE_BITS], row_of[hit.number], hit.score, _explain(hit, word_of))
+        SearchHit(hit.number, kind_of[hit.number >> _SCOPE_BITS], hit.owner, hit.score, _explain(hit, word_of))
         for hit in ranked
     ]
 
 
-def _filter(documents: Mapping[int, Document], filters: SearchFilter, kind_of: Mapping[int, str]) -> Collection[int]:
+def _filter(documents: Documents, filters: SearchFilter, kind_of: Mapping[int, str]) -> Collection[int]:
     """Return the documents that pass a filter. `kind_of` has the kind of each index scope."""
     scopes = {scope for scope, kind in kind_of.items() if filters.kinds is None or kind in filters.kinds}
     if len(scopes) == len(kind_of) and not filters.is_selective:
-        return documents
-    return [number for number, each in documents.items() if number >> _SCOPE_BITS in scopes and filters.accepts(each)]
+        return documents.numbers
+    rows = zip(documents.numbers, documents.times, documents.roles, strict=True)
+    return [number for number, at, role in rows if number >> _SCOPE_BITS in scopes and filters.accepts(at, role)]
 
 
 def find_ranges(tx: Transaction, filters: SearchFilter) -> tuple[list[Range], dict[int, str]]:
@@ -346,6 +346,10 @@ def _merge_ranges(numbers: Iterable[int], bits: int) -> list[Range]:
     return ranges
 
 
+def _ranges_json(ranges: Sequence[Range]) -> str:
+    return orjson.dumps(ranges).decode()  # a fifth of the time of `as_json`, whose texts may contain lone surrogates
+
+
 def _words_json(question: AnalyzedQuery) -> str:
     return as_json(list(question.words)[: analysis.MAX_QUERY_TERMS])
 
@@ -367,7 +371,7 @@ def _load_postings(
     if not terms:
         return postings, {}
     documents = int(totals["documents"])
-    unindexed_rows = query.unindexed_within.lazy(tx, ranges=as_json(ranges), **filters.params())
+    unindexed_rows = query.unindexed_within.lazy(tx, ranges=_ranges_json(ranges), **filters.params())
     truncated: dict[str, list[int]] = {}
     for row in _look_up_terms(tx, [(term, ()) for term in terms], ranges, filters):
         postings[row["term"]].update(orjson.loads(row["documents"]))
@@ -404,7 +408,9 @@ def _look_up_terms(
     tx: Transaction, wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], filters: SearchFilter
 ) -> Rows:
     """Find the documents that contain each term, and any of the terms listed with it."""
-    return query.postings(tx, terms=as_json(wanted), ranges=as_json(ranges), limit=MAX_POSTINGS, **filters.params())
+    return query.postings(
+        tx, terms=as_json(wanted), ranges=_ranges_json(ranges), limit=MAX_POSTINGS, **filters.params()
+    )
 
 
 def _estimate_count(oldest: Collection[int], series: int, documents: int) -> int:
@@ -433,19 +439,18 @@ def _find_dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Ran
             end=span.end,
             earliest=span.start - 2 * _DAY,
             latest=span.end + 7 * _DAY,
-            ranges=as_json(ranges),
+            ranges=_ranges_json(ranges),
             limit=MAX_DATED,
         )
         dated.update(row["id"] for row in rows)
     return dated
 
 
-def _load_documents(tx: Transaction, ranges: Sequence[Range]) -> tuple[dict[int, int], dict[int, Document]]:
-    """Return the documents in some ranges, and the ids of their rows, by document number."""
-    rows = query.documents_within(tx, ranges=as_json(ranges))
-    numbers, row_ids, *columns = orjson.loads(rows[0]["columns"]) if rows else ((), ())
-    documents = map(Document._make, zip(*columns, strict=True))
-    return dict(zip(numbers, row_ids, strict=True)), dict(zip(numbers, documents, strict=True))
+def _load_documents(tx: Transaction, ranges: Sequence[Range], *, times: bool, speakers: bool) -> Documents:
+    """Return the documents in some ranges. Without times or speakers, these columns are not read."""
+    rows = query.documents_within(tx, ranges=_ranges_json(ranges), times=int(times), speakers=int(speakers))
+    columns: Sequence[Any] = orjson.loads(rows[0]["columns"]) if rows else ranking.NO_DOCUMENTS
+    return Documents(*(column or [None] * len(columns[0]) for column in columns))
 
 
 def _complete_postings(
@@ -458,19 +463,21 @@ def _complete_postings(
     """
     incomplete = [term for term, numbers in postings.items() if is_filtered or len(numbers) >= MAX_POSTINGS]
     if incomplete and related:
-        for row in query.terms_in_ranges(tx, terms=as_json(incomplete), ranges=as_json(near_ranges)):
+        for row in query.terms_in_ranges(tx, terms=as_json(incomplete), ranges=_ranges_json(near_ranges)):
             postings[row["term"]].update(orjson.loads(row["documents"]))
         if is_filtered:
-            unindexed_rows = query.unindexed_within(tx, ranges=as_json(near_ranges), **_NO_FILTERS)
+            unindexed_rows = query.unindexed_within(tx, ranges=_ranges_json(near_ranges), **_NO_FILTERS)
             _add_unindexed(unindexed_rows, postings)
 
 
-def _remove_ignored(filters: SearchFilter, postings: Postings, documents: dict[int, Document]) -> None:
-    """Remove the ignored documents from the postings and the documents."""
+def _remove_ignored(filters: SearchFilter, postings: Postings, documents: Documents) -> Documents:
+    """Remove the ignored documents from the postings, and return the other documents."""
+    if not filters.ignored:
+        return documents
     for numbers in postings.values():
-        numbers.difference_update(filters.ignored or ())
-    for number in documents.keys() & (filters.ignored or ()):
-        del documents[number]
+        numbers.difference_update(filters.ignored)
+    kept = [each for each in zip(*documents, strict=True) if each[0] not in filters.ignored]
+    return Documents(*zip(*kept, strict=True)) if kept else ranking.NO_DOCUMENTS
 
 
 def _find_copies(
@@ -478,19 +485,19 @@ def _find_copies(
     question: AnalyzedQuery,
     filters: SearchFilter,
     postings: Postings,
-    row_of: Mapping[int, int],
-    documents: Mapping[int, Document],
+    documents: Documents,
     kind_of: Mapping[int, str],
 ) -> set[int]:
     """Find the documents with the same terms as the query; within a run, return none.
 
     These documents add no score to their neighbours.
     """
-    length = analysis.analyze_text(question.text).length
     matches = set.intersection(*postings.values()) if postings and filters.ignored is None else ()
-    candidates = sorted(number for number in matches if number in documents and documents[number].length == length)
+    length = analysis.analyze_text(question.text).length if matches else 0
+    rows = zip(documents.numbers, documents.owners, documents.lengths, strict=True) if matches else ()
+    candidates = sorted((number, owner) for number, owner, words in rows if words == length and number in matches)
     query_terms = analysis.extract_terms(question.text) if candidates else []
-    numbers = {(kind_of[number >> _SCOPE_BITS], row_of[number]): number for number in candidates[-MAX_COPIES:]}
+    numbers = {(kind_of[number >> _SCOPE_BITS], owner): number for number, owner in candidates[-MAX_COPIES:]}
     texts = texts_of(tx, (key for key in numbers if key[0] in RELATED_KINDS))
     return {numbers[key] for key, text in texts.items() if analysis.extract_terms("\n".join(text)) == query_terms}
 
@@ -627,7 +634,7 @@ class Search(NamedTuple):
         more_inputs = self.inputs or dict
         inputs = {"query": self.question.text, "limit": self.limit}
         with database.step(self.name, lambda: {**inputs, **more_inputs()}, "retriever") as step:
-            for part in all_parts().all:
+            for part in (each for each in all_parts().all if each.has_pending):
                 index_kinds = {kind.index_name for kinds in part.search_kinds.values() for kind in kinds}
                 if not part.has_pending or not part.settle or index_kinds.isdisjoint(filters.kinds or ()):
                     continue
@@ -692,4 +699,4 @@ def make_vector_query(database: Database, question: AnalyzedQuery, filters: Sear
 def _speaker_names(tx: Transaction, question: AnalyzedQuery, filters: SearchFilter) -> set[str]:
     """Return the words of a query that name a speaker within the filter."""
     ranges, _ = find_ranges(tx, filters)
-    return {row["word"] for row in query.find_speakers(tx, words=_words_json(question), ranges=as_json(ranges))}
+    return {row["word"] for row in query.find_speakers(tx, words=_words_json(question), ranges=_ranges_json(ranges))}

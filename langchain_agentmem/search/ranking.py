@@ -15,11 +15,12 @@ place in the series. Documents with adjacent numbers in one series are neighbour
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from operator import itemgetter
+from functools import partial, reduce
+from itertools import compress, repeat
+from operator import add
 from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -38,11 +39,6 @@ _COMMON_BITS = {"question": _QUESTION, "first_person": FEATURE_BITS["first perso
 _ANSWER_BITS = {"time": FEATURE_BITS["time"], "number": FEATURE_BITS["number"], "place": FEATURE_BITS["proper noun"]}
 """The bits of the features that are signals for one kind of answer, by the name of the kind and of their weight."""
 
-_SIGNALS = (
-    *("length", "date", "conversation", "vectors", "own_vector"),
-    *("answered", "account", "standing_wish", "preference", "answer", "opening"),
-)
-"""The signals measured on each document. The last six apply only to dialogues of a user and an assistant."""
 _LIST_ANSWERS = frozenset({"order", "summary"})
 _PLACE_MASK = (1 << PLACE_BITS) - 1  # the bits of a number for the place in the series
 _MIN_NEARNESS = 0.01  # a document with a lower nearness to a time is unrelated to it
@@ -174,31 +170,33 @@ def weights_in_time(base: Weights) -> Weights:
     return base.replace(length=(0.52, -0.50), account=0.0, answer=0.47, opening=0.30, summary=0.40)
 
 
-class Document(NamedTuple):
-    """The stored properties of a document, apart from its terms.
+class Documents(NamedTuple):
+    """The stored properties of documents, apart from their terms: a column for each property.
 
     Attributes:
-        length: The number of words.
+        numbers: The numbers of the documents.
+        owners: The ids of the rows that the documents represent.
+        lengths: The numbers of words.
         features: Bits, one for each of `analysis.FEATURES`.
-        created_at: Microseconds since 1970.
-        speaker: The number of the author, see `search_index.speaker_number`, or None.
-        role: The author's role, such as "assistant", or None.
+        times: Microseconds since 1970.
+        speakers: The numbers of the authors, see `search_index.speaker_number`, or None.
+        roles: The authors' roles, such as "assistant", or None.
     """
 
-    length: int
-    features: int
-    created_at: int
-    speaker: int | None
-    role: str | None = None
+    numbers: Sequence[int]
+    owners: Sequence[int]
+    lengths: Sequence[int]
+    features: Sequence[int]
+    times: Sequence[int]
+    speakers: Sequence[int | None]
+    roles: Sequence[str | None]
 
-    @property
-    def is_question(self) -> bool:
-        """True if the document is a question."""
-        return bool(self.features & _QUESTION)
+    def questions(self) -> set[int]:
+        """Return the numbers of the documents that are questions."""
+        return {number for number, bits in zip(self.numbers, self.features, strict=True) if bits & _QUESTION}
 
 
-_traits_of = itemgetter(1, 3, 4)
-"""Return the traits of a document: features, speaker and role. Their signals are computed once for equal traits."""
+NO_DOCUMENTS = Documents(*[()] * 7)
 
 
 class VectorScores(NamedTuple):
@@ -212,10 +210,9 @@ class VectorScores(NamedTuple):
     own: Mapping[int, float] = MappingProxyType({})
     mixed: Mapping[int, float] = MappingProxyType({})
 
-    def averages(self) -> tuple[float, float]:
-        """Return the averages of `own` and `mixed`, which documents without a vector get."""
-        own, mixed = (fmean(cosines.values()) if cosines else 0.0 for cosines in self)
-        return own, mixed
+    def fill(self, numbers: Sequence[int]) -> list[dict[int, float]]:
+        """Return `own` and `mixed` with their averages for documents without a vector; both empty without vectors."""
+        return [{**dict.fromkeys(numbers, fmean(cosines.values())), **cosines} if cosines else {} for cosines in self]
 
 
 class RankingQuery(NamedTuple):
@@ -252,7 +249,7 @@ class RankingData(NamedTuple):
 
     postings: TermDocuments
     term_weights: Mapping[str, float]
-    documents: Mapping[int, Document]
+    documents: Documents
     average_length: float
     conversations: Mapping[int, float]
     related: Collection[int]
@@ -305,7 +302,7 @@ def conversation_scores(postings: TermDocuments, total: int, isolated: Collectio
     scores: dict[int, float] = {}
     highest = 0.0
     for matches in postings.values():
-        counts = Counter(number >> PLACE_BITS for number in matches if number not in isolated)
+        counts = Counter([number >> PLACE_BITS for number in matches if number not in isolated])
         weight = rarity(total, min(len(counts), total))
         highest += weight
         for series, count in counts.items():
@@ -324,8 +321,11 @@ def first_candidates(postings: TermDocuments, term_weights: Mapping[str, float],
     scores: dict[int, float] = {}
     for term, matches in postings.items():
         weight = term_weights[term]
-        for number in matches:
-            scores[number] = scores.get(number, 0.0) + weight
+        sums = {number: scores[number] + weight for number in scores.keys() & matches}
+        scores = {**scores, **dict.fromkeys(matches, weight), **sums}
+    if len(scores) > limit:  # sorting the scores alone is faster than sorting the numbers by their scores
+        lowest = sorted(scores.values())[-limit]
+        scores = {number: score for number, score in scores.items() if score >= lowest}
     return sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)[:limit]
 
 
@@ -348,6 +348,7 @@ class ScoredDocument(NamedTuple):
 
     Attributes:
         number: The number of the document.
+        owner: The id of the row that the document represents.
         score: The sum of all parts.
         terms: The parts of the query's terms in the document.
         nearby: The parts of the query's terms in neighbours of the document.
@@ -355,6 +356,7 @@ class ScoredDocument(NamedTuple):
     """
 
     number: int
+    owner: int
     score: float
     terms: Mapping[str, float]
     nearby: Mapping[str, float]
@@ -380,16 +382,16 @@ def rank_documents(
         The best first. Newer documents precede older ones of the same score.
     """
     scorer = _Scorer(query, data, weights.at_length(data.average_length))
-    scored = [(*scorer.score(number), number) for number in scorer.select_matches(candidates)]
-    best = heapq.nlargest(limit, scored, key=itemgetter(0, 2))
     return [
-        ScoredDocument(number, score, *scorer.terms(number), scorer.signals(number, parts))
-        for score, parts, number in best
+        ScoredDocument(number, data.documents.owners[row], score, *scorer.terms(number, row), scorer.signals(row))
+        for score, number, row in scorer.best_matches(candidates, limit)
     ]
 
 
 class _Scorer:
     """A scorer of documents for one query.
+
+    It computes each signal for all documents at once. Scoring one document after the other would take much longer.
 
     Args:
         query: The query.
@@ -399,47 +401,47 @@ class _Scorer:
 
     def __init__(self, query: RankingQuery, data: RankingData, weight: Mapping[str, float]) -> None:
         self._query, self._weight, self._documents, self._related = query, weight, data.documents, data.related
-        self._postings, self._conversations, self._isolated = data.postings, data.conversations, data.isolated
-        self._vector_scores = data.vector_scores
+        self._postings, self._isolated, self._own_vectors = data.postings, data.isolated, data.vector_scores.own
+        numbers, _, lengths, features, times, speakers, roles = data.documents
+        self._rows = dict(zip(numbers, range(len(numbers)), strict=True))
         total = sum(data.term_weights[term] for term in query.terms) or 1.0
         self._shares = {term: data.term_weights[term] / total for term in query.terms}
-        # The factor of terms and the length signal, by the length of a document.
-        self._length_factors: dict[int, tuple[float, float]] = {
-            length: (
-                (1 + _DAMPING) / (1 + _DAMPING * (_FIXED_SHARE + (1 - _FIXED_SHARE) * length / data.average_length)),
-                math.log1p(length) / 5,
-            )
-            for length in {document.length for document in data.documents.values()}
+        # The factor of terms, by the length of a document.
+        self._length_factors: dict[int, float] = {
+            length: (1 + _DAMPING) / (1 + _DAMPING * (_FIXED_SHARE + (1 - _FIXED_SHARE) * length / data.average_length))
+            for length in set(lengths)
         }
+        # The factor of a document's own terms, added to that of their context. `context` already includes the own
+        # terms. Subtracting it leaves the part that only `own` adds.
+        own = weight["own"] - weight["context"]
+        self._own_factors = {n: own * factor + weight["cover"] for n, factor in self._length_factors.items()}
         self._cover: dict[int, float] = {}  # filled by `_spread_term`
         self._term_values = {term: self._spread_term(term, share) for term, share in self._shares.items()}
-        dated = data.documents.items() if query.spans else ()
-        self._date_values = {number: value for number, each in dated if (value := _date_value(query.spans, each))}
-        self._matches = {*self._date_values, *data.vector_scores.own}.union(*self._term_values.values())
-        counts = Counter(map(_traits_of, data.documents.values()))
-        self._roles = _RoleStats(counts)
-        self._trait_signals = {traits: self._signals_of_traits(*traits) for traits in counts}
-        self._trait_scores = {traits: sum(signals.values()) for traits, signals in self._trait_signals.items()}
-        self._answered_cover = self._neighbour_cover(1, by_user=True)
-        self._answer_cover = self._neighbour_cover(-1, by_user=False)
-        self._averages = data.vector_scores.averages()
+        dated = zip(numbers, times, strict=True) if query.spans else ()
+        self._date_values = {number: value for number, at in dated if (value := _date_value(query.spans, at))}
+        self._traits = list(zip(features, speakers, roles, strict=True))
+        trait_counts = Counter(self._traits)
+        self._roles = _RoleStats(trait_counts)
+        self._trait_signals = {traits: self._signals_of_traits(*traits) for traits in trait_counts}
+        self._measured = self._measure_signals(data)
 
     def _spread_term(self, term: str, share: float) -> dict[int, float]:
         """Return the highest value of a term for each document with it and for its neighbours.
 
         Numbers without a document may be included. The share of the term is added to the cover of each document.
         """
-        documents, cover, length_factors = self._documents, self._cover, self._length_factors
+        rows, cover, length_factors = self._rows, self._cover, self._length_factors
+        lengths, features = self._documents.lengths, self._documents.features
         reach = REACH if self._weight["context"] else 0
         offsets = [
             (side * step, _NEIGHBOUR_FACTOR / math.sqrt(step)) for step in range(1, reach + 1) for side in (-1, 1)
         ]
         best: dict[int, float] = {}
         get_best = best.get
-        for number in documents.keys() & self._postings[term]:
+        for number in rows.keys() & self._postings[term]:
             cover[number] = cover.get(number, 0.0) + share
-            length, features, _, _, _ = documents[number]
-            own_value = share * length_factors[length][0]
+            row = rows[number]
+            own_value = share * length_factors[lengths[row]]
             if get_best(number, 0.0) < own_value:
                 best[number] = own_value
             if not offsets or number in self._isolated or number >> PLACE_BITS not in self._related:
@@ -451,8 +453,8 @@ class _Scorer:
                 value = own_value * factor
                 if get_best(number + offset, 0.0) < value:
                     best[number + offset] = value
-            if features & _QUESTION and place < _PLACE_MASK and (answer := documents.get(number + 1)):
-                value = own_value / (1 + answer.length / _HALVING_WORDS)
+            if features[row] & _QUESTION and place < _PLACE_MASK and (answer := rows.get(number + 1)) is not None:
+                value = own_value / (1 + lengths[answer] / _HALVING_WORDS)
                 if get_best(number + 1, 0.0) < value:
                     best[number + 1] = value
         return best
@@ -472,99 +474,112 @@ class _Scorer:
             parts |= {name: weight[name] for name in ("reply", "summary") if name in query.answer_kinds}
         return parts
 
-    def select_matches(self, candidates: Collection[int]) -> set[int]:
-        """Return the candidates that match a term, a date or the vector of the query.
+    def _neighbour_covers(self) -> dict[int, float]:
+        """Return the signal `answered` of the user's messages, and the signal `answer` of other roles' messages."""
+        covers: dict[int, float] = {}
+        weight, rows, roles = self._weight, self._rows, self._documents.roles
+        for number, share in self._cover.items() if self._roles.has_two_roles else ():
+            if number in self._isolated or number >> PLACE_BITS not in self._related:
+                continue
+            previous, following = rows.get(number - 1), rows.get(number + 1)
+            if previous is not None and roles[previous] == USER and number & _PLACE_MASK:
+                covers[number - 1] = weight["answered"] * share
+            if following is not None and roles[following] not in {None, USER} and (number + 1) & _PLACE_MASK:
+                covers[number + 1] = weight["answer"] * share
+        return covers
+
+    def _measure_signals(self, data: RankingData) -> dict[str, tuple[dict[int, float], Sequence[int]]]:
+        """Return the signals measured on each document: for each, its values by key, and the key of each document.
+
+        A document whose key is missing has the value 0. Signals that are 0 for all documents are left out.
+        """
+        weight, cover, kinds = self._weight, self._cover, self._query.answer_kinds
+        numbers, _, lengths, features, _, _, roles = data.documents
+        length_values = {length: math.log1p(length) / 5 for length in self._length_factors}
+        own, mixed = data.vector_scores.fill(numbers)
+        is_list, has_advice, by_user = (
+            not _LIST_ANSWERS.isdisjoint(kinds),
+            "advice" in kinds,
+            list[tuple[int, int, int]](),
+        )
+        if self._roles.has_two_roles and (is_list or has_advice or weight["opening"]):
+            rows = zip(numbers, lengths, features, roles, strict=True)
+            by_user = [(number, length, bits) for number, length, bits, role in rows if role == USER]
+        wishes = [(n, _WISH_FACTOR + cover.get(n, 0.0), bits) for n, _, bits in by_user if has_advice]
+
+        def weigh(name: str, values: Mapping[int, float]) -> dict[int, float]:
+            return {key: weight[name] * value for key, value in values.items()} if weight[name] else {}
+
+        signals = {
+            "length": weigh("length", length_values),
+            "date": weigh("date", self._date_values),
+            "conversation": weigh("conversation", data.conversations),
+            "vectors": weigh("vectors", mixed),
+            "own_vector": weigh("own_vector", own),
+            "answered": self._neighbour_covers(),
+            "account": weigh("account", {number: length_values[length] for number, length, _ in by_user if is_list}),
+            "standing_wish": weigh("standing_wish", {n: wish for n, wish, bits in wishes if bits & _STANDING_WISH}),
+            "preference": weigh("preference", {n: wish for n, wish, bits in wishes if bits & _PREFERENCE}),
+            "opening": {n: weight["opening"] / (1 + (n & _PLACE_MASK) / _OPENING_PLACE) for n, _, _ in by_user},
+        }
+        keys = {"length": lengths, "conversation": [number >> PLACE_BITS for number in numbers]}
+        return {name: (values, keys.get(name, numbers)) for name, values in signals.items() if values}
+
+    def best_matches(self, candidates: Collection[int], limit: int) -> list[tuple[float, int, int]]:
+        """Return the score, number and row of the best candidates that match a term, a date or the query's vector.
 
         For a one-word query, the terms of neighbours and inexact dates do not suffice.
         """
-        matches = self._matches.intersection(candidates)
+        numbers, lengths, rows = self._documents.numbers, self._documents.lengths, self._rows
+        context, own_factors = self._weight["context"], self._own_factors
+        totals: dict[int, float] = {}
+        for values in self._term_values.values():
+            sums = {number: totals[number] + values[number] for number in totals.keys() & values.keys()}
+            totals = {**totals, **values, **sums}
+        terms = {number: context * total for number, total in totals.items()}
+        for number, share in self._cover.items():
+            terms[number] = terms.get(number, 0.0) + share * own_factors[lengths[rows[number]]]
+        matches = {*terms, *self._date_values, *self._own_vectors}
         if self._query.is_lookup:
-            exact = set(self._vector_scores.own).union(*(self._postings[term] for term in self._query.terms))
+            exact = set(self._own_vectors).union(*(self._postings[term] for term in self._query.terms))
             matches = {number for number in matches if number in exact or self._date_values.get(number) == 1}
-        return matches
+        if candidates is not numbers:
+            matches = matches.intersection(candidates)
+        trait_scores = {traits: sum(signals.values()) for traits, signals in self._trait_signals.items()}
+        parts = map(add, map(terms.get, numbers, repeat(0.0)), map(trait_scores.__getitem__, self._traits))
+        columns = [map(values.get, keys, repeat(0.0)) for values, keys in self._measured.values()]
+        scores = list(map(add, parts, reduce(partial(map, add), columns) if columns else repeat(0.0)))
+        lowest = sorted(compress(scores, map(matches.__contains__, numbers)))[-limit:][:1] or [math.inf]
+        scored = enumerate(zip(numbers, scores, strict=True))
+        best = [(score, number, row) for row, (number, score) in scored if score >= lowest[0] and number in matches]
+        return sorted(best, reverse=True)[:limit]
 
-    def _neighbour_cover(self, step: int, *, by_user: bool) -> dict[int, float]:
-        """Return, for each document, the cover of the message `step` places after it.
-
-        With `by_user`, the result has messages of the user only, otherwise messages of other roles only.
-        """
-        neighbour_cover: dict[int, float] = {}
-        cover = {other: share for other, share in self._cover.items() if other not in self._isolated}
-        for other, share in cover.items() if self._roles.has_two_roles else ():
-            number, series = other - step, other >> PLACE_BITS
-            role = document.role if (document := self._documents.get(number)) else None
-            if role is not None and (role == USER) is by_user and number >> PLACE_BITS == series in self._related:
-                neighbour_cover[number] = share
-        return neighbour_cover
-
-    def score(self, number: int) -> tuple[float, tuple[float, ...]]:
-        """Return the score of a document, and its measured signals in the order of `_SIGNALS`."""
-        weight, document = self._weight, self._documents[number]
-        (own, mixed), (average_own, average_mixed) = self._vector_scores, self._averages
-        length = self._length_factors[document.length][1]
-        measured: tuple[float, ...] = (
-            weight["length"] * length,
-            weight["date"] * self._date_values.get(number, 0.0),
-            weight["conversation"] * self._conversations.get(number >> PLACE_BITS, 0.0),
-            weight["vectors"] * mixed.get(number, average_mixed),
-            weight["own_vector"] * own.get(number, average_own),
-        )
-        if self._roles.has_two_roles and document.role is not None:
-            measured += self._dialogue_signals(number, document, length)
-        terms = weight["context"] * sum([values[number] for values in self._term_values.values() if number in values])
-        if number in self._cover:
-            terms += self._cover[number] * self._own_factor(number)
-        return terms + self._trait_scores[_traits_of(document)] + sum(measured), measured
-
-    def terms(self, number: int) -> tuple[dict[str, float], dict[str, float]]:
+    def terms(self, number: int, row: int) -> tuple[dict[str, float], dict[str, float]]:
         """Return the score that each term adds in a document itself, and in its neighbours."""
-        own_factor, context = self._own_factor(number), self._weight["context"]
-        length_factor = self._length_factors[self._documents[number].length][0]
+        length, context = self._documents.lengths[row], self._weight["context"]
         own: dict[str, float] = {}
         nearby: dict[str, float] = {}
         for term, values in self._term_values.items():
-            own_value = self._shares[term] * length_factor if number in self._postings[term] else 0.0
+            own_value = self._shares[term] * self._length_factors[length] if number in self._postings[term] else 0.0
             if own_value:
-                own[term] = context * own_value + self._shares[term] * own_factor
+                own[term] = context * own_value + self._shares[term] * self._own_factors[length]
             if (best := values.get(number, 0.0)) > own_value:
                 nearby[term] = context * (best - own_value)
         return own, nearby
 
-    def signals(self, number: int, measured: Sequence[float]) -> dict[str, float]:
+    def signals(self, row: int) -> dict[str, float]:
         """Return the parts of a document's score besides its terms."""
-        return self._trait_signals[_traits_of(self._documents[number])] | dict(zip(_SIGNALS, measured, strict=False))
-
-    def _own_factor(self, number: int) -> float:
-        """Return the factor of a document's own terms, added to that of their context.
-
-        `context` already includes the own terms. Subtracting it leaves the part that only `own` adds.
-        """
-        weight = self._weight
-        length_factor: float = self._length_factors[self._documents[number].length][0]
-        return (weight["own"] - weight["context"]) * length_factor + weight["cover"]
-
-    def _dialogue_signals(self, number: int, document: Document, length: float) -> tuple[float, ...]:
-        """Return the last six of `_SIGNALS` for a message in a dialogue with an assistant."""
-        weight, kinds = self._weight, self._query.answer_kinds
-        if document.role != USER:
-            return 0.0, 0.0, 0.0, 0.0, weight["answer"] * self._answer_cover.get(number, 0.0), 0.0
-        account = 0.0 if _LIST_ANSWERS.isdisjoint(kinds) else length
-        wish = _WISH_FACTOR + self._cover.get(number, 0.0) if "advice" in kinds else 0.0
-        return (
-            weight["answered"] * self._answered_cover.get(number, 0.0),
-            weight["account"] * account,
-            weight["standing_wish"] * wish if document.features & _STANDING_WISH else 0.0,
-            weight["preference"] * wish if document.features & _PREFERENCE else 0.0,
-            0.0,
-            weight["opening"] / (1 + (number & _PLACE_MASK) / _OPENING_PLACE),
-        )
+        measured = {name: values.get(keys[row], 0.0) for name, (values, keys) in self._measured.items()}
+        if "answered" in measured and self._documents.roles[row] != USER:
+            measured["answer"] = measured.pop("answered")
+        return self._trait_signals[self._traits[row]] | measured
 
 
 class _RoleStats:
     """The frequency of each feature in the documents of each role.
 
     Args:
-        trait_counts: The number of documents with each result of `_traits_of`.
+        trait_counts: The number of documents with each combination of features, speaker and role.
     """
 
     def __init__(self, trait_counts: Mapping[tuple[int, int | None, str | None], int]) -> None:
@@ -583,8 +598,8 @@ class _RoleStats:
         return 1 - self._feature_counts[role, bit] / self._counts[role]
 
 
-def _date_value(spans: Sequence[TimeSpan], document: Document) -> float:
-    nearness = max((_nearness(span, document.created_at) for span in spans), default=0.0)
+def _date_value(spans: Sequence[TimeSpan], created_at: int) -> float:
+    nearness = max((_nearness(span, created_at) for span in spans), default=0.0)
     return nearness if nearness > _MIN_NEARNESS else 0.0
 
 

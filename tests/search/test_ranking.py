@@ -13,7 +13,7 @@ from langchain_agentmem.search.ranking import (
     REACH,
     WEIGHTS,
     WEIGHTS_WITH_VECTORS,
-    Document,
+    Documents,
     RankingData,
     RankingQuery,
     VectorScores,
@@ -35,7 +35,7 @@ OWN_TERMS = NO_WEIGHTS.replace(own=1.0)
 
 
 def said(length=10, at=0, speaker=None, *features, role=None):
-    return Document(length, sum(FEATURE[name] for name in features), at, speaker, role)
+    return length, sum(FEATURE[name] for name in features), at, speaker, role
 
 
 def field(postings, documents, *, related=(ONE, TWO), conversations=None, average=10.0, closeness=None):
@@ -43,7 +43,7 @@ def field(postings, documents, *, related=(ONE, TWO), conversations=None, averag
     return RankingData(
         {term: set(holding) for term, holding in postings.items()},
         rarities,
-        documents,
+        Documents(*zip(*((number, 0, *each) for number, each in documents.items()), strict=True)),
         average,
         conversations or {},
         {number >> PLACE_BITS for number in related},
@@ -52,9 +52,8 @@ def field(postings, documents, *, related=(ONE, TWO), conversations=None, averag
 
 
 def scores(asked, where, weights=WEIGHTS, candidates=None):
-    hits = rank_documents(
-        asked, where, where.documents if candidates is None else candidates, limit=1000, weights=weights
-    )
+    candidates = where.documents.numbers if candidates is None else candidates
+    hits = rank_documents(asked, where, candidates, limit=1000, weights=weights)
     return {hit.number: hit.score for hit in hits}
 
 
@@ -168,7 +167,11 @@ class TestAnswerKinds:
         documents = dated | {ONE + 50: said(10, 0, None, "time", role="user"), ONE + 60: said(role="user")}
         where = field({"cat": list(documents)}, documents)
         hits = rank_documents(
-            RankingQuery(["cat"], answer_kinds=["time"]), where, documents, limit=10, weights=only_weights(time=1.0)
+            RankingQuery(["cat"], answer_kinds=["time"]),
+            where,
+            where.documents.numbers,
+            limit=10,
+            weights=only_weights(time=1.0),
         )
         told = {hit.number: hit.signals.get("time") for hit in hits}
         assert [told[number] for number in dated] == [0.0] * 4
@@ -180,7 +183,9 @@ class TestRoles:
         """The score signals of a user message and its reply."""
         documents = {ONE + 1: said(10, 0, None, *features, role=roles[0]), ONE + 2: said(400, role=roles[1])}
         where = field({"cat": cat}, documents)
-        hits = rank_documents(RankingQuery(["cat"], answer_kinds=asks), where, documents, limit=10, weights=weights)
+        hits = rank_documents(
+            RankingQuery(["cat"], answer_kinds=asks), where, where.documents.numbers, limit=10, weights=weights
+        )
         return [hit.signals for hit in sorted(hits, key=lambda hit: hit.number)]
 
     def test_question_and_reply_share_their_scores(self):
@@ -209,7 +214,7 @@ class TestVectorSignals:
         where = field({"cat": [ONE]}, documents, closeness=closeness, average=average)
         return {
             hit.number: hit.signals
-            for hit in rank_documents(RankingQuery(["cat"]), where, documents, limit=9, weights=weights)
+            for hit in rank_documents(RankingQuery(["cat"]), where, where.documents.numbers, limit=9, weights=weights)
         }
 
     def test_own_and_context_similarity_are_weighted_separately(self):
@@ -236,7 +241,7 @@ def random_field(luck):
 
     def a_document():
         length, features, at = luck.randrange(40), luck.randrange(1 << len(FEATURES)), luck.randrange(300) * DAY
-        return Document(length, features, at, luck.choice([None, 5, 6]), luck.choice([None, "user", "assistant"]))
+        return length, features, at, luck.choice([None, 5, 6]), luck.choice([None, "user", "assistant"])
 
     documents = {number: a_document() for number in numbers}
     postings = {term: set(luck.sample(sorted(documents), luck.randrange(len(documents)))) for term in "abc"}
@@ -259,7 +264,7 @@ class TestScoreExplanations:
     def test_score_is_the_sum_of_its_parts(self):
         for seed in range(20):
             asked, where = random_field(random.Random(seed))
-            hits = rank_documents(asked, where, where.documents, limit=100, weights=WEIGHTS_WITH_VECTORS)
+            hits = rank_documents(asked, where, where.documents.numbers, limit=100, weights=WEIGHTS_WITH_VECTORS)
             assert hits, seed
             for hit in hits:
                 parts = (hit.terms, hit.nearby, hit.signals)
@@ -276,18 +281,31 @@ class TestScoreExplanations:
                 asked = asked._replace(answer_kinds=luck.sample(["time", "number", "place", "reply"], 2))
             some = {name: luck.uniform(-1, 1) for name in luck.sample(sorted(Weights.model_fields), 8)}
             weights = (WEIGHTS_WITH_VECTORS if seed % 2 else WEIGHTS).replace(**some)
-            every = rank_documents(asked, where, where.documents, limit=100, weights=weights)
+            every = rank_documents(asked, where, where.documents.numbers, limit=100, weights=weights)
             for limit in (1, 2, 5, 10):
-                assert rank_documents(asked, where, where.documents, limit=limit, weights=weights) == every[:limit], (
-                    seed
-                )
+                assert (
+                    rank_documents(asked, where, where.documents.numbers, limit=limit, weights=weights) == every[:limit]
+                ), seed
+
+    def test_filter_keeps_scores_and_order(self):
+        for seed in range(20):
+            luck = random.Random(seed)
+            asked, where = random_field(luck)
+            some = set(luck.sample(where.documents.numbers, luck.randrange(12)))
+            every = rank_documents(asked, where, where.documents.numbers, limit=100)
+            assert rank_documents(asked, where, some, limit=100) == [hit for hit in every if hit.number in some], seed
 
     def test_zero_weight_disables_a_signal(self):
         weights = WEIGHTS_WITH_VECTORS
         for seed, name in itertools.product(range(5), Weights.model_fields):
             asked, where = random_field(random.Random(seed))
-            on = {hit.number: hit for hit in rank_documents(asked, where, where.documents, limit=100, weights=weights)}
-            for hit in rank_documents(asked, where, where.documents, limit=100, weights=weights.replace(**{name: 0.0})):
+            on = {
+                hit.number: hit
+                for hit in rank_documents(asked, where, where.documents.numbers, limit=100, weights=weights)
+            }
+            for hit in rank_documents(
+                asked, where, where.documents.numbers, limit=100, weights=weights.replace(**{name: 0.0})
+            ):
                 assert not hit.signals.get(name), (seed, name)
                 if name not in {"own", "context", "cover"}:
                     without = on[hit.number].score - on[hit.number].signals.get(name, 0.0)
