@@ -502,12 +502,13 @@ def configurable_of(config: Any) -> Mapping[str, Any]:
     Raises:
         InvalidInput: The argument is not a config.
     """
-    configurable = config.get("configurable") if isinstance(config, Mapping) else config
+    # Configs are dictionaries, so the type is tested first, which is fast.
+    configurable = config.get("configurable") if type(config) is dict or isinstance(config, Mapping) else config
     if configurable is None:
         if config is not None and "thread_id" in config:
             raise InvalidInput(f"The thread_id of a config must be inside configurable: {EXAMPLE_CONFIG}.")
         return {}
-    if not isinstance(configurable, Mapping):
+    if type(configurable) is not dict and not isinstance(configurable, Mapping):
         raise InvalidInput(f"A config is a dictionary such as {EXAMPLE_CONFIG}, not {safe_repr(config)}.")
     return configurable
 

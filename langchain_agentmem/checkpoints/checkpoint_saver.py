@@ -218,6 +218,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Close the database if this saver opened it with `from_conn_string`."""
         if self._owns_database:
             self.database.close()
+            self._codec.forget()  # the saver is in a reference cycle, which would keep the messages for longer
 
     # -- reading -----------------------------------------------------------------------------------------------
 

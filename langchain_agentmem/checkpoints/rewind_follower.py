@@ -38,8 +38,9 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads import checkpoint_log
-from langchain_agentmem.threads.checkpoint_log import FollowUp, parse_versions, unpack_header
+from langchain_agentmem.threads.checkpoint_log import FinishFollowUp, FollowUp, parse_versions, unpack_header
 from langchain_agentmem.threads.thread_rows import Thread, ThreadDeleted
+from langchain_agentmem.threads.value_store import Recall
 
 
 class _AttemptWatcher(BaseCallbackHandler):
@@ -223,13 +224,15 @@ class RewindFollower:
         configurable = config["configurable"]
         parent = configurable.get("checkpoint_id")
 
-        def prepare(tx: Transaction, last_seen: Thread) -> Callable[[Transaction, Thread, Mapping[str, bytes]], None]:
+        def prepare(tx: Transaction, last_seen: Thread) -> FinishFollowUp:
             prefetched = sealing.prefetch(tx, self._runs, configurable, at, last_seen, str(checkpoint["id"]))
             parent_values = checkpoint_log.start_values_query(tx, last_seen, recorded, parent) if recorded else ()
 
-            def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes]) -> None:
+            def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes], recall: Recall) -> None:
                 read_parent = partial(_read_parent, ns_id=thread.ns_id or 0, parent=parent, serde=serde)
-                reader = _make_reader(thread, recorded, recipes, parent_values, parent, serde) if recorded else None
+                reader = None
+                if recorded:
+                    reader = _make_reader(thread, recorded, recipes, parent_values, recall, parent, serde)
                 ns = configurable.get("checkpoint_ns") or ""
                 put = CheckpointPut(
                     at, thread, ns, parent, checkpoint, metadata, configurable, read_parent, prefetched, now, reader
@@ -274,6 +277,7 @@ def _make_reader(
     recorded: Sequence[str],
     recipes: Mapping[str, bytes],
     parent_values: Rows,
+    recall: Recall,
     parent: str | None,
     serde: SerializerProtocol,
 ) -> Callable[..., list[CheckpointMessage]]:
@@ -286,7 +290,7 @@ def _make_reader(
 
     def read(tx: Transaction, *, everything: bool) -> list[CheckpointMessage]:
         parts = checkpoint_log.read_new_parts(
-            tx, thread, values, parent_values, parent=parent, deltas=deltas, everything=everything
+            tx, thread, values, parent_values, recall, parent=parent, deltas=deltas, everything=everything
         )
         return [message for part in parts if (message := read_message(part, serde)) is not None]
 

@@ -8,12 +8,15 @@ with the same result but slower. A message that would not be restored exactly ha
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 import orjson
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import BaseModel
 
 from langchain_agentmem.base.encoding import TAG
 from langchain_agentmem.messages.langchain_messages import EXACT_CLASSES, from_langchain, json_object, to_langchain
@@ -37,7 +40,11 @@ _CONTAINER_FIELDS = {type(empty): (_find_fields(empty, dict), _find_fields(empty
 _FIELD_NAMES = {type(empty): set(empty.__dict__) for empty in _EMPTIES.values()}
 _CONTAINER_NAMES = {name for names in _CONTAINER_FIELDS.values() for name in (*names[0], *names[1])}
 _SCALARS = {str, int, float, bool, bytes, type(None)}
-_set_attribute = object.__setattr__
+_get_class, _get_fields_set = attrgetter("message_class"), attrgetter("fields_set")
+_set_fields, _set_fields_set, _set_extra, _set_private = (
+    BaseModel.__dict__[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 _LANGCHAIN_FIELDS = {
     "user": {"additional_kwargs", "response_metadata"},
     "assistant": {"additional_kwargs", "response_metadata", "usage_metadata"},
@@ -55,35 +62,50 @@ class MessagePrototype:
         fields: The values of the fields. If `flat`, a message equals this one if its values are equal.
         flat: True if all fields are texts, None or empty containers, so that equal values also have equal types.
         fields_set: The value of `__pydantic_fields_set__`: the names of all fields. The copies share this set.
+        message_class: The class of the message.
     """
 
-    __slots__ = ("_message_class", "body", "fields", "fields_set", "flat")
+    __slots__ = ("body", "fields", "fields_set", "flat", "message_class")
 
     def __init__(self, message_class: type[BaseMessage], fields: dict[str, Any], body: bytes, *, flat: bool) -> None:
         self.body = body
         self.fields = fields
         self.flat = flat
         self.fields_set = _FIELD_NAMES[message_class]
-        self._message_class = message_class
+        self.message_class = message_class
 
     def copy(self) -> BaseMessage:
         """Return a new message, with containers of its own."""
-        message_class = self._message_class
+        return copy_messages([self])[0]
+
+    def copy_fields(self) -> dict[str, Any]:
+        """Return the fields of a new message."""
+        if not self.flat:
+            return _copy_lists_and_dicts(self.fields)  # type: ignore[no-any-return]  # a dictionary
         fields = self.fields.copy()
-        if self.flat:
-            dicts, lists = _CONTAINER_FIELDS[message_class]
-            for name in dicts:
-                fields[name] = {}
-            for name in lists:
-                fields[name] = []
-        else:
-            fields = _copy_lists_and_dicts(fields)
-        message = message_class.__new__(message_class)  # like pydantic's model_construct, but without setting defaults
-        _set_attribute(message, "__dict__", fields)
-        _set_attribute(message, "__pydantic_fields_set__", self.fields_set)
-        _set_attribute(message, "__pydantic_extra__", {})
-        _set_attribute(message, "__pydantic_private__", None)
-        return message
+        dicts, lists = _CONTAINER_FIELDS[self.message_class]
+        for name in dicts:
+            fields[name] = {}
+        for name in lists:
+            fields[name] = []
+        return fields
+
+
+def copy_messages(prototypes: Sequence[MessagePrototype]) -> list[BaseMessage]:
+    """Return a new message for each prototype, with containers of its own.
+
+    The messages are made like with pydantic's `model_construct`, but without setting defaults. Each attribute is set on
+    all messages together, which takes half the time.
+    """
+    messages: list[BaseMessage] = list(map(object.__new__, map(_get_class, prototypes)))
+    for set_attribute, values in (
+        (_set_fields, [prototype.copy_fields() for prototype in prototypes]),
+        (_set_fields_set, map(_get_fields_set, prototypes)),
+        (_set_extra, [{} for _ in prototypes]),
+        (_set_private, itertools.repeat(None)),
+    ):
+        deque(map(set_attribute, messages, values), maxlen=0)
+    return messages
 
 
 def encode_message(message: BaseMessage) -> tuple[bytes, MessagePrototype | None] | None:
@@ -119,15 +141,20 @@ def read_prototype(body: bytes, message_id: str | None) -> MessagePrototype | No
     Returns:
         The prototype to copy the message from, or None if `read_message` must read the body.
     """
-    stored = _untagged_fields(body)
-    role, content = stored.get("role"), stored.get("content")
-    empty = _EMPTIES.get(role) if type(role) is str else None
-    if empty is None or (type(content) is not str and (type(content) is not list or _may_be_rounded(content))):
+    try:
+        stored = orjson.loads(body)
+    except orjson.JSONDecodeError:  # lone surrogates, or damage
         return None
+    role = str(stored.get("role")) if type(stored) is dict else ""
+    if (empty := _EMPTIES.get(role)) is None:
+        return None
+    content = stored.get("content")
     fields = {**empty.__dict__, "content": content, "id": message_id}
-    if len(stored) == 2 and role != "tool":  # noqa: PLR2004 - content and role
-        return MessagePrototype(type(empty), fields, body, flat=type(content) is str)
-    if not _fill_fields(fields, stored, str(role)):
+    if len(stored) == 2 and role != "tool" and type(content) is str:  # noqa: PLR2004 - content and role
+        return MessagePrototype(type(empty), fields, body, flat=True)
+    if _TAG_BYTES in body or (type(content) is not str and (type(content) is not list or _may_be_rounded(content))):
+        return None
+    if not _fill_fields(fields, stored, role):
         return None
     return MessagePrototype(type(empty), fields, body, flat=_is_flat(fields))
 
@@ -148,17 +175,6 @@ def read_message(body: bytes, message_id: str | None) -> BaseMessage:
     message = to_langchain(decode_body(body, message_id or "-"))
     message.__dict__["id"] = message_id
     return message
-
-
-def _untagged_fields(body: bytes) -> dict[str, Any]:
-    """Return the fields of a body; empty if the body must be read through `Message`."""
-    if _TAG_BYTES in body:
-        return {}
-    try:
-        stored = orjson.loads(body)
-    except orjson.JSONDecodeError:  # lone surrogates, or damage
-        return {}
-    return stored if type(stored) is dict else {}
 
 
 def _fill_fields(fields: dict[str, Any], stored: dict[str, Any], role: str) -> bool:

@@ -223,7 +223,7 @@ def load_start_places(
         )
         has_memory = bool(finished)
         if place is not None and not (run.has_memory or has_memory):  # a place may show only recorded messages
-            has_memory = bool(query.has_task_memory(tx, lineage=json.dumps(_load_lineage(tx, place)), groups="[]"))
+            has_memory = bool(query.has_task_memory(tx, branch=place[0], position=place[1]))
         with runs.lock:
             loop.places.setdefault(checkpoint, place)
             if checkpoint == loop.start_id:

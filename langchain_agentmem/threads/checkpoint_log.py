@@ -258,12 +258,13 @@ class StoredCheckpoint(NamedTuple):
     parts: dict[int, Any]
 
 
-FollowUp: TypeAlias = Callable[[Transaction, Thread], Callable[[Transaction, Thread, Mapping[str, bytes]], None]]
+FinishFollowUp: TypeAlias = Callable[[Transaction, Thread, Mapping[str, bytes], Recall], None]
+FollowUp: TypeAlias = Callable[[Transaction, Thread], FinishFollowUp]
 """The type of callbacks for additional steps of `put`, in two phases.
 
 The callback receives the thread as the saver last read it. It starts its queries without waiting for them, and returns
-a function. `put` calls this function after the checkpoint is stored, with the current thread and the recipes of the new
-values, by channel.
+a function. `put` calls this function after the checkpoint is stored, with the current thread, the recipes of the new
+values by channel, and a function that returns the parts that were just written.
 """
 
 
@@ -377,7 +378,8 @@ def put(
         is_same_thread = last_seen and existing and (last_seen.id, last_seen.ns_id) == (existing.id, existing.ns_id)
         if finish is None or not is_same_thread:
             finish = follow_up(tx, thread)
-        finish(tx, thread, {str(row["channel"]): row["recipe"] for row in rows})
+        recall = value_store.recall_nothing if writer is None else writer.recall
+        finish(tx, thread, {str(row["channel"]): row["recipe"] for row in rows}, recall)
     if retention is not None:
         remove_expired(tx, thread, ns_id, ns, checkpoint.name, retention, now)
     return thread, plan, writer
@@ -402,6 +404,7 @@ def read_new_parts(
     thread: Thread,
     values: Mapping[str, bytes],
     parent_values: Rows,
+    recall: Recall,
     *,
     parent: str | None,
     deltas: Sequence[str] = (),
@@ -417,6 +420,7 @@ def read_new_parts(
         thread: The thread, with its checkpoint namespace.
         values: The recipes of the new values, by channel.
         parent_values: The result of `start_values_query` for the parent.
+        recall: The function that returns the parts that were just written.
         parent: The id of the parent.
         deltas: The channels (LangGraph's DeltaChannels) whose new parts are read from the parent's pending writes.
         everything: True to return the parts of the parent too. Default: False.
@@ -435,7 +439,7 @@ def read_new_parts(
             ranges += [(number, number + 1)] * (times - (old_counts[number] or 1))
     ranges_to_read = [*old_ranges, *ranges] if everything else ranges
     recipe = [value_store.LIST, *value_store.encode_ranges(ranges_to_read)]
-    parts = value_store.fetch_parts(tx, thread.store.store_id, [recipe], value_store.recall_nothing)
+    parts = value_store.fetch_parts(tx, thread.store.store_id, [recipe], recall)
     return [parts[number] for low, high in ranges_to_read for number in range(low, high) if number in parts]
 
 

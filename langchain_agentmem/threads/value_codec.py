@@ -36,7 +36,13 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
 from langchain_agentmem.errors import safe_repr
-from langchain_agentmem.messages.stored_messages import MessagePrototype, encode_message, read_message, read_prototype
+from langchain_agentmem.messages.stored_messages import (
+    MessagePrototype,
+    copy_messages,
+    encode_message,
+    read_message,
+    read_prototype,
+)
 from langchain_agentmem.threads import value_store
 from langchain_agentmem.threads.value_store import DamagedValue, Range, Recipe, StoredPart, StorePosition
 
@@ -151,8 +157,11 @@ class MessageCache:
         cached: dict[int, MessagePrototype] = {}
         missing: list[Range] = []
         for start, stop in ranges:
-            for number in range(start, stop):
-                prototype = prototypes.get(number)
+            in_range = list(map(prototypes.get, range(start, stop)))
+            if None not in in_range:  # the usual case, without a loop
+                cached.update(zip(range(start, stop), in_range, strict=True))  # type: ignore[arg-type]  # none is None
+                continue
+            for number, prototype in enumerate(in_range, start):
                 if prototype is not None:
                     cached[number] = prototype
                 elif missing and missing[-1][1] == number:
@@ -229,7 +238,8 @@ class MessageCache:
     def known_prefix(self, items: Sequence[Any], store: tuple[int, int]) -> tuple[int, list[Range]]:
         """Return the length and ranges of the stored and unchanged prefix of a list.
 
-        Items are compared a block at a time. The prefix ends before the first block with a new or changed item.
+        Items are compared a block at a time. After a block with a new or changed item, the blocks are half as long, so
+        the prefix ends before the first such item.
 
         Args:
             items: Any values.
@@ -239,34 +249,41 @@ class MessageCache:
             The number of items, and the ranges of their parts. The caller must check each of the remaining items.
         """
         numbers: list[int] = []
-        for start in range(0, len(items), BLOCK_SIZE):
-            block = items[start : start + BLOCK_SIZE]
+        size = BLOCK_SIZE
+        while size and (block := items[len(numbers) : len(numbers) + size]):
             try:
                 stamps = list(map(_get_stamp, block))
+                contents: list[Any] = list(map(_get_fields, block))
+                marks = list(map(_get_mark, stamps))
+                if int in map(type, marks):
+                    triples = zip(block, contents, marks, strict=True)
+                    contents = [fingerprint(item) if type(mark) is int else each for item, each, mark in triples]
                 is_known = (
-                    list(map(_get_fields, block)) == list(map(_get_mark, stamps))
+                    contents == marks
                     and list(map(_get_owner, stamps)).count(self) == len(block)
                     and list(map(_get_store, stamps)).count(store) == len(block)
                     and not any(map(_get_extra, block))
                 )
             except Exception:  # noqa: BLE001 - some are not messages, have no stamp, or cannot be compared
                 is_known = False
-            if not is_known:
-                break
-            numbers += map(_get_number, stamps)
+            if is_known:
+                numbers += map(_get_number, stamps)
+            else:
+                size = len(block) // 2
         return len(numbers), value_store.to_ranges(numbers)
 
-    def move_stamp(self, message: Any, store: tuple[int, int], moves: Mapping[int, int]) -> None:
-        """Update the part number in the stamp of a message, if the part was copied.
+    def move_stamps(self, messages: Iterable[Any], store: tuple[int, int], moves: Mapping[int, int]) -> None:
+        """Update the part numbers in the stamps of messages whose parts were copied.
 
         Args:
-            message: The message object.
+            messages: The message objects.
             store: The part store's id and number of sweeps.
             moves: The new numbers of copied parts.
         """
-        stamp = getattr(message, "__pydantic_fields_set__", None)
-        if type(stamp) is MessageStamp and stamp.owner is self and stamp.store == store:
-            stamp.number = moves.get(stamp.number, stamp.number)
+        for message in messages:
+            stamp = getattr(message, "__pydantic_fields_set__", None)
+            if type(stamp) is MessageStamp and stamp.owner is self and stamp.store == store:
+                stamp.number = moves.get(stamp.number, stamp.number)
 
 
 ELEMENTS = "elements"
@@ -318,7 +335,7 @@ class ValueDraft:
         self._for_channels = for_channels
         self._loose = True  # see `StoredPart.loose`
         self._new_messages: list[tuple[BaseMessage, int, int | None, MessagePrototype | None]] = []
-        self._message_lists: list[list[Any]] = []
+        self._message_lists: list[tuple[list[Any], list[Range]]] = []  # each with the ranges of its stored prefix
 
     def make_recipe(self, value: Any) -> Recipe:
         """Split a value into parts, and return its recipe.
@@ -368,9 +385,14 @@ class ValueDraft:
             self._cache.stamp(message, store, number, prototype.fields if prototype and prototype.flat else mark)
         if moves:
             self._cache.copy_prototypes(store.store_id, moves)
-            for value in self._message_lists:
-                for message in value:
-                    self._cache.move_stamp(message, store, moves)
+        for value, ranges in self._message_lists if moves else ():
+            start = 0
+            for low, high in ranges:
+                stop = start + high - low
+                if any(low <= number < high for number in moves):
+                    self._cache.move_stamps(value[start:stop], store, moves)
+                start = stop
+            self._cache.move_stamps(value[start:], store, moves)
 
     # -- splitting ------------------------------------------------------------------------------------------------
 
@@ -419,8 +441,8 @@ class ValueDraft:
         return self._whole_recipe(value)
 
     def _messages_recipe(self, value: list[Any]) -> Recipe:  # at least one element is a message
-        self._message_lists.append(value)
         known_count, ranges = (0, []) if self.store is None else self._cache.known_prefix(value, self.store)
+        self._message_lists.append((value, ranges))
         items: list[Range | int] = [*ranges]
         self.relied_ranges += ranges
         remaining = value[known_count:]
@@ -556,30 +578,47 @@ class ValueReader:
 
     def _read_list(self, recipe: Recipe) -> list[Any]:
         value: list[Any] = []
-        parts, store = self._parts, self._store
+        prototypes: list[MessagePrototype] = []  # of the last messages, which are copied together
         for start, stop in value_store.decode_ranges(recipe[1:]):
             for number in range(start, stop):
-                part = parts.get(number)
-                stamp = part.fields_set if type(part) is MessagePrototype else None
-                if type(stamp) is MessageStamp and stamp.store == store and stamp.number == number:
-                    value.append(part.copy())  # type: ignore[union-attr]  # the usual case
+                if (prototype := self._find_prototype(number)) is not None:
+                    prototypes.append(prototype)
                 else:
-                    value += self._read_part(number)
-        return value
+                    value += copy_messages(prototypes)
+                    prototypes = []
+                    value += self._read_other_part(number)
+        return value + copy_messages(prototypes)
 
-    def _read_part(self, number: int) -> Sequence[Any]:
+    def _find_prototype(self, number: int) -> MessagePrototype | None:
+        """Return the stamped prototype of a part; None for a part that has none.
+
+        Raises:
+            DamagedValue: The part is missing or damaged.
+        """
         part = self._parts.get(number)
+        if isinstance(part, MessagePrototype):
+            stamp = part.fields_set
+            if type(stamp) is not MessageStamp or stamp.store != self._store or stamp.number != number:
+                self._cache.stamp_copies(part, self._store, number)
+            return part
         if part is None:
             raise DamagedValue(f"its part {number} is missing")
-        if type(part) is MessagePrototype:
-            return (self._copy_message(part, number),)
-        form, name, body, checksum, _ = part  # type: ignore[misc]  # a `StoredPart`, since it is no prototype
-        if zlib.crc32(body) != checksum:
+        if zlib.crc32(part.body) != part.checksum:
             raise DamagedValue(f"the checksum of its part {number} does not match")
+        prototype = read_prototype(part.body, part.name) if part.form == value_store.MESSAGE_FORM else None
+        if prototype is None:
+            return None
+        self._cache.add_prototype(self._store.store_id, number, prototype)
+        self._cache.stamp_copies(prototype, self._store, number)
+        return prototype
+
+    def _read_part(self, number: int) -> Sequence[Any]:
+        prototype = self._find_prototype(number)
+        return self._read_other_part(number) if prototype is None else (prototype.copy(),)
+
+    def _read_other_part(self, number: int) -> Sequence[Any]:  # the part has no prototype
+        form, name, body, _, _ = self._parts[number]  # type: ignore[misc]  # a `StoredPart`
         if form == value_store.MESSAGE_FORM:
-            if (prototype := read_prototype(body, name)) is not None:
-                self._cache.add_prototype(self._store.store_id, number, prototype)
-                return (self._copy_message(prototype, number),)
             message = read_message(body, name)
             self._cache.stamp(message, self._store, number, fingerprint(message))
             return (message,)
@@ -596,10 +635,6 @@ class ValueReader:
         if isinstance(value, BaseMessage):
             self._cache.stamp(value, self._store, number, fingerprint(value))
         return (value,)
-
-    def _copy_message(self, prototype: MessagePrototype, number: int) -> BaseMessage:
-        self._cache.stamp_copies(prototype, self._store, number)
-        return prototype.copy()
 
 
 SHARE_NOTHING, SHARE_MESSAGES, SHARE_EVERYTHING = range(3)

@@ -518,6 +518,17 @@ class StoreWriter:
         for low, high, shift in self._copies:
             query.copy_parts(self._tx, store=self.store_id, target=self.store_id, low=low, high=high, shift=shift)
 
+    def recall(self, store_id: int, ranges: list[Range]) -> tuple[dict[int, Any], list[Range]]:
+        """Return the parts of this writer in some ranges, and the ranges of the other parts.
+
+        This is a `Recall`. It saves reading parts that were just written.
+        """
+        del store_id
+        numbered = zip(self.numbers, self._parts, strict=True)
+        parts = {self.moves.get(number, number): part for number, part in numbered}
+        found = {each: part for each, part in parts.items() if any(low <= each < high for low, high in ranges)}
+        return found, list(subtract_ranges(ranges, [(number, number + 1) for number in found]))
+
     def _plan_copy(self, ranges: Iterable[Range]) -> Range:
         start = self._next_copy
         for low, high in ranges:

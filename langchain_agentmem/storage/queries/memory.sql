@@ -621,10 +621,15 @@ union
 select open_groups.group_id from open_groups where exists (select 1 from sealed_group s where s.group_id = open_groups.group_id);
 
 -- name: has_task_memory
--- Returns a row if tasks wrote memory on a lineage, or if a branch of the lineage has a base.
-with {view}
+-- Returns a row if tasks wrote memory on the lineage of a position, or if a branch of the lineage has a base.
+with recursive lineage (branch_id, up_to) as (
+    select cast(:branch as bigint), cast(:position as bigint)
+    union all
+    select b.parent_id, b.parent_position from lineage cross join branch b
+    where b.id = lineage.branch_id and b.parent_id is not null
+)
 select 1 as found from lineage cross join sealed_group s
-where s.branch_id = lineage.branch_id and s.position <= lineage.up_to and cast(:groups as text) is not null
+where s.branch_id = lineage.branch_id and s.position <= lineage.up_to
 union all
 select 1 from lineage cross join branch_base b where b.branch_id = lineage.branch_id
 limit 1;

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import pickle
+import random
 from datetime import UTC, datetime
 
 import pytest
@@ -128,6 +129,25 @@ class TestInPlaceChanges:
             again = part_store.get(part_store.put(read))
             assert [m.content for m in again] == [f"{m} changed" if m == n else f"{m}" for m in range(500)]
             assert part_store.parts() == parts + 1
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_the_known_prefix_ends_before_the_first_changed_or_new_item(self, part_store, seed):
+        chance = random.Random(seed)
+        count = chance.choice([1, 2, 127, 128, 129, 300])
+        items = [chance.choice([*MAKERS.values()])() for _ in range(count)]
+        blob = part_store.put(items)
+        items = part_store.get(blob, known=True) if chance.random() < 0.5 else items
+        for _ in range(chance.randrange(4)):
+            index = chance.randrange(len(items))
+            changed = chance.choice([HumanMessage("new"), "no message", items[index]])
+            if changed is items[index] and changed != "no message":
+                changed.additional_kwargs = {"changed": True}
+            items[index] = changed
+        numbers = list(part_store.known.part_numbers(items, part_store.place()))
+        expected = numbers.index(None) if None in numbers else len(numbers)
+        count, ranges = part_store.known.known_prefix(items, part_store.place())
+        assert count == expected
+        assert [number for low, high in ranges for number in range(low, high)] == numbers[:count]
 
     def test_a_list_may_contain_an_object_twice(self, part_store):
         message = HumanMessage("hello", id="m")
