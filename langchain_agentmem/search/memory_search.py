@@ -100,7 +100,7 @@ class SearchFilter(NamedTuple):
         return in_namespaces and (self.conversations is None or result.conversation_id in (None, *self.conversations))
 
     def accepts(self, created_at: int, role: str | None) -> bool:
-        """Return true if the role of a document is one of the roles, and its time is in the period."""
+        """Return true if a document has one of the roles and a time in the period."""
         is_before = self.before is None or created_at < self.before
         is_after = self.after is None or created_at >= self.after
         return is_before and is_after and (self.roles is None or role in self.roles)
@@ -447,7 +447,7 @@ def _find_dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Ran
 
 
 def _load_documents(tx: Transaction, ranges: Sequence[Range], *, times: bool, speakers: bool) -> Documents:
-    """Return the documents in some ranges. Without times or speakers, these columns are not read."""
+    """Return the documents in some ranges, with their times and speakers if these are needed."""
     rows = query.documents_within(tx, ranges=_ranges_json(ranges), times=int(times), speakers=int(speakers))
     columns: Sequence[Any] = orjson.loads(rows[0]["columns"]) if rows else ranking.NO_DOCUMENTS
     return Documents(*(column or [None] * len(columns[0]) for column in columns))

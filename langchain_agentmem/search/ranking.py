@@ -211,7 +211,10 @@ class VectorScores(NamedTuple):
     mixed: Mapping[int, float] = MappingProxyType({})
 
     def fill(self, numbers: Sequence[int]) -> list[dict[int, float]]:
-        """Return `own` and `mixed` with their averages for documents without a vector; both empty without vectors."""
+        """Return `own` and `mixed`, with their averages for documents without a vector.
+
+        Both are empty without vectors.
+        """
         return [{**dict.fromkeys(numbers, fmean(cosines.values())), **cosines} if cosines else {} for cosines in self]
 
 
@@ -475,7 +478,7 @@ class _Scorer:
         return parts
 
     def _neighbour_covers(self) -> dict[int, float]:
-        """Return the signal `answered` of the user's messages, and the signal `answer` of other roles' messages."""
+        """Return the signal `answered` of the user's messages, and `answer` of the others."""
         covers: dict[int, float] = {}
         weight, rows, roles = self._weight, self._rows, self._documents.roles
         for number, share in self._cover.items() if self._roles.has_two_roles else ():
@@ -489,7 +492,7 @@ class _Scorer:
         return covers
 
     def _measure_signals(self, data: RankingData) -> dict[str, tuple[dict[int, float], Sequence[int]]]:
-        """Return the signals measured on each document: for each, its values by key, and the key of each document.
+        """Return the values of each measured signal by key, and the key of each document.
 
         A document whose key is missing has the value 0. Signals that are 0 for all documents are left out.
         """
@@ -526,9 +529,10 @@ class _Scorer:
         return {name: (values, keys.get(name, numbers)) for name, values in signals.items() if values}
 
     def best_matches(self, candidates: Collection[int], limit: int) -> list[tuple[float, int, int]]:
-        """Return the score, number and row of the best candidates that match a term, a date or the query's vector.
+        """Return the score, number and row of the best candidates that match the query.
 
-        For a one-word query, the terms of neighbours and inexact dates do not suffice.
+        A match has a term, a date or the vector of the query. For a one-word query, the terms of neighbours and inexact
+        dates do not suffice.
         """
         numbers, lengths, rows = self._documents.numbers, self._documents.lengths, self._rows
         context, own_factors = self._weight["context"], self._own_factors
