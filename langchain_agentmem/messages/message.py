@@ -1,8 +1,8 @@
 """A message of a conversation, and its stored form.
 
 A `Message` is made from its fields or from a provider's reply. `encode_body` returns the bytes that are stored for it,
-and `decode_body` reads them. A body does not include the id: two messages that differ only in their ids share one body,
-which is stored once. Dictionaries keep the order of their keys, since a prompt may depend on it.
+and `decode_body` reads them. A body does not include the id: two messages that differ only in their ids have equal
+bodies, and large ones are stored once. Dictionaries keep the order of their keys, since a prompt may depend on it.
 """
 
 from __future__ import annotations

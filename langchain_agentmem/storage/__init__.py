@@ -30,8 +30,8 @@ round trips.
 - `entry`: one version of a message or round. All its versions have the same `key`, its id in the conversation. A later
   version names the row of the first version in `replaces`; the newest version is current. A post is a message with
   recipient, round and attachments, so a session and a conversation of one id are two views of one log.
-- `content`: message bodies and other large values, each stored once under its BLAKE2b-160 digest. A body is deleted
-  with the last row that refers to it.
+- `content`: large values, and the bodies of messages of 500 bytes and more or of a thread, each stored once under its
+  BLAKE2b-160 digest. A body is deleted with the last row that refers to it.
 - `memory`, `memory_group`, `checkpoint_position`, `sealed_group`, `branch_base`, `finished_task`, `finished_group`:
   memory that rewinds (`rewinding/`). The rows that a graph's task writes form a group until a checkpoint assigns them
   to a position on a branch. A call outside of a run assigns its rows immediately.
