@@ -13,8 +13,8 @@ Operations call a query as an attribute, `query.insert_entry(tx, branch=1, …)`
 engine looks up the SQL of its dialect by the query's name.
 
 This module also stores bodies, such as those of large messages, in the table `content`. There, each body is stored
-once, with its BLAKE2b-160 digest as the key. A transaction stores a body before the first row that refers to it. A transaction that deletes such rows then
-deletes the bodies to which no row refers.
+once, with its BLAKE2b-160 digest as the key. A transaction stores a body before the first row that refers to it. A
+transaction that deletes such rows then deletes the bodies to which no row refers.
 """
 
 from __future__ import annotations
