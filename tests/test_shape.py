@@ -17,14 +17,14 @@ from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.queries import DIALECTS
 
 LIMITS = {
-    "lines of code": 33_079,
-    "files": 170,
-    "lines of SQL": 3_240,
+    "lines of code": 33_247,
+    "files": 173,
+    "lines of SQL": 3_362,
     "tables": 38,
     "exported names": 66,
     "public options": 100,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 54_065,
+    "lines of code of the tests": 54_650,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}

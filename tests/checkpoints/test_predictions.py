@@ -7,6 +7,7 @@ import time
 import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, MemoryLimits
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MemoryClosed, StorageError
@@ -299,3 +300,30 @@ def test_two_processes_continue_one_thread(server, saver):
             assert [message.id for message in now[: len(before)]] == [message.id for message in before]
     with AgentMemory(server) as memory:
         assert memory.admin.verify().problems == ()
+
+
+def remembering_graph(memory, seen):
+    """A graph whose node notes what core memory shows, and adds to it."""
+
+    def remember(state: MessagesState) -> dict:
+        core = memory.layers().core
+        seen.append(core.get())
+        if state["messages"][-1].content == "remember":
+            core.set(f"n{len(seen)}", "heron")
+        return {"messages": AIMessage("ok")}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node(remember)
+    builder.add_edge(START, "remember")
+    return builder.compile(checkpointer=memory.checkpointer)
+
+
+def test_run_sees_memory_that_another_process_wrote_meanwhile(server, batches):
+    with AgentMemory(server) as ours, AgentMemory(server) as theirs:
+        graphs = [(remembering_graph(memory, seen := []), seen) for memory in (ours, theirs)]
+        for turn, text in enumerate(["hello", "hello", "remember", "hello", "remember", "hello", "hello"]):
+            graph, seen = graphs[turn % 2]
+            graph.invoke({"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": "t"}})
+            expected = sum(each == "remember" for each in ["hello", "hello", "remember", "hello", "remember"][:turn])
+            assert len(seen[-1]) == expected, turn
+    assert True in batches
