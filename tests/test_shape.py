@@ -17,14 +17,14 @@ from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.queries import DIALECTS
 
 LIMITS = {
-    "lines of code": 33_247,
-    "files": 173,
-    "lines of SQL": 3_362,
+    "lines of code": 32_971,
+    "files": 171,
+    "lines of SQL": 3_325,
     "tables": 38,
     "exported names": 66,
     "public options": 100,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 54_650,
+    "lines of code of the tests": 54_378,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}

@@ -41,7 +41,6 @@ from langchain_agentmem.rewinding.graph_runs import parse_thread_key
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log, value_store
 from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, pack_header, short_versions, unpack_header
-from langchain_agentmem.threads.prediction import ThreadPrediction
 from langchain_agentmem.threads.thread_rows import ROOT_NS, DeletedThread, Thread
 from langchain_agentmem.threads.value_codec import VALUE_PREFIX, MessageCache, ValueDraft, ValueReader, sharing_level
 from langchain_agentmem.threads.value_store import DamagedValue, Recipe, StoredPart, StorePosition, StoreWriter
@@ -262,12 +261,6 @@ def make_config(thread_id: Any, path: str, ns: str, checkpoint_id: str, scopes: 
 
 MAX_CACHED_THREADS = 1_024
 """The maximum number of threads in the cache of a `CheckpointCodec`."""
-_MAX_FAILURES = 3
-"""The number of consecutive failed predictions of a thread after which nothing is predicted."""
-_MAX_RECENT_PARTS = 128
-"""The number of recent parts of a thread above which older ones are forgotten."""
-_STORE_LOCKS = 64
-"""The number of locks for writes to part stores."""
 
 ValueRows: TypeAlias = list[dict[str, object]]
 """The row of each value to store, as a mapping of column names. The column of the recipe is added later."""
@@ -287,48 +280,11 @@ class CheckpointCodec:
     """
 
     _threads_lock = PerProcess(threading.Lock)
-    _store_locks = PerProcess(lambda: [threading.Lock() for _ in range(_STORE_LOCKS)])
 
     def __init__(self, scopes: namespaces.Scopes = namespaces.Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self.message_cache = MessageCache()
         self.threads: dict[ThreadKey, Thread] = {}
-        self._failures: dict[tuple[ThreadKey, bool], int] = {}  # of predictions, for puts and for writes of tasks
-
-    @contextmanager
-    def predict(
-        self, at: ThreadKey, ns: str, plan: checkpoint_log.WritePlan, parent: str | None, *, timeout: float
-    ) -> Iterator[ThreadPrediction | None]:
-        """Yield a prediction of the rows that a write will read; None if they are unknown.
-
-        Until the block ends, no other write of this process changes the part store. Such a write would wait for the
-        lock of the part store anyway, and its result makes the prediction wrong.
-
-        Args:
-            at: The thread.
-            ns: The checkpoint namespace.
-            plan: The values to be stored.
-            parent: The id of the checkpoint that a put continues. None for the writes of a task.
-            timeout: Seconds to wait for other writes. After that, nothing is predicted.
-        """
-        seen, key = plan.last_seen, (at, parent is None)
-        if ns != ROOT_NS or seen is None or self._failures.get(key, 0) >= _MAX_FAILURES:
-            yield None
-            return
-        lock = self._store_locks[seen.store.store_id % _STORE_LOCKS]
-        has_parts = any(map(value_store.has_parts, plan.recipes))
-        is_locked = has_parts and lock.acquire(timeout=timeout)
-        try:
-            thread = self.threads.get(at)
-            prediction = None
-            if thread is not None and thread.store == seen.store and is_locked == has_parts and not thread.delta:
-                prediction = ThreadPrediction(thread, parent)
-            yield prediction
-        finally:
-            if is_locked:
-                lock.release()
-        if prediction is not None:
-            self._failures[key] = self._failures.get(key, 0) + 1 if prediction.failed else 0
 
     def plan_write(
         self,
@@ -376,12 +332,6 @@ class CheckpointCodec:
         """Mark messages, once they are committed, with their part numbers; cache the thread."""
         if writer is not None:
             plan.draft.stamp_messages(thread.store, writer.numbers, writer.moves)
-            cached = self.threads.get(at)
-            old_numbers = cached.state.part_numbers if cached is not None and cached.state is not None else {}
-            if cached is None or cached.store != thread.store or len(old_numbers) > _MAX_RECENT_PARTS:
-                old_numbers = {}
-            part_numbers = {**old_numbers, **writer.state.part_numbers}
-            thread = thread._replace(state=writer.state._replace(part_numbers=part_numbers))
         self._cache_thread(at, ns, thread)
 
     def forget(self, deleted: Iterable[DeletedThread] | None = None) -> None:
@@ -404,11 +354,8 @@ class CheckpointCodec:
             cached = self.threads.get(at)
             if ns != ROOT_NS:
                 thread = thread._replace(ns_id=cached.ns_id if cached is not None and cached.id == thread.id else None)
-            if thread.state is None and cached is not None and cached.store == thread.store:
-                thread = thread._replace(state=cached.state)
             if len(self.threads) >= MAX_CACHED_THREADS:
                 self.threads.clear()
-                self._failures.clear()
             self.threads[at] = thread
 
     def prepare_checkpoint(

@@ -57,7 +57,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -239,7 +239,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         at, ns, checkpoint_id = codec.parse_config(config, self.database.scopes)
 
         def load(tx: Transaction) -> StoredCheckpoint | None:
-            return checkpoint_log.get(tx, at, ns, checkpoint_id, self._codec.message_cache.recall)
+            last_seen, recall = self._codec.threads.get(at), self._codec.message_cache.recall
+            return checkpoint_log.get(tx, at, ns, checkpoint_id, recall, last_seen=last_seen)
 
         saved = self._read(load, at, checkpoint_id)
         loaded = None if saved is None else self._make_tuple(config, saved, at, ns)
@@ -664,8 +665,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         def store() -> RunnableConfig:
             path = at.path
             with suppress(ThreadDeleted):  # the run continues, but does not create its deleted thread again
-                is_predictable = not (self.record or may_remove or stored.delta)
-                thread = self._write(operation, at, ns, plan if is_predictable else None, parent)
+                thread = self._write(operation, at, ns)
                 after_commit[0]()
                 path = thread.path
             return codec.make_config(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
@@ -738,7 +738,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
         def store() -> None:
             with suppress(ThreadDeleted):
-                self._write(operation, at, ns, plan)
+                self._write(operation, at, ns)
 
         return store
 
@@ -757,19 +757,9 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Convert a stored checkpoint to LangGraph's tuple."""
         return self._codec.make_tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 
-    def _write(
-        self,
-        store: Operation[checkpoint_log.StoreResult],
-        at: ThreadKey,
-        ns: str,
-        plan: checkpoint_log.WritePlan | None,
-        parent: str | None = None,
-    ) -> Thread:
-        """Run an operation that stores values, and return the row of the thread.
-
-        With a plan, the rows that the operation reads are predicted. A put also needs its parent for this.
-        """
-        scopes, engine = self.database.scopes, self.database.engine
+    def _write(self, store: Operation[checkpoint_log.StoreResult], at: ThreadKey, ns: str) -> Thread:
+        """Run an operation that stores values, and return the row of the thread."""
+        scopes = self.database.scopes
 
         def operation(tx: Transaction) -> checkpoint_log.StoreResult:
             # With a namespace template, no new thread may be created for a path whose keys are not filled in.
@@ -778,12 +768,9 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
                 scopes.check_new(*at)
             return store(tx)
 
-        predicted: AbstractContextManager[Any] = nullcontext()
-        if plan is not None and engine.uses_predictions:
-            predicted = self._codec.predict(at, ns, plan, parent, timeout=engine.options.busy_timeout)
-        with codec.report_damage(at, None), predicted as prediction:
-            stored = engine.write(operation) if prediction is None else engine.write(operation, prediction)
-            self._codec.note_stored(at, ns, *stored)
+        with codec.report_damage(at, None):
+            stored = self.database.engine.write(operation)
+        self._codec.note_stored(at, ns, *stored)
         if self.retention is not None and not self.retention.is_off:
             self.database.engine.release()
         return stored[0]

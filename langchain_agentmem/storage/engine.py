@@ -18,7 +18,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
 
@@ -30,7 +30,7 @@ from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_r
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage.queries import DIALECTS, Query, query, value_parameters
-from langchain_agentmem.storage.transaction import Operation, Prediction, Rows, Select, Transaction
+from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction
 
 T = TypeVar("T")
 
@@ -173,7 +173,6 @@ class Engine(ABC):
         path: The location of the database for error messages, without a password.
         persistent: True if written data outlasts the engine.
         encrypted: True if a key encrypts written data.
-        uses_predictions: True if `write` becomes faster with a prediction.
         options: The options with which the database was opened.
         is_new: True if this process created or upgraded the tables when it opened the database.
     """
@@ -184,7 +183,6 @@ class Engine(ABC):
     path: str
     persistent: bool = True
     encrypted: bool = False
-    uses_predictions: bool = False
 
     _close_lock = PerProcess(threading.Lock)
     _calls = PerProcess(ActiveCalls)
@@ -196,11 +194,6 @@ class Engine(ABC):
     @abstractmethod
     def _run(self, operation: Operation[T], *, write: bool) -> T:
         """Run an operation in one transaction, in this thread."""
-
-    def _run_predicted(self, operation: Operation[T], prediction: Prediction) -> T:
-        """Run a writing operation whose rows are predicted. Default: do not use the prediction."""
-        prediction.failed = True
-        return self._run(operation, write=True)
 
     @abstractmethod
     def _close(self) -> None:
@@ -273,13 +266,11 @@ class Engine(ABC):
         """Run one reading query, on a snapshot of its own. The errors are those of `read`."""
         return self.read(lambda tx: named_query(tx, **parameters))
 
-    def write(self, operation: Operation[T], prediction: Prediction | None = None) -> T:
+    def write(self, operation: Operation[T]) -> T:
         """Run an operation that may write: all of it is stored, or nothing.
 
         Args:
             operation: The operation. It is called again after a conflict with another writer.
-            prediction: The rows that the operation will probably read. PostgreSQL then stores everything in one round
-                trip, if the prediction is right. Default: none.
 
         Returns:
             The result of the operation.
@@ -295,14 +286,11 @@ class Engine(ABC):
             )
         # A write in a read worker frees the worker's slot: the write may wait for other writers, but reads must not.
         calls = self._begin_call()
-        run = partial(self._run, operation, write=True)
-        if prediction is not None:
-            run = partial(self._run_predicted, operation, prediction)
         try:
             if not is_in_read_worker():
-                return run()
+                return self._run(operation, write=True)
             with release_slot():
-                return run()
+                return self._run(operation, write=True)
         finally:
             self._end_call(calls)
 

@@ -31,14 +31,13 @@ from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import DatabaseOptions, Engine, HealthCheck, RollbackRequested, Sizes
 from langchain_agentmem.storage.queries import is_write, load_queries, number_parameters, query, returns_rows
-from langchain_agentmem.storage.transaction import Operation, Prediction, Rows, Select, Transaction, Values, raise_ended
+from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, raise_ended
 
 try:
     import psycopg
     from psycopg import errors as pg
     from psycopg.rows import dict_row, tuple_row
 
-    from langchain_agentmem.storage.postgres_prediction import PredictedTransaction
     from langchain_agentmem.storage.postgres_session import (
         Answer,
         BorrowedPool,
@@ -121,11 +120,6 @@ _PSYCOPG_ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
     (pg.ConnectionTimeout, errors.DatabaseTimeout()),
     (pg.DataCorrupted, errors.DatabaseUnreadable()),
     (pg.IndexCorrupted, errors.DatabaseUnreadable()),
-)
-
-_UNKNOWN_OUTCOME = (
-    "The connection to {} was lost in the commit, so the data may be stored or not. Read, and write the missing data "
-    "again. A message with the same id is never stored twice."
 )
 
 
@@ -222,7 +216,6 @@ class PostgresEngine(Engine):
     """
 
     dialect = "postgres"
-    uses_predictions = True
     disconnections = (psycopg.OperationalError,)
     _pool: Pool | BorrowedPool
 
@@ -301,45 +294,6 @@ class PostgresEngine(Engine):
             self._pool.give_back(session)
         return value
 
-    def _run_predicted(self, operation: Operation[T], prediction: Prediction) -> T:
-        batch = PredictedTransaction(self._check_sizes, prediction)
-        try:
-            value = operation(batch)
-        except Exception:  # noqa: BLE001 - a wrong prediction may cause any error, and the operation runs again
-            prediction.failed = True
-        else:
-            with translate_errors(self.path):
-                prediction.failed = not self._run_batch(batch)
-        return self._run(operation, write=True) if prediction.failed else value
-
-    def _run_batch(self, batch: PredictedTransaction) -> bool:
-        """Run the statements of a predicted operation; return whether they were committed.
-
-        If they were not, or if this is unknown, the operation must run again.
-        """
-        try:
-            session = self._pool.take()
-        except psycopg.Error:
-            return False
-        try:
-            if not (session.is_direct and session.is_verified):  # a pooler might send the checks to another server
-                self._pool.give_back(session)
-                return False
-            options = self.options
-            session.begin(options.schema, write=True, lock_timeout=options.busy_timeout, timeout=self._timeout)
-            for text, values in batch.statements():
-                session.send(text, values)
-            session.commit(wait=True)
-        except BaseException as error:
-            self._roll_back(session, error)
-            if isinstance(error, NoAnswerError):
-                raise errors.StorageError(_UNKNOWN_OUTCOME.format(safe_repr(self.path))) from error
-            if isinstance(error, psycopg.Error) and not isinstance(error, pg.LockNotAvailable | pg.QueryCanceled):
-                return False
-            raise
-        self._pool.give_back(session)
-        return True
-
     def _was_committed(self, session: Session) -> bool:
         """Return whether a transaction whose connection was lost in the commit was committed.
 
@@ -358,7 +312,10 @@ class PostgresEngine(Engine):
         except RollbackRequested as request:
             return bool(request.value == session.receipt["transactions"])
         except Exception as error:
-            raise errors.StorageError(_UNKNOWN_OUTCOME.format(safe_repr(self.path))) from error
+            raise errors.StorageError(
+                f"The connection to {safe_repr(self.path)} was lost in the commit, so the data may be stored or not. "
+                "Read, and write the missing data again. A message with the same id is never stored twice."
+            ) from error
 
     def _roll_back(self, session: Session, error: BaseException) -> bool:
         """Roll back a failed transaction; return whether the connection can be used again."""
@@ -431,7 +388,7 @@ class PostgresEngine(Engine):
             if encoding.lower().replace("-", "") not in ("utf8", "unicode"):  # poolers spell it differently
                 problem = f"{name} of {safe_repr(self.path)} is {encoding}, which cannot store all texts"
                 raise errors.StorageError(f"{problem}. Create the database, or open the pool, with {name}='UTF8'.")
-        session = Session(connection, keeps_settings=self._caller_pool is None)
+        session = Session(connection)
         session.detect_pooler(self._timeout)
         return session
 

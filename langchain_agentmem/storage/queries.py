@@ -112,11 +112,6 @@ def parameter_names(sql: str) -> frozenset[str]:
     return frozenset(match[1] for match in _PARAMETER.finditer(sql) if match[1])
 
 
-def prefix_parameters(sql: str, prefix: str) -> str:
-    """Rewrite each `:name` as `:prefix_name`, so that several queries can become one."""
-    return _PARAMETER.sub(lambda match: f":{prefix}_{match[1]}" if match[1] else match[0], sql)
-
-
 def number_parameters(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
     """Rewrite each `:name` as a sign and a number: `$1` for PostgreSQL, `?1` for SQLite.
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 
 from langchain_agentmem.errors import StorageError
 
@@ -87,33 +86,6 @@ class Transaction(ABC):
 def raise_ended(*_: Any) -> NoReturn:
     """Raise an error. This function replaces the methods of a transaction that has ended."""
     raise StorageError("The transaction has ended. Run its queries before the operation returns.")
-
-
-class Expectation(NamedTuple):
-    """The rows that a query will probably return, and a condition to check them.
-
-    Attributes:
-        rows: The rows.
-        condition: An SQL condition that a row `r` must meet, with `:name` parameters. Default: nothing is checked.
-        values: The parameters of the condition.
-    """
-
-    rows: Rows
-    condition: str = ""
-    values: Mapping[str, Any] = MappingProxyType({})
-
-
-class Prediction(Protocol):
-    """A prediction of the rows that an operation reads.
-
-    Attributes:
-        failed: True if the operation ran without the prediction: the engine cannot use it, or it was wrong.
-    """
-
-    failed: bool
-
-    def expect(self, query: str, parameters: Mapping[str, Any]) -> Expectation | None:
-        """Return the expected rows of a query; None if they cannot be predicted."""
 
 
 Operation: TypeAlias = Callable[[Transaction], T]

@@ -17,7 +17,7 @@ and, for dictionaries and `Send`, recipes within recipes.
   tasks write in parallel. Task writes and everything else use the second.
 - A checkpoint is a row with its channel versions as JSON, and a header (everything else except values). A value is a
   row with the key that LangGraph uses: checkpoint namespace, channel and version. Later checkpoints and forks
-  therefore share unchanged values. Reading a checkpoint takes at most five queries, however long its history.
+  therefore share unchanged values. Reading a checkpoint takes at most six queries, however long its history.
 - A pending write may arrive before its checkpoint, so its row has no foreign key to the checkpoint. LangGraph's special
   writes, such as errors, have negative indexes and replace earlier ones. For other writes, the first one is kept.
 - Headers, metadata, recipes and parts carry checksums, since LangGraph's serializer turns some damage into None.

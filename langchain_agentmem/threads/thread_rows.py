@@ -22,14 +22,7 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part
 from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads import value_store
-from langchain_agentmem.threads.value_store import (
-    LOOSE_START,
-    DamagedValue,
-    Range,
-    StoredPart,
-    StorePosition,
-    StoreState,
-)
+from langchain_agentmem.threads.value_store import LOOSE_START, DamagedValue, Range, StoredPart, StorePosition
 
 ROOT_NS = ""
 """The checkpoint namespace of a thread's own graph."""
@@ -47,7 +40,6 @@ class Thread(NamedTuple):
         removed_count: The number of checkpoints and subgraph calls removed since the last sweep of the part store.
         ns_id: The row id of the checkpoint namespace; None if it is missing or unknown.
         created_at: The creation time, in microseconds since 1970.
-        state: The part store as the last write of this process left it; None if unknown.
     """
 
     id: int
@@ -58,7 +50,6 @@ class Thread(NamedTuple):
     removed_count: int
     ns_id: int | None
     created_at: int
-    state: StoreState | None = None
 
     @property
     def identity(self) -> tuple[int, int]:

@@ -140,12 +140,6 @@ class MessageCache:
             self._prototypes = {store_id: {number: prototype}}
             self._bytes = size
 
-    def copy_prototypes(self, store_id: int, moves: Mapping[int, int]) -> None:
-        """Add the prototypes of copied parts under the numbers of the copies."""
-        for number, copy_number in moves.items():
-            if (prototype := self._prototypes.get(store_id, {}).get(number)) is not None:
-                self.add_prototype(store_id, copy_number, prototype)
-
     def recall(self, store_id: int, ranges: list[Range]) -> tuple[dict[int, MessagePrototype], list[Range]]:
         """Return the cached prototypes by part number, and the ranges of uncached parts.
 
@@ -383,8 +377,6 @@ class ValueDraft:
             if prototype is not None:
                 self._cache.add_prototype(store.store_id, number, prototype)
             self._cache.stamp(message, store, number, prototype.fields if prototype and prototype.flat else mark)
-        if moves:
-            self._cache.copy_prototypes(store.store_id, moves)
         for value, ranges in self._message_lists if moves else ():
             start = 0
             for low, high in ranges:

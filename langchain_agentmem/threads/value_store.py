@@ -261,20 +261,6 @@ class StorePosition(NamedTuple):
     sweep_count: int
 
 
-class StoreState(NamedTuple):
-    """A part store as the last write of this process left it.
-
-    Attributes:
-        next_element: The next free number of the first series.
-        next_part: The next free number of the second series.
-        part_numbers: The numbers of recently written parts, by their keys.
-    """
-
-    next_element: int
-    next_part: int
-    part_numbers: Mapping[_PartKey, int]
-
-
 class StoredPart(NamedTuple):
     """A part of a value, stored or to be stored.
 
@@ -378,7 +364,7 @@ def write_parts(
         writer = StoreWriter(tx, store.store_id, draft.parts)
     writer.put(store)
     packed = [pack(draft.assign_numbers(recipe, writer.numbers, writer.tidy_ranges)) for recipe in recipes]
-    writer.finish()
+    writer.copy_parts(store)
     return packed, writer
 
 
@@ -396,21 +382,22 @@ def write_messages(tx: Transaction, store: StorePosition, bodies: Sequence[bytes
     writer = StoreWriter(tx, store.store_id, [StoredPart(MESSAGE_FORM, None, body) for body in bodies])
     writer.put(store)
     ranges = writer.tidy_ranges(to_ranges(writer.numbers), False)  # noqa: FBT003 - see Tidy
-    writer.finish()
+    writer.copy_parts(store)
     return pack([LIST, *encode_ranges(ranges)]), [digest for digest, _, _ in writer.keys]
 
 
-def lock_store(tx: Transaction, store: StorePosition) -> None:
+def lock_store(tx: Transaction, store: StorePosition, *, count: int = 0) -> None:
     """Lock a part store until the transaction ends.
 
     Args:
         tx: The transaction.
         store: The part store as last read.
+        count: The number of part numbers to reserve in the first series. Default: 0.
 
     Raises:
         BranchMoved: The store was swept or deleted meanwhile; the operation is retried.
     """
-    rows = query.lock_store(tx, store=store.store_id)
+    rows = query.reserve_part_numbers(tx, store=store.store_id, count=count)
     if not rows or rows[0]["sweep_count"] != store.sweep_count:
         raise BranchMoved
 
@@ -430,7 +417,6 @@ class StoreWriter:
         store_id: The id of the part store.
         keys: The digest, form and name of each part.
         numbers: The number of each part, after `put`.
-        state: The part store with the parts, after `finish`.
         moves: The number of the copy of each copied part, by the number of the part.
     """
 
@@ -445,12 +431,9 @@ class StoreWriter:
         self._known_rows: Rows = ()
         if parts:
             lookup_keys = [(digest.hex(), form, name) for digest, form, name in dict.fromkeys(self.keys)]
-            keys = json.dumps(lookup_keys)
-            self._known_rows = query.known_parts.lazy(tx, store=store_id, keys=keys)
+            self._known_rows = query.known_parts.lazy(tx, store=store_id, keys=json.dumps(lookup_keys))
         self._copies: list[tuple[int, int, int]] = []
-        self._next_copy = self._next_part = 0  # the next free number of each series
-        self._old_numbers = (0, 0)
-        self.state = StoreState(0, 0, {})
+        self._first_copy = self._next_copy = 0  # the number of the first and of the next copy
 
     def put(self, store: StorePosition) -> None:
         """Store the parts that the part store lacks.
@@ -476,7 +459,11 @@ class StoreWriter:
         stored_hashes = {digest for digest, _, _ in stored_numbers}
         queries.store_bodies(self._tx, {key[0]: part.body for key, part in added if key[0] not in stored_hashes})
         loose = dict.fromkeys(key for key, part in added if part.loose)
-        self._old_numbers, self._next_part = (next_element, next_part), next_part + len(loose)
+        count = sum(not part.loose for _, part in added)
+        if count or loose:
+            query.set_numbers(
+                self._tx, store=self.store_id, next_element=next_element + count, next_part=next_part + len(loose)
+            )
         assigned = {key: next_part + index for index, key in enumerate(loose)}
         new: dict[int, dict[str, object]] = {}
         for key, part, number in numbered_parts:
@@ -489,7 +476,7 @@ class StoreWriter:
         if new:
             rows = list(new.values())
             query.insert_part(self._tx, **rows[0]) if len(rows) == 1 else query.insert_part.run_many(self._tx, rows)
-        self._next_copy = next_element
+        self._first_copy = self._next_copy = next_element
 
     def tidy_ranges(self, ranges: list[Range], for_channel: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
         """Limit the number of ranges by planned copies of parts, and return the new ranges.
@@ -507,14 +494,14 @@ class StoreWriter:
             ranges = [*ranges[:index], self._plan_copy(ranges[index : index + width]), *ranges[index + width :]]
         return ranges
 
-    def finish(self) -> None:
-        """Store the next part numbers, and the copies that `tidy_ranges` planned.
+    def copy_parts(self, store: StorePosition) -> None:
+        """Store the copies that `tidy_ranges` planned. Their numbers are in the first series.
 
-        The numbers of the copies are in the first series.
+        Raises:
+            BranchMoved: The store was swept or deleted meanwhile; the operation is retried.
         """
-        if (next_numbers := (self._next_copy, self._next_part)) != self._old_numbers:
-            query.set_numbers(self._tx, store=self.store_id, next_element=next_numbers[0], next_part=next_numbers[1])
-        self.state = StoreState(*next_numbers, dict(zip(self.keys, self.numbers, strict=True)))
+        if self._copies:
+            lock_store(self._tx, store, count=self._next_copy - self._first_copy)
         for low, high, shift in self._copies:
             query.copy_parts(self._tx, store=self.store_id, target=self.store_id, low=low, high=high, shift=shift)
 
@@ -574,7 +561,6 @@ def import_parts(tx: Transaction, store: StorePosition, parts: Mapping[int, Stor
     """
     writer = StoreWriter(tx, store.store_id, list(parts.values()))
     writer.put(store)
-    writer.finish()
     return dict(zip(parts, writer.numbers, strict=True))
 
 
