@@ -209,8 +209,9 @@ class TestRoundTrips:
 
     @given(LANGCHAIN | st.builds(built_plainly, st.sampled_from(BASES), TEXT, st.none() | IDS | st.just(""), st.data()))
     def test_plain_encoding_equals_the_general_one(self, message):
-        ours, plain = from_langchain(message, new_id="new"), encode_plain(message)
-        assert plain is None or plain == (message.id or None, ours.role, ours.text, encode_body(ours))
+        if (plain := encode_plain(message)) is not None:
+            ours = from_langchain(message, new_id="new")
+            assert plain == (message.id or None, ours.role, ours.text, encode_body(ours))
         assert all(encode_plain(each("a", id=message.id)) is not None for each in BASES)
 
     def test_body_excludes_the_id(self):
