@@ -29,7 +29,7 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import checkpoint_log, value_store
 from langchain_agentmem.threads.checkpoint_log import CheckpointKey, KeyFilter, StoredCheckpoint
-from langchain_agentmem.threads.thread_rows import find_thread
+from langchain_agentmem.threads.thread_rows import ROOT_NS, find_thread
 from langchain_agentmem.threads.value_codec import ELEMENTS
 from langchain_agentmem.threads.value_store import LIST, MESSAGE_FORM, Range
 
@@ -85,9 +85,42 @@ def list_pages(
     required = check_instance(dict, metadata_filter, "filter") or {}
     if limit is not None:
         check_integer("limit", limit, 0)
-    keys = _iter_keys(saver, KeyFilter(at, low, high, ns, only_id, before_id), required, limit)
-    pages = _iter_pages(saver, keys, limit, None if config is None else config["configurable"]["thread_id"])
+    key_filter = KeyFilter(at, low, high, ns, only_id, before_id)
+    thread_id = None if config is None else config["configurable"]["thread_id"]
+    if at is None or required or (only_id is not None and before_id is not None):
+        pages = _iter_pages(saver, _iter_keys(saver, key_filter, required, limit), limit, thread_id)
+    else:
+        pages = _iter_thread(saver, at, key_filter, limit, thread_id)
     return saver._follower.follow_pages(config, before, limit, pages, find_pregel_loop(config))
+
+
+def _iter_thread(
+    saver: AgentMemorySaver, at: ThreadKey, key_filter: KeyFilter, limit: int | None, thread_id: Any
+) -> Iterator[Sequence[CheckpointTuple]]:
+    """Yield the checkpoints of one thread in pages, each read in one round trip.
+
+    Only if the thread has subgraphs and the filter selects no checkpoint namespace, the keys are read first.
+    """
+    ns, name, before = key_filter.ns, key_filter.name, key_filter.before
+    size = 1 if limit is None else LARGEST_PAGE
+    while limit is None or limit > 0:
+        size = size if limit is None else min(size, limit)
+        recall = saver._codec.message_cache.recall
+        load = partial(
+            checkpoint_log.load_range, at=at, ns=ns, checkpoint=name, recall=recall, before=before, limit=size
+        )
+        with report_damage(at, name):
+            checkpoints = saver.database.engine.read(load)
+        if checkpoints is None:
+            keys = _iter_keys(saver, key_filter._replace(before=before), {}, limit)
+            yield from _iter_pages(saver, keys, limit, thread_id)
+            return
+        found = at if not checkpoints else ThreadKey(checkpoints[0].thread.path, at.name)
+        yield [saver._codec.make_tuple(saver.serde, saved, thread_id, found, ns or ROOT_NS) for saved in checkpoints]
+        if len(checkpoints) < size or name is not None:
+            return
+        before, limit = checkpoints[-1].name, None if limit is None else limit - size
+        size = min(size * 4, LARGEST_PAGE)
 
 
 def _iter_pages(

@@ -239,8 +239,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         at, ns, checkpoint_id = codec.parse_config(config, self.database.scopes)
 
         def load(tx: Transaction) -> StoredCheckpoint | None:
-            last_seen, recall = self._codec.threads.get(at), self._codec.message_cache.recall
-            return checkpoint_log.get(tx, at, ns, checkpoint_id, recall, last_seen=last_seen)
+            return checkpoint_log.get(tx, at, ns, checkpoint_id, self._codec.message_cache.recall)
 
         saved = self._read(load, at, checkpoint_id)
         loaded = None if saved is None else self._make_tuple(config, saved, at, ns)

@@ -388,7 +388,7 @@ class PostgresEngine(Engine):
             if encoding.lower().replace("-", "") not in ("utf8", "unicode"):  # poolers spell it differently
                 problem = f"{name} of {safe_repr(self.path)} is {encoding}, which cannot store all texts"
                 raise errors.StorageError(f"{problem}. Create the database, or open the pool, with {name}='UTF8'.")
-        session = Session(connection)
+        session = Session(connection, keeps_settings=self._caller_pool is None)
         session.detect_pooler(self._timeout)
         return session
 

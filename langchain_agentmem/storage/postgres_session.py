@@ -6,9 +6,10 @@ and waits only when rows are read. If a statement without rows fails, the next w
 transaction. The driver's own pipeline takes twice the time (`tests/benchmarks/postgres_session.py`).
 
 A pooler, such as PgBouncer, may run each transaction on another server connection. So settings apply to one transaction
-only, and a session prepares statements only if it is connected to the server directly. Behind a pooler, the server
-parses each statement again, unless a statement repeats the previous one of the transaction. No caller waits for the end
-of a read-only transaction. Behind a pooler, the session waits for this end before it begins the next transaction.
+only, and statements are not prepared, unless the session is connected to the server directly. Behind a pooler, the
+server parses each statement again, unless a statement repeats the previous one of the transaction. No caller waits for
+the end of a read-only transaction. Behind a pooler, the session waits for this end before it begins the next
+transaction.
 
 A `Pool` lends a few sessions to any number of threads. It lends the most recently returned session first, to reuse its
 prepared statements and the server's caches.
@@ -40,16 +41,22 @@ BEGIN = b"begin isolation level read committed"
 COMMIT, ROLLBACK = b"commit", b"rollback"
 BEGIN_READING = b"begin isolation level repeatable read, read only"
 SETTINGS = (
-    b"select set_config('search_path', $1, true), set_config('lock_timeout', $2, true), "
-    b"set_config('statement_timeout', $3, true), set_config('jit', 'off', true), "
-    b"set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', "
-    b"case when current_setting('citus.version', true) is null then 'force_generic_plan' else 'auto' end, true)"
+    b"select set_config('search_path', $1, $4), set_config('lock_timeout', $2, $4), "
+    b"set_config('statement_timeout', $3, $4), set_config('jit', 'off', $4), "
+    b"set_config('enable_mergejoin', 'off', $4), set_config('plan_cache_mode', "
+    b"case when current_setting('citus.version', true) is null then 'force_generic_plan' else 'auto' end, $4)"
 )
-"""Sets the settings of a transaction. JIT is off: the planner overestimates queries on JSON, and would compile them
-each time. Merge joins are off: the planner expects them to stop early, but the newest rows are at the end. Plans are
-generic: a prepared statement is planned once. By default, the server compares the generic plan with earlier plans from
-when the tables were small, and may then plan each call. Citus is the exception: it cannot plan some statements without
-the values of their parameters."""
+"""Sets the settings of a transaction, or of a session if the last parameter is false.
+
+JIT is off: the planner overestimates queries on JSON, and would compile them each time. Merge joins are off: the
+planner expects them to stop early, but the newest rows are at the end. Plans are generic: a prepared statement is
+planned once. By default, the server compares the generic plan with earlier plans from when the tables were small, and
+may then plan each call. Citus is the exception: it cannot plan some statements without the values of their parameters.
+"""
+_SERVER_QUERY = (
+    b"select pg_backend_pid() as pid, coalesce(host(inet_server_addr()), '') as address, "
+    b"current_setting('port') as port"
+)
 _UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # OIDs of types; the server infers an unknown type
 _FAILED_STATUSES = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _WAKE_SECONDS = 0.1
@@ -88,6 +95,7 @@ class _BoundParameter(NamedTuple):
     value: bytes | None
 
 
+_BYTES_TYPES = (bytes, bytearray, memoryview)
 _NULL_PARAMETER: Final = _BoundParameter(_UNKNOWN, pq.Format.TEXT, None)
 
 
@@ -138,23 +146,28 @@ class Session:
 
     Args:
         connection: An open connection, which then belongs to the session.
+        keeps_settings: True if no other program uses the connection, so that it can keep the settings of the session.
+            Default: False.
 
     Attributes:
         connection: The connection. Between `enter` and `leave`, only the session uses it.
-        is_direct: True if there is certainly no pooler, so that prepared statements stay valid.
+        is_direct: True if there is probably no pooler, so that prepared statements stay valid.
+        is_verified: True if the address of the server proves that there is no pooler, so that settings stay valid.
         has_written: True if the transaction sent a statement that may write.
         receipt: The row of the table `receipt` that a writing transaction stores, to verify its commit: the id of the
             session (unique among all processes), the number of the session's writing transactions so far, and the time
             in microseconds since 1970.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], *, keeps_settings: bool = False) -> None:
         self.has_written = False
+        self._keeps_settings = keeps_settings
+        self._kept_settings: list[_BoundParameter] = []
         self.receipt = {"session": secrets.randbits(63), "transactions": 0, "at": 0}
         self.connection = connection
         self._libpq = connection.pgconn
         self._schema = ""
-        self.is_direct = False
+        self.is_direct = self.is_verified = False
         self._prepared_names: dict[_StatementKey, bytes] = {}
         self._last_unnamed: tuple[bytes, tuple[int, ...]] | None = None  # the statement last sent without a name
         self._prepared_count = 0
@@ -188,9 +201,10 @@ class Session:
         return self._begin_answer.result is not None
 
     def detect_pooler(self, timeout: float) -> None:
-        """Set `is_direct` if the connection has no pooler.
+        """Set `is_direct` and `is_verified` if the connection has no pooler.
 
-        A pooler reports to a new connection a process id that differs from the id of the server process.
+        Most poolers report to a new connection a process id that differs from the id of the server process. The others
+        have another address or port than the server. Address translation in a network has the same effect.
 
         Args:
             timeout: Seconds to wait for an answer of the server.
@@ -201,9 +215,11 @@ class Session:
         self._timeout = timeout
         self._send(BEGIN)
         self._sync()  # a pooler may change the server connection here
-        [row] = self.rows(self._send(b"select pg_backend_pid() as pid"))
+        [row] = self.rows(self._send(_SERVER_QUERY))
         self.commit(wait=True)
+        info = self.connection.info
         self.is_direct = row["pid"] == self._libpq.backend_pid
+        self.is_verified = self.is_direct and (row["address"], row["port"]) == (info.hostaddr, str(info.port))
 
     def begin(self, schema: str, *, write: bool, lock_timeout: float, timeout: float) -> None:
         """Begin a transaction. A reading transaction sees one snapshot.
@@ -222,8 +238,18 @@ class Session:
         self._schema = schema
         if not self.is_direct:
             self._receive_all()  # wait for the end of the last transaction: the pooler may now change the connection
+        settings = [_bind(value) for value in (schema, milliseconds(lock_timeout), milliseconds(timeout))]
+        if self.is_verified and self.is_direct and self._keeps_settings and self._kept_settings != settings:
+            # An undetected pooler may change the server connection. `begin` then fails, because it is prepared only on
+            # the connection that has the settings.
+            self._send(BEGIN)
+            self._send(SETTINGS, [*settings, _bind(False)])  # noqa: FBT003 - for the session
+            self._prepare((schema, BEGIN_READING, ()))
+            self.commit(wait=True)
+            self._kept_settings = settings
         self._begin_answer = self._send(BEGIN if write else BEGIN_READING)
-        self._send(SETTINGS, [_bind(value) for value in (schema, milliseconds(lock_timeout), milliseconds(timeout))])
+        if not (self.is_direct and self._kept_settings == settings):
+            self._send(SETTINGS, [*settings, _bind(True)])  # noqa: FBT003 - for the transaction
 
     def execute(self, query: PreparedQuery, parameters: Mapping[str, Any]) -> Answer:
         """Send a statement without waiting for its answer."""
@@ -305,8 +331,7 @@ class Session:
     # -- the pipeline ------------------------------------------------------------------------------------------
 
     def _send(self, text: bytes, parameters: Sequence[_BoundParameter] = ()) -> Answer:
-        types = tuple([parameter.type for parameter in parameters])
-        values, formats = [parameter.value for parameter in parameters], [parameter.format for parameter in parameters]
+        types, formats, values = zip(*parameters, strict=True) if parameters else ((), (), ())
         if self.is_direct:
             name = self._prepared_names.get((self._schema, text, types)) or self._prepare((self._schema, text, types))
             self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
@@ -402,7 +427,7 @@ def _bind(value: Any) -> _BoundParameter:
         return _BoundParameter(_INT8, pq.Format.TEXT, b"%d" % value)
     if isinstance(value, float):
         return _BoundParameter(_FLOAT8, pq.Format.TEXT, float.__repr__(value).encode())
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, _BYTES_TYPES):
         return _BoundParameter(_BYTEA, pq.Format.BINARY, bytes(value))
     raise pg.DataError(f"a parameter cannot be a {type(value).__name__}")
 

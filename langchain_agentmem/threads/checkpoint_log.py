@@ -214,6 +214,10 @@ def _compact_time(ts: Any) -> Any:
     return ts
 
 
+_AFTER_ALL_NAMES = "\U0010ffff" * 8
+"""A text that is greater than all ids of checkpoints."""
+_VALUE, _WRITE = 2, 3
+"""The kinds of rows of the query `load_checkpoints` other than checkpoints."""
 ANCESTORS_PAGE = 200
 """The maximum number of ancestors that one query returns."""
 
@@ -481,9 +485,7 @@ def put_writes(
     return thread, plan, writer
 
 
-def get(
-    tx: Transaction, at: ThreadKey, ns: str, checkpoint: str | None, recall: Recall, last_seen: Thread | None = None
-) -> StoredCheckpoint | None:
+def get(tx: Transaction, at: ThreadKey, ns: str, checkpoint: str | None, recall: Recall) -> StoredCheckpoint | None:
     """Read one checkpoint, in a fixed number of queries for any length of history.
 
     Args:
@@ -492,41 +494,80 @@ def get(
         ns: The checkpoint namespace.
         checkpoint: The id of the checkpoint; None for the newest.
         recall: A function that returns cached parts.
-        last_seen: The thread as the saver last read it, with its root checkpoint namespace.
     """
-    ns_id = None if last_seen is None or ns != ROOT_NS else last_seen.ns_id
-    queries = None if ns_id is None else _start_queries(tx, ns_id, checkpoint)
-    thread = find_thread(tx, at, ns)
-    if thread is None or thread.ns_id is None:
+    return next(iter(load_range(tx, at, ns, checkpoint, recall) or ()), None)
+
+
+def load_range(
+    tx: Transaction,
+    at: ThreadKey,
+    ns: str | None,
+    checkpoint: str | None,
+    recall: Recall,
+    *,
+    before: str | None = None,
+    limit: int = 1,
+) -> list[StoredCheckpoint] | None:
+    """Read the newest checkpoints of a checkpoint namespace, newest first.
+
+    Args:
+        tx: The transaction.
+        at: The thread.
+        ns: The checkpoint namespace. None for all: the result is then None if the thread has subgraphs, or is not in
+            the namespace of `at`.
+        checkpoint: The id of the only checkpoint; None for all.
+        recall: A function that returns cached parts.
+        before: The exclusive upper bound of the ids. Default: none.
+        limit: The maximum number. Default: 1.
+    """
+    rows = _start_query(tx, at, ns or ROOT_NS, checkpoint, before, limit)
+    subgraphs = query.any_subgraph.lazy(tx, path=at.path, name=at.name) if ns is None else ()
+    thread = find_thread(tx, at, ns or ROOT_NS, exact=ns is None)
+    if ns is None and (thread is None or subgraphs):
         return None
-    if queries is None or ns_id != thread.ns_id:
-        queries = _start_queries(tx, thread.ns_id, checkpoint)
-    checkpoints = _finish_queries(tx, thread, [queries], recall)
-    return checkpoints[0] if checkpoints else None
+    if thread is None or thread.ns_id is None:
+        return []
+    if thread.path != at.path:  # a thread of the root namespace was not found
+        rows = _start_query(tx, ThreadKey(thread.path, at.name), ns or ROOT_NS, checkpoint, before, limit)
+    return _finish_queries(tx, thread, [rows], recall)
 
 
-def _start_queries(tx: Transaction, ns_id: int, checkpoint: str | None) -> tuple[Rows, Rows, Rows]:
-    """Start the queries for a checkpoint, its values and pending writes, without waiting."""
-    if checkpoint is None:
-        rows = query.latest_checkpoint.lazy(tx, ns_id=ns_id)
-    else:
-        rows = query.find_checkpoint.lazy(tx, ns_id=ns_id, name=checkpoint)
-    values = query.checkpoint_values.lazy(tx, ns_id=ns_id, name=checkpoint)
-    return rows, values, query.pending_writes.lazy(tx, ns_id=ns_id, checkpoint=checkpoint)
+def _start_query(
+    tx: Transaction, at: ThreadKey, ns: str, checkpoint: str | None, before: str | None = None, limit: int = 1
+) -> Rows:
+    """Start the query for checkpoints with their values and pending writes, without waiting."""
+    low, high = checkpoint or "", before or _AFTER_ALL_NAMES
+    if checkpoint is not None:
+        high = checkpoint + "\1"  # no id is between these two
+    return query.load_checkpoints.lazy(tx, path=at.path, name=at.name, ns=ns, low=low, high=high, limit=limit)
 
 
 def _finish_queries(
-    tx: Transaction, thread: Thread, queries: Sequence[tuple[Rows, Rows, Rows]], recall: Recall
+    tx: Transaction, thread: Thread, queries: Sequence[Rows], recall: Recall
 ) -> list[StoredCheckpoint]:  # reads the results, and the parts that their recipes need
     found: list[StoredCheckpoint] = []
     parts: dict[int, Any] = {}
-    for rows, values, writes in queries:
+    for rows in queries:
+        selected: list[Row] = []
+        values: dict[tuple[str, str], Row] = {}
+        writes: dict[str, list[Row]] = {}
         for row in rows:
-            name, parent, header, metadata = row["name"], row["parent"], bytes(row["head"]), bytes(row["metadata"])
+            kind = row["kind"]
+            if kind == _VALUE:
+                values[row["channel"], row["version"]] = row
+            elif kind == _WRITE:
+                writes.setdefault(row["name"], []).append(row)
+            else:
+                selected.append(row)
+        for row in sorted(selected, key=itemgetter("name"), reverse=True):
+            name, parent, header, metadata = row["name"], row["parent"], bytes(row["data"]), bytes(row["metadata"])
             try:
-                versions = parse_versions(row["versions"])
-                stored = {each["channel"]: _unpack_recipe(each) for each in values}
-                task_writes = [_read_task_write(each) for each in writes]
+                versions = parse_versions(row["version"])
+                stored = {key[0]: _unpack_recipe(values[key], "data") for key in versions.items() if key in values}
+                task_writes = [
+                    TaskWrite(each["task"], each["idx"], each["parent"], each["channel"], _unpack_recipe(each, "data"))
+                    for each in writes.get(name, ())
+                ]
             except value_store.DamagedValue as error:
                 error.checkpoint = name
                 raise
@@ -592,8 +633,9 @@ def load_keys(
         by_ns.setdefault(key.ns_id, []).append(key)
     loaded: dict[tuple[int, str], StoredCheckpoint] = {}
     for ns_id, group in by_ns.items():
-        queries = [_start_queries(tx, ns_id, key.name) for key in group]
-        thread = find_thread(tx, ThreadKey(group[0].path, group[0].thread), group[0].ns, exact=True)
+        at, ns = ThreadKey(group[0].path, group[0].thread), group[0].ns
+        queries = [_start_query(tx, at, ns, key.name) for key in group]
+        thread = find_thread(tx, at, ns, exact=True)
         if thread is not None and thread.ns_id == ns_id:
             checkpoints = _finish_queries(tx, thread, queries, recall)
             loaded.update(((ns_id, checkpoint.name), checkpoint) for checkpoint in checkpoints)
@@ -681,8 +723,8 @@ def _read_task_write(row: Row) -> TaskWrite:
     return TaskWrite(row["task"], row["idx"], row["path"], row["channel"], _unpack_recipe(row))
 
 
-def _unpack_recipe(row: Row) -> value_store.Recipe:
+def _unpack_recipe(row: Row, column: str = "recipe") -> value_store.Recipe:
     try:
-        return value_store.unpack(row["recipe"])
+        return value_store.unpack(row[column])
     except value_store.DamagedValue as error:
         raise value_store.DamagedValue(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error

@@ -42,6 +42,13 @@ insert into checkpoint_ns (thread_id, ns) values (:thread, :ns) on conflict (thr
 -- name: list_ns
 select id, ns from checkpoint_ns where thread_id = :thread order by ns;
 
+-- name: any_subgraph
+select 1 as found from namespace n
+join thread t on t.namespace_id = n.id and t.name = :name
+join checkpoint_ns l on l.thread_id = t.id and l.ns > ''
+where n.path = :path
+limit 1;
+
 -- name: newest_subgraphs
 -- The checkpoint namespaces of a thread's subgraphs, newest first.
 select ns from checkpoint_ns where thread_id = :thread and ns <> '' order by id desc limit cast(:limit as bigint);
@@ -106,15 +113,33 @@ select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_
 -- name: find_checkpoint
 select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_id and name = :name;
 
--- name: checkpoint_values
--- The channel values of the checkpoint `name`, or of the newest checkpoint if `name` is null. Returns no rows if
--- `versions` is not valid JSON.
-select v.channel, v.recipe
-from checkpoint c
+-- name: load_checkpoints
+-- Up to `limit` checkpoints of a checkpoint namespace with ids from `low` to `high` (exclusive), the newest ones, with
+-- their values and pending writes. `kind` is 1 for a checkpoint, 2 for a value, and 3 for a pending write. If `versions` is not valid JSON, the values are left out.
+with chosen as materialized (
+    select ns_id, name, parent, versions, head, metadata from checkpoint
+    where ns_id = (
+        select l.id from namespace n
+        join thread t on t.namespace_id = n.id and t.name = :name
+        join checkpoint_ns l on l.thread_id = t.id and l.ns = :ns
+        where n.path = :path
+    ) and name >= :low and name < :high
+    order by name desc
+    limit cast(:limit as bigint)
+)
+select 1 as kind, name, parent, versions as version, null as channel, null as task, null as idx, metadata, head as data
+from chosen
+union all
+select 2, null, null, v.version, v.channel, null, null, null, v.recipe
+from chosen c
 cross join json_each(case when json_valid(c.versions) then c.versions else '{}' end) w
 cross join channel_value v
-where c.ns_id = :ns_id and c.name = coalesce(:name, (select max(name) from checkpoint where ns_id = :ns_id))
-    and v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value;
+where v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value
+union all
+select 3, p.checkpoint, p.path, null, p.channel, p.task, p.idx, null, p.recipe
+from chosen c
+cross join pending_write p
+where p.ns_id = c.ns_id and p.checkpoint = c.name;
 
 -- name: channel_values
 -- The values of some channels in a checkpoint.
@@ -124,11 +149,6 @@ cross join json_each(c.versions) w
 cross join channel_value v
 where c.ns_id = :ns_id and c.name = :name and w.key {in_texts keys}
     and v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value;
-
--- name: pending_writes
--- The pending writes of a checkpoint, or of the newest checkpoint if `checkpoint` is null.
-select task, idx, path, channel, recipe from pending_write
-where ns_id = :ns_id and checkpoint = coalesce(:checkpoint, (select max(name) from checkpoint where ns_id = :ns_id));
 
 -- name: writes_of_channels
 -- The pending writes of some checkpoints to some channels.
