@@ -25,27 +25,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
 import langchain_agentmem as public  # the package imports each public class at its first use
-from langchain_agentmem.base.argument_checks import (
-    DEFAULT_LIMITS,
-    MemoryLimits,
-    check_flag,
-    check_instance,
-    check_name,
-    check_value,
-    parse_texts,
-)
+from langchain_agentmem.base import argument_checks, namespaces
+from langchain_agentmem.base.argument_checks import DEFAULT_LIMITS, MemoryLimits
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import Closable, awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.hooks import Hook, Watch
-from langchain_agentmem.base.namespaces import (
-    Namespace,
-    ThreadLike,
-    check_config,
-    check_id,
-    configurable_of,
-    parse_scopes,
-)
+from langchain_agentmem.base.namespaces import Namespace, ThreadLike
 from langchain_agentmem.base.origins import SourceName, Trust
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.storage import DatabaseOptions
@@ -166,14 +152,14 @@ class AgentMemory(Maintenance, Closable):
 
         key = EncryptionKey.of(key)  # its repr hides the key in tracebacks
         self.retention = check_retention(retention)
-        self.strict = check_flag("strict", strict)
-        self.record = tuple(dict.fromkeys(parse_texts(record, "The channels to record")))
+        self.strict = argument_checks.check_flag("strict", strict)
+        self.record = tuple(dict.fromkeys(argument_checks.parse_texts(record, "The channels to record")))
         if weights is not None:
             from langchain_agentmem.search.ranking import Weights  # noqa: PLC0415 - only with weights
 
-            check_instance(Weights, weights, "weights")
+            argument_checks.check_instance(Weights, weights, "weights")
         self.weights = weights
-        scopes = parse_scopes(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
+        scopes = namespaces.parse_scopes(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
         if index is not None:
             from langchain_agentmem.stores.agent_store import parse_index  # noqa: PLC0415 - it loads LangGraph
 
@@ -515,7 +501,7 @@ class AgentMemory(Maintenance, Closable):
             InvalidInput: The type is unknown, or an option is unknown.
         """
         types = Literal["conversation_history", "kg", "layers", "managed_conversation", "session"]
-        name = check_value(types, memory_type, "memory_type")
+        name = argument_checks.check_value(types, memory_type, "memory_type")
         method = getattr(self, {"conversation_history": "conversation", "kg": "facts"}.get(name, name))
         return _call_checked(f"Invalid options of a {safe_repr(name)} memory", method, **options)  # type: ignore[no-any-return]
 
@@ -614,8 +600,8 @@ class AgentMemory(Maintenance, Closable):
         """
         from langchain_agentmem.language_models.model_calls import written_by  # noqa: PLC0415 - imported when needed
 
-        check_value(SourceName, source, "source")
-        return written_by(source, None if actor is None else check_name(actor, "an actor"))
+        argument_checks.check_value(SourceName, source, "source")
+        return written_by(source, None if actor is None else argument_checks.check_name(actor, "an actor"))
 
     # -- search ------------------------------------------------------------------------------------------------
 
@@ -675,9 +661,8 @@ class AgentMemory(Maintenance, Closable):
         request = SearchRequest(
             query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )
-        configurable_of(config)  # raises an error if the config is invalid, before the step uses it
         inputs = partial(drop_none, request._asdict())
-        with self.database.step("retrieval.search", inputs, "retriever", check_config(config)) as step:
+        with self.database.step("retrieval.search", inputs, "retriever", namespaces.check_config(config)) as step:
             search = build_search(self.database, request, config, self.weights if weights is None else weights)
             hits = search._replace(name=None).find(self.database)  # without a name, because this step traces the search
             step.finish(lambda: document_outputs(hits))
@@ -750,7 +735,7 @@ class AgentMemory(Maintenance, Closable):
         from langchain_agentmem.importers.import_runner import run_import  # noqa: PLC0415 - only for imports
 
         options: dict[str, Any] = {"namespace": namespace, "only": only, "owners": owners}
-        options |= {"dry_run": check_flag("dry_run", dry_run), "allow": allow, "progress": progress}
+        options |= {"dry_run": argument_checks.check_flag("dry_run", dry_run), "allow": allow, "progress": progress}
         return run_import(self, kind, source, **options)
 
     aimport_from = awaited(import_from, writes=True)
@@ -761,17 +746,17 @@ class AgentMemory(Maintenance, Closable):
         """Return the position of a branch or config; of the surrounding run or "main" by default."""
         from langchain_agentmem.rewinding.thread_memory import resolve_position  # noqa: PLC0415 - only for layers and facts
 
-        check_value(Literal["shared", "thread"], scope, "scope")
+        argument_checks.check_value(Literal["shared", "thread"], scope, "scope")
         return resolve_position(self.database, branch_or_config, namespace, own_only=scope == "thread")
 
     def _parse_conversation(self, id_or_config: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
         """Return the conversation id of an id or a config, and the namespace of a config."""
         if id_or_config is None or isinstance(id_or_config, str):
             return id_or_config, None
-        thread = configurable_of(id_or_config).get("thread_id")
+        thread = namespaces.configurable_of(id_or_config).get("thread_id")
         if thread is None:
             raise InvalidInput(f"Pass a conversation id or a config with thread_id, not {safe_repr(id_or_config)}.")
-        return check_id(thread, "conversation"), self.database.scopes.resolve(None, id_or_config)
+        return namespaces.check_id(thread, "conversation"), self.database.scopes.resolve(None, id_or_config)
 
 
 def _call_checked(error_prefix: str, function: Callable[..., T], /, *args: Any, **options: Any) -> T:

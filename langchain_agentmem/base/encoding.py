@@ -336,14 +336,8 @@ _TAGGED_TYPES: tuple[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]
     (complex, "complex", lambda value: [repr(value.real), repr(value.imag)], lambda pair: complex(*map(float, pair))),
 )
 """The types that have a tag, each with its tag, the function that encodes a value, and the function that decodes it."""
-_DECODERS: dict[str, Callable[[Any], Any]] = {name: from_json for _, name, _, from_json in _TAGGED_TYPES} | {
-    "int": partial(int, base=16),
-    "float": float,
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "dict": dict,
-}
+_DECODERS: dict[str, Callable[[Any], Any]] = {name: from_json for _, name, _, from_json in _TAGGED_TYPES}
+_DECODERS.update(int=partial(int, base=16), float=float, tuple=tuple, set=set, frozenset=frozenset, dict=dict)
 
 
 def _decode_value(value: Any) -> Any:

@@ -74,6 +74,12 @@ Watch: TypeAlias = Callable[[Progress], object]
 """A function that receives the progress of an operation. An exception raised by it ends the operation."""
 
 
+def report_progress(watch: Watch | None, stage: str, done: int, total: int | None) -> None:
+    """Report progress to a function, if there is one."""
+    if watch is not None:
+        watch(Progress(stage, done, total))
+
+
 def check_callable(listener: L, name: str) -> L:
     """Return a caller's function, or None, after checking that it is callable.
 

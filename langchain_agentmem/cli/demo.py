@@ -212,10 +212,9 @@ def run_first_process(output: Output, *, database: str, model: str | None, as_js
         )
     if model is None:
         output.print_line(NO_MODEL_TEXT)
-    chat_model = usable_model(model)
     with open_or_create(database) as memory:
         output.print_heading(f"Process {os.getpid()}: conversations with {PERSON}")
-        agent = build_agent(memory, chat_model)
+        agent = build_agent(memory, usable_model(model))
         for conversation, messages in TALKS.items():
             is_done = len(memory.conversation(conversation, NAMESPACE)) > 0
             suffix = " already exists in the database, and is skipped." if is_done else ""
@@ -231,10 +230,9 @@ def run_first_process(output: Output, *, database: str, model: str | None, as_js
 
 def run_second_process(output: Output, *, database: str, model: str | None, as_json: bool) -> None:
     """Answer questions about the first two conversations, see `run_first_process`."""
-    chat_model = usable_model(model)
     with open_or_create(database) as memory:
         output.print_heading(f"Process {os.getpid()}: a new process with the same database")
-        agent = build_agent(memory, chat_model)
+        agent = build_agent(memory, usable_model(model))
         conversation = memory.conversation(namespace=NAMESPACE).conversation_id
         for question in QUESTIONS:
             _run_exchange(output, agent, question, conversation, as_json=as_json)

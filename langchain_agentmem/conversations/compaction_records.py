@@ -146,10 +146,10 @@ def store_record(tx: Transaction, at: ThreadKey, lane: str, record: CompactionRe
         record: The record.
         now: The time, in microseconds since 1970.
     """
-    branch_head = message_log.lock_conversation(tx, at)
-    if branch_head is None:
+    if (branch_head := message_log.lock_conversation(tx, at)) is None:
         return record  # the conversation was deleted meanwhile
-    body = _encode_record(record)
+    other_fields = {name: getattr(record, name) for name in ("dropped", "parent", "provisional", "tried", "saved")}
+    body = write_plain({"items": list(map(_encode_item, record.items)), **other_fields})
     fields = {"context": lane, "digest": record.digest, "message_count": record.reached, "slot": record.slot}
     [row] = query.insert_compaction(tx, branch=branch_head[0], checksum=zlib.crc32(body), body=body, now=now, **fields)
     return replace(record, id=int(row["id"]))
@@ -205,17 +205,10 @@ _DAMAGED_RECORD = "Compaction {} is damaged: the stored data does not match its 
 
 def _decode_body(row: Any) -> dict[str, Any]:
     body = bytes(row["body"])
-    if zlib.crc32(body) != row["checksum"]:
-        raise StorageError(_DAMAGED_RECORD.format(row["id"]))
-    fields = read_plain(body)
+    fields = read_plain(body) if zlib.crc32(body) == row["checksum"] else None
     if not isinstance(fields, dict):
         raise StorageError(_DAMAGED_RECORD.format(row["id"]))
     return fields
-
-
-def _encode_record(record: CompactionRecord) -> bytes:
-    other_fields = {name: getattr(record, name) for name in ("dropped", "parent", "provisional", "tried", "saved")}
-    return write_plain({"items": list(map(_encode_item, record.items)), **other_fields})
 
 
 def _encode_item(item: KeySpan | BaseMessage) -> Any:

@@ -543,8 +543,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
                 message_log.delete_compactions(tx, self._key, entry)
             return message_log.remove(tx, self._key, [entry.key for entry in entries])
 
-        removed = self._run("remove", operation, write=True, **inputs)
-        if removed:
+        if removed := self._run("remove", operation, write=True, **inputs):
             from langchain_agentmem.base.events import MessagesRemoved  # noqa: PLC0415 - imported when needed
 
             self._announce(MessagesRemoved, message_ids=tuple(removed))

@@ -85,8 +85,7 @@ def session_recollections(
 def _to_recollection(hit: SearchHit, row: Mapping[str, Any], id_column: str) -> Recollection:
     body = bytes(row["body"])
     if row["kind"] in {message_log.ROUND, "thread_round"}:
-        query = encoding.decode(body)["user_query"]
-        message = Message(role="user", name=USER, content=query, message_id=row["key"])
+        message = Message(role="user", name=USER, content=encoding.decode(body)["user_query"], message_id=row["key"])
     else:
         message = decode_body(body, row["key"])
     source = ROLE_SOURCES.get(str(message.role))

@@ -18,24 +18,15 @@ from langchain_agentmem.base.clock import EARLIEST, LATEST, to_micros
 from langchain_agentmem.base.namespaces import check_id
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import MessageError, safe_repr
+from langchain_agentmem.messages import message as message_fields
 from langchain_agentmem.messages.langchain_messages import encode_plain, from_langchain, to_langchain
-from langchain_agentmem.messages.message import (
-    LANGCHAIN_ROLES,
-    MEMORY_MARK,
-    STORED_FIELDS,
-    Message,
-    check_fields,
-    decode_body,
-    encode_body,
-    escape_name,
-    message_time,
-)
+from langchain_agentmem.messages.message import Message, decode_body, encode_body, escape_name
 from langchain_agentmem.messages.provider_content import part_or_placeholder
 
 if TYPE_CHECKING:
     from langchain_agentmem.messages.role_rounds import Post, Round, SharedMemoryEntry
 
-_MEMORY_MARK = MEMORY_MARK.encode()
+_MEMORY_MARK = message_fields.MEMORY_MARK.encode()
 
 
 def parse_message(value: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
@@ -56,7 +47,7 @@ def parse_message(value: Any = None, *, new_id: Callable[[], str], **fields: Any
         if fields.get("role") is None:
             raise MessageError("A message needs a role: give message= or role=.")
         if isinstance(fields["role"], str):
-            fields["role"] = LANGCHAIN_ROLES.get(fields["role"], fields["role"])
+            fields["role"] = message_fields.LANGCHAIN_ROLES.get(fields["role"], fields["role"])
         return _message_from_fields({"message_id": new_id(), **fields}), "message_id" not in fields
     if isinstance(value, Message):
         check_langchain(value)
@@ -82,12 +73,14 @@ def make_entry(message: Message, now: int, *, new_key: bool = False, body: bytes
     Raises:
         MessageError: The id or time is invalid, or a value in the message cannot be stored.
     """
-    created_at = _created_at(message)
+    time, created_at = message_fields.message_time(message), now
+    if time is not None and not EARLIEST <= (created_at := to_micros(time)) <= LATEST:
+        raise MessageError(f"created_at must be in the years 1 to 9999 in UTC, not {safe_repr(time)}.")
     return message_log.LogEntry(
         check_id(message.message_id, "message", MessageError),
         encode_body(message) if body is None else body,
         message.text,
-        now if created_at is None else created_at,
+        created_at,
         role=escape_name(message.role),
         sender=escape_name(message.name),
         new_key=new_key,
@@ -196,7 +189,7 @@ def change_message(message: Message, changes: Mapping[str, Any]) -> Message:
     Raises:
         MessageError: A field is unknown or has an invalid value.
     """
-    check_fields(changes, STORED_FIELDS)
+    message_fields.check_fields(changes, message_fields.STORED_FIELDS)
     return dataclasses.replace(message, **changes)
 
 
@@ -230,16 +223,6 @@ def _message_from_fields(fields: Mapping[str, Any]) -> Message:
     message = Message.from_dict(fields, tagged=False)
     check_langchain(message)
     return message
-
-
-def _created_at(message: Message) -> int | None:
-    """Return the time of a message in microseconds since 1970, or None if it has none."""
-    time = message_time(message)
-    if time is None:
-        return None
-    if not EARLIEST <= (created_at := to_micros(time)) <= LATEST:
-        raise MessageError(f"created_at must be in the years 1 to 9999 in UTC, not {safe_repr(time)}.")
-    return created_at
 
 
 USER, ASSISTANT = "User", "Assistant"
@@ -293,8 +276,7 @@ def build_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[mess
         elif by_key[implicit_key].state == "created":
             by_key[implicit_key] = by_key[implicit_key].replace(state="finished")  # this message is the answer
         posts.setdefault(implicit_key, []).append(post)
-    in_order = sorted(by_key, key=positions.__getitem__)
-    return [by_key[key].with_post(*posts.get(key, ())) for key in in_order]
+    return [by_key[key].with_post(*posts.get(key, ())) for key in sorted(by_key, key=positions.__getitem__)]
 
 
 def _to_post(entry: message_log.LogEntry) -> Post:

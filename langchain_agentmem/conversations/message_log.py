@@ -21,16 +21,9 @@ from datetime import datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.clock import from_micros
-from langchain_agentmem.base.namespaces import (
-    NESTED_SEPARATOR,
-    Namespace,
-    ThreadKey,
-    is_nested,
-    namespace_of,
-    nested_range,
-    path_range,
-)
+from langchain_agentmem.base.namespaces import NESTED_SEPARATOR, Namespace, ThreadKey, is_nested, namespace_of
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import body_text, is_same_body
 from langchain_agentmem.search import search_index
@@ -257,17 +250,14 @@ def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
     Returns:
         The keys that existed.
     """
-    branch_head = lock_conversation(tx, at)
+    if (branch_head := lock_conversation(tx, at)) is None:
+        return []
     removed: list[str] = []
-    if branch_head is None:
-        return removed
-    branch, _ = branch_head
     for key in dict.fromkeys(keys):
-        row = _current_row(tx, branch, key)
-        if row is not None:
+        if (row := _current_row(tx, branch_head[0], key)) is not None:
             _delete_entry(tx, row["slot"])
             if row["kind"] == MESSAGE:
-                query.decrement_messages(tx, branch=branch)
+                query.decrement_messages(tx, branch=branch_head[0])
             removed.append(key)
     _mark_deleted(tx, at, removed)
     _forget_sources(tx, at, removed)
@@ -289,8 +279,7 @@ def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
         The number of deleted entries, versions included.
     """
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
-    branch_head = lock_conversation(tx, at)
-    if branch_head is None:
+    if (branch_head := lock_conversation(tx, at)) is None:
         return 0
     branch, _ = branch_head
     rows = query.slots_to_drop(tx, branch=branch, everything=int(not keep_description))
@@ -320,8 +309,7 @@ def copy_thread_entries(tx: Transaction, at: ThreadKey, name: str, *, now: int) 
     """
     target = ThreadKey(at.path, name)
     rows = branch_rows(tx, at, query.following_versions)
-    first_versions = [_copy_entry(row) for row in rows if row["replaces"] is None]
-    if first_versions:
+    if first_versions := [_copy_entry(row) for row in rows if row["replaces"] is None]:
         new_keys = set(append(tx, target, first_versions, now=now, newer=True).keys)
         for row in rows:
             if row["replaces"] is not None and row["key"] in new_keys:
@@ -337,7 +325,7 @@ def find_nested_conversations(tx: Transaction, low: str, high: str, thread: str)
         high: The end of the range, excluded.
         thread: The thread's id.
     """
-    first, last = nested_range(thread)
+    first, last = namespaces.nested_range(thread)
     return query.nested_conversations(tx, low=low, high=high, kind=CONVERSATION, first=first, last=last)
 
 
@@ -349,8 +337,7 @@ def delete_thread_entries(tx: Transaction, at: ThreadKey) -> None:
 
     memory_rows.delete_rows(tx, query.thread_messages(tx, path=at.path, name=at.name, keys=None))
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
-    branch_head = lock_conversation(tx, at)
-    if branch_head is None:
+    if (branch_head := lock_conversation(tx, at)) is None:
         return
     branch, _ = branch_head
     nested = is_nested(at.name)
@@ -431,8 +418,7 @@ def messages_around(tx: Transaction, at: ThreadKey, key: str, *, before: int, af
     Raises:
         MessageError: No message has this key.
     """
-    rows = branch_rows(tx, at, query.message_position, key=key)
-    if not rows:
+    if not (rows := branch_rows(tx, at, query.message_position, key=key)):
         raise unknown_key_error(key, at)
     bound = {"position": rows[0]["position"], "slot": rows[0]["slot"]}
     limit = min(before, NO_LIMIT - 1) + 1  # the message itself is read with the earlier ones
@@ -459,8 +445,7 @@ def count_messages(tx: Transaction, at: ThreadKey) -> int:
 
 def rounds(tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
     """Return the rounds and the messages of a conversation, both in order, from one snapshot."""
-    branch = find_branch(tx, at)
-    if branch is None:
+    if (branch := find_branch(tx, at)) is None:
         return [], []
     round_rows = query.rounds(tx, branch=branch)
     message_rows = query.messages_after(tx, branch=branch, **_BEFORE_FIRST, limit=NO_LIMIT, offset=0)
@@ -497,7 +482,7 @@ def list_conversations(tx: Transaction, namespace: Namespace, limit: int, offset
     Raises:
         InvalidInput: `limit` or `offset` is negative or not a whole number.
     """
-    low, high = path_range(namespace)
+    low, high = namespaces.path_range(namespace)
     counts = {"limit": check_count("limit", limit), "offset": check_count("offset", offset)}
     rows = query.newest_conversations(tx, low=low, high=high, kind=CONVERSATION, nested_mark=NESTED_SEPARATOR, **counts)
     return list(map(_listed_conversation, rows))
@@ -571,12 +556,10 @@ def _advance_head(tx: Transaction, at: ThreadKey, branch_head: tuple[int, int] |
 
 
 def _lock_or_create(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]:
-    branch_head = lock_conversation(tx, at)
-    if branch_head is None:
+    if (branch_head := lock_conversation(tx, at)) is None:
         query.create_namespace(tx, path=at.path)
         query.create_branch(tx, path=at.path, kind=CONVERSATION, name=at.name, now=now)
-        branch_head = lock_conversation(tx, at)
-        if branch_head is None:
+        if (branch_head := lock_conversation(tx, at)) is None:
             raise BranchMoved  # another writer has deleted the conversation meanwhile: run the transaction again
     return branch_head
 

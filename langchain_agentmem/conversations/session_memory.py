@@ -51,18 +51,9 @@ from langchain_agentmem.conversations.log_memory import LogMemory, check_retenti
 from langchain_agentmem.conversations.message_log import AppendResult, LogEntry, is_same_content
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import compaction_key
+from langchain_agentmem.messages import role_rounds
 from langchain_agentmem.messages.message_marks import Summary, format_summary, summary_in, summary_message
-from langchain_agentmem.messages.role_rounds import (
-    Attachment,
-    AttachmentType,
-    Conversation,
-    PortableModel,
-    Post,
-    Retention,
-    Round,
-    RoundState,
-    SharedMemoryEntry,
-)
+from langchain_agentmem.messages.role_rounds import Attachment, Conversation, Post, Retention, Round, SharedMemoryEntry
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView, VersionDraft, WriteTarget
 from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_position
@@ -267,7 +258,7 @@ class CompactorConfig(Options):
         return self
 
 
-class CompactedMessage(PortableModel):
+class CompactedMessage(role_rounds.PortableModel):
     """The summary that replaces a role's oldest rounds.
 
     Attributes:
@@ -394,7 +385,7 @@ def convert_rounds(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
         for post in each.post_list:
             lines = [f"{post.send_from} -> {post.send_to}: {post.message}"]
             for attachment in post.attachment_list:
-                is_image = attachment.type is AttachmentType.image_url
+                is_image = attachment.type is role_rounds.AttachmentType.image_url
                 lines.append(f"[{attachment.type.value}] {'an image' if is_image else attachment.content}")
                 if (extra := attachment.to_dict().get("extra")) is not None:
                     lines.append(json.dumps(extra, ensure_ascii=False, default=str))
@@ -452,8 +443,7 @@ class SessionMemory(LogMemory):
         else:
             if session_id is None:
                 session_id = f"conv-{self._database.new_id()}"
-            path = path_of(self._database.scopes.resolve(namespace))
-            self._key = ThreadKey(path, check_id(session_id, "session"))
+            self._key = ThreadKey(path_of(self._database.scopes.resolve(namespace)), check_id(session_id, "session"))
         self.session_id = self._key.name
 
     @property
@@ -637,7 +627,7 @@ class SessionMemory(LogMemory):
             )
         return entry
 
-    def _set_state(self, verb: str, round_id: str, state: RoundState) -> None:
+    def _set_state(self, verb: str, round_id: str, state: role_rounds.RoundState) -> None:
         now = self._now_argument()
 
         def change(tx: Transaction) -> bool:

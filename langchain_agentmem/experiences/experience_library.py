@@ -86,15 +86,9 @@ from langchain_agentmem.conversations.log_entries import find_shared_entries, se
 from langchain_agentmem.conversations.prompt_notes import PromptNoteItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up, safe_repr
+from langchain_agentmem.experiences import experience as experience_files
 from langchain_agentmem.experiences import model_choice
-from langchain_agentmem.experiences.experience import (
-    PROMPT_PART,
-    Experience,
-    ExperienceFolder,
-    LibraryCheck,
-    format_instructions,
-    write_new_file,
-)
+from langchain_agentmem.experiences.experience import PROMPT_PART, Experience, LibraryCheck, format_instructions
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, mark_best, score_conditions
 from langchain_agentmem.experiences.model_choice import Selection, SelectionTemplate, Strategy
 from langchain_agentmem.language_models.model_calls import ModelLike, ask_model, usable_model
@@ -514,7 +508,7 @@ class ExperienceLibrary:
 
     def __init__(self, memory: MemoryLike, directory: str | os.PathLike[str], *, subfolders: bool = False) -> None:
         self.database = database_of(memory)
-        self._folder = ExperienceFolder(directory, subfolders=subfolders)
+        self._folder = experience_files.ExperienceFolder(directory, subfolders=subfolders)
 
     def __repr__(self) -> str:
         return f"ExperienceLibrary({safe_repr(str(self.directory))})"
@@ -585,7 +579,7 @@ class ExperienceLibrary:
                 name = safe_repr(experience.exp_id)
                 raise InvalidInput(f"The library has {name} already, in {safe_repr(file)}. Change it there.")
             check_cancelled()
-            path = write_new_file(self.directory, experience.exp_id, experience.to_yaml())
+            path = experience_files.write_new_file(self.directory, experience.exp_id, experience.to_yaml())
             step.finish(lambda: {"file": path.name})
         return path
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -45,7 +45,7 @@ from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import MessageLike
 from langchain_agentmem.rewinding.memory_rows import STATEMENT
-from langchain_agentmem.rewinding.message_sources import SET, UNDO
+from langchain_agentmem.rewinding.message_sources import SET, effective_events
 from langchain_agentmem.search.memory_search import Explanation
 
 MAX_CHARS = 2_000
@@ -387,16 +387,6 @@ def compute_state(extra: Mapping[str, Any], recorded: int | None = None) -> Fact
     return state
 
 
-def effective_events(events: Sequence[Event], recorded: int | None = None) -> list[Event]:
-    """Return the statements and corrections that were recorded by a time and not undone."""
-    past_events = [event for event in events if recorded is None or event["at"] <= recorded]
-    undone: set[int] = set()
-    for event in past_events:
-        if event["do"] == UNDO:
-            undone ^= {event["of"]}  # a second undo of an event restores it
-    return [event for event in past_events if event["do"] != UNDO and event["n"] not in undone]
-
-
 def get_indexed_names(extra: Mapping[str, Any], recorded: int | None = None) -> tuple[str, str, str]:
     """Return the subject, predicate and object under which a fact is indexed.
 
@@ -574,8 +564,7 @@ def parse_sources(source: Any, *, nested: bool = False) -> list[tuple[str, str |
 
 def check_confidence(confidence: Any) -> float | None:
     """Check and return a confidence; None for None."""
-    checked: float | None = check_value(Annotated[float, Ge(0), Le(1)] | None, confidence, "confidence")
-    return checked
+    return check_value(Annotated[float, Ge(0), Le(1)] | None, confidence, "confidence")  # type: ignore[no-any-return]
 
 
 def check_order(start: int | None, end: int | None) -> None:

@@ -17,7 +17,7 @@ from langchain_agentmem.base.argument_checks import MATCH_ALL, check_integer, ch
 from langchain_agentmem.base.clock import check_time, from_micros
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.fencing import fence_text, sanitize_line, sanitize_text
-from langchain_agentmem.base.namespaces import Namespace, ThreadKey, namespace_of
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.facts import fact as fact_values
@@ -27,6 +27,7 @@ from langchain_agentmem.facts.fact_store import FactsContext, FactView
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike, Measure
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding import search_view
+from langchain_agentmem.rewinding.branches import BranchMemory
 from langchain_agentmem.rewinding.memory_rows import FACT, FACT_TEXT
 from langchain_agentmem.storage import query
 from langchain_agentmem.tracing import document_outputs, format_result
@@ -37,7 +38,7 @@ MAX_DEPTH = 1_000
 """The maximum depth of `neighbours` and `to_networkx`. A greater depth is reduced to this number."""
 
 
-class FactReader:
+class FactReader(BranchMemory):
     """A reader of the facts on a branch, or of a thread.
 
     Each query has an async twin, prefixed with `a`. Times without a time zone are read as UTC.
@@ -46,22 +47,9 @@ class FactReader:
     _context: FactsContext
 
     @property
-    def name(self) -> str:
-        """The name of the branch, or the id of the thread."""
-        return self._context.point.name
-
-    @property
-    def namespace(self) -> Namespace:
-        """The namespace of this memory."""
-        return namespace_of(self._context.point.path)
-
-    @property
     def now(self) -> datetime:
         """The current time of this memory, in UTC."""
         return from_micros(self._context.now())
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
     def get(self, fact_id: str) -> Fact | None:
         """Return a fact or a message by its id; None if it does not exist or was undone."""

@@ -49,7 +49,6 @@ from typing import Any, Self, Unpack
 from langchain_agentmem.base import argument_checks
 from langchain_agentmem.base.argument_checks import check_flag, check_integer, check_name, check_text, check_value
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.namespaces import check_id
 from langchain_agentmem.conversations.log_entries import parse_message
 from langchain_agentmem.conversations.log_memory import EventSource, read_document, write_document
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
@@ -62,7 +61,6 @@ from langchain_agentmem.facts.fact_store import FactChanges, FactsContext, FactS
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
 from langchain_agentmem.messages.provider_content import part_or_placeholder
-from langchain_agentmem.rewinding import branches
 from langchain_agentmem.rewinding.branches import BranchPosition, MemoryPosition, resolve_branch
 from langchain_agentmem.rewinding.memory_rows import FACT_TEXT
 from langchain_agentmem.storage import Transaction
@@ -136,8 +134,6 @@ class KGMemory(FactReader, EventSource):
         description: str | None = None,
         settings: FactsConfig | None = None,
     ) -> None:
-        if not isinstance(branch, str) and not hasattr(branch, "view"):
-            raise InvalidInput(f"branch must be the name of a branch, not {safe_repr(branch)}.")
         if description is not None:
             check_text(description, "A description")
         self._database = database = database_of(memory)
@@ -596,32 +592,6 @@ class KGMemory(FactReader, EventSource):
         return self._context.read_facts("facts.failures", partial(fact_extraction.load_failures, limit=limit))
 
     afailures = awaited(failures)
-
-    # -- branches ----------------------------------------------------------------------------------------------------
-
-    def at(self, name: str) -> Self:
-        """Return the memory of another branch of this namespace, with this model and settings.
-
-        Raises:
-            InvalidInput: The name is not valid for a branch.
-        """
-        path, scopes = self._context.point.path, self._context.database.scopes
-        return self._at_position(BranchPosition(path, check_id(name, "branch"), scopes))
-
-    def fork(self, name: str) -> KGMemory:
-        """Fork a branch that sees these facts as they are now, but not later writes.
-
-        Nothing is copied. The new branch is also a branch of `memory.layers`.
-
-        Args:
-            name: The name of the fork.
-
-        Raises:
-            InvalidInput: The name is taken, or this is the memory of a thread.
-        """
-        return self._at_position(branches.fork_branch(self._context, check_id(name, "branch")))
-
-    afork = awaited(fork, writes=True)
 
     # -- internals ---------------------------------------------------------------------------------------------------
 

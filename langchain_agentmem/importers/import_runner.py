@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.base.argument_checks import check_value, parse_texts
-from langchain_agentmem.base.hooks import Progress, Watch, check_callable
+from langchain_agentmem.base.hooks import Watch, check_callable, report_progress
 from langchain_agentmem.base.namespaces import Namespace, Scopes, parse_scopes, path_of
 from langchain_agentmem.base.safe_repr import mask_passwords
 from langchain_agentmem.errors import InvalidInput, safe_repr
@@ -162,9 +162,8 @@ def run_import(
                     _record_skipped(report, entry)
                 else:
                     _store_batch(report, entry, memory)
-                if listener is not None:
-                    done = sum((*report.added.values(), *report.known.values(), report.left))
-                    listener(Progress(entry.what, done, None))
+                done = sum((*report.added.values(), *report.known.values(), report.left))
+                report_progress(listener, entry.what, done, None)
         for each in sorted(target.only - target.found_ids):
             _record_skipped(report, batches.SkippedEntry(safe_repr(each), "the source has no object with this id."))
         step.finish(lambda: {"added": report.added, "known": report.known, "left": report.left})

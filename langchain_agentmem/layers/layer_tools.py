@@ -98,8 +98,7 @@ def _mem_archival_search(layers: Any, args: tool_arguments.ArchivalSearch) -> An
 
 
 def _mem_archival_get(layers: Any, args: tool_arguments.ArchivalGet) -> Any:
-    record = layers.archival.get(args.record_id)
-    if record is None:
+    if (record := layers.archival.get(args.record_id)) is None:
         return _NO_RECORD.format(_quote_name(args.record_id))
     return {**_describe_record(record), "content": record.content}
 

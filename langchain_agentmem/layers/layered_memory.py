@@ -62,7 +62,6 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from langchain_agentmem.base.argument_checks import check_instance, check_value
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.namespaces import Namespace, check_id, namespace_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact_store import FactsContext
 from langchain_agentmem.language_models.model_calls import ModelLike
@@ -74,7 +73,7 @@ from langchain_agentmem.layers.memory_layers import ArchivalMemory, Consolidatio
 from langchain_agentmem.layers.prompt_context import PromptMaterial
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import BranchDiff, BranchPosition, BranchTree, MemoryPosition, PendingWrite
+from langchain_agentmem.rewinding.branches import BranchDiff, BranchMemory, BranchTree, MemoryPosition, PendingWrite
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, MemoryView
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
@@ -194,7 +193,7 @@ def compute_pressure(chars: int, events: int, records: int, settings: LayersConf
     )
 
 
-class LayeredMemory(Layer):
+class LayeredMemory(Layer, BranchMemory):
     """The core, recall and archival memory on a branch, or of a thread.
 
     Every method that reads or writes has an async twin, prefixed with `a`.
@@ -219,6 +218,8 @@ class LayeredMemory(Layer):
         StorageError: The database cannot be opened.
     """
 
+    _context: LayerContext
+
     def __init__(
         self,
         memory: MemoryLike,
@@ -229,8 +230,6 @@ class LayeredMemory(Layer):
         model: ModelLike | None = None,
     ) -> None:
         check_instance(LayersConfig, settings, "settings")
-        if not isinstance(branch, str) and not hasattr(branch, "view"):
-            raise InvalidInput(f"branch must be the name of a branch or a MemoryPosition, got {safe_repr(branch)}.")
         database = database_of(memory)
         settings = settings or DEFAULT_SETTINGS
         point = branches.resolve_branch(branch, namespace, database.scopes)
@@ -245,16 +244,6 @@ class LayeredMemory(Layer):
         self.resources = ResourceMemory(context, self.core, self.archival)
 
     @property
-    def name(self) -> str:
-        """The name of the branch, or the id of the thread."""
-        return self._context.point.name
-
-    @property
-    def namespace(self) -> Namespace:
-        """The namespace of the memory."""
-        return namespace_of(self._context.point.path)
-
-    @property
     def _facts_context(self) -> FactsContext:
         """The context of the facts of the same branch or thread."""
         return FactsContext(database=self._context.database, point=self._context.point)
@@ -262,9 +251,6 @@ class LayeredMemory(Layer):
     def is_enabled(self) -> bool:
         """Return whether agents should use the memory: the setting `enabled`."""
         return self.settings.enabled
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
     # -- all layers ------------------------------------------------------------------------------------------------
 
@@ -355,28 +341,6 @@ class LayeredMemory(Layer):
     awrite = awaited(write, writes=True)
 
     # -- branches --------------------------------------------------------------------------------------------------
-
-    def at(self, name: str) -> Self:
-        """Return the memory of another branch of this namespace, with the same settings.
-
-        Raises:
-            InvalidInput: The name is not valid for a branch.
-        """
-        path, scopes = self._context.point.path, self._context.database.scopes
-        return self._at_position(BranchPosition(path, check_id(name, "branch"), scopes))
-
-    def fork(self, name: str) -> LayeredMemory:
-        """Fork a branch that sees this memory as it is now, but not later writes.
-
-        Args:
-            name: The name of the fork.
-
-        Raises:
-            InvalidInput: The name is taken, or this is the memory of a thread.
-        """
-        return self._at_position(branches.fork_branch(self._context, check_id(name, "branch")))
-
-    afork = awaited(fork, writes=True)
 
     def ancestors(self) -> list[str]:
         """Return the names of the branches from the root of the fork tree to this one."""

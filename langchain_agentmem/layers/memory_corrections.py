@@ -33,7 +33,7 @@ from langchain_agentmem.language_models.model_calls import SourceNote
 from langchain_agentmem.layers.layer import DEFAULT_IMPORTANCE
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.memory_layers import redraft, redraft_record
-from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding import memory_rows, message_sources
 from langchain_agentmem.rewinding.branches import MAIN, PendingWrite, get_thread_id
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, MemoryVersion, MemoryView, VersionDraft
 from langchain_agentmem.rewinding.thread_memory import amending_position
@@ -257,7 +257,7 @@ class Corrections:
             if kind != FACT:
                 change.remove(kind, old.key)
                 return
-            events = fact_values.effective_events(old.extra["told"])
+            events = message_sources.effective_events(old.extra["told"])
             statements = [event["n"] for event in events if event["do"] == memory_rows.STATEMENT]
             layers._facts_context.changes(tx, change).toggle_events(old, statements)
 

@@ -221,8 +221,7 @@ _COPIED_FIELDS = ("kind", "key", "body", "created_at", "label", "importance", "e
 def redraft(version: MemoryVersion, **changes: Any) -> VersionDraft:
     """Build a draft of the next version of a value, record or event, with changes."""
     columns = {name: getattr(version, name) for name in _COPIED_FIELDS}
-    draft = VersionDraft(**columns, extra=version.extra or None, findable=version.kind != CORE)
-    return draft._replace(**changes)
+    return VersionDraft(**columns, extra=version.extra or None, findable=version.kind != CORE)._replace(**changes)
 
 
 def redraft_record(version: MemoryVersion, content: str | None, tags: Sequence[str] | None) -> VersionDraft:
@@ -550,8 +549,7 @@ def consolidate_excess_events(context: LayerContext) -> None:
     """Consolidate old events: in the background for a branch with a model, else now."""
     run = partial(consolidate, context, keep=context.settings.recall_max_events, automatic=True)
     if context.compressor.model is not None and isinstance(context.point, BranchPosition):
-        key = compaction_key((context.point.path, context.point.name), "layers")
-        context.database.background.start_once(key, run)
+        context.database.background.start_once(compaction_key((context.point.path, context.point.name), "layers"), run)
     else:
         run()
 
@@ -576,8 +574,7 @@ def list_old_events(tx: Transaction, view: MemoryView, keep: int, kind: str | No
         keep: The number of newest events (of `kind`, if passed) to omit.
         kind: Only events of this kind. Default: all.
     """
-    visible = memory_rows.load_current(tx, view, EVENT)
-    matching = [each for each in visible if kind is None or each.label == kind]
+    matching = [each for each in memory_rows.load_current(tx, view, EVENT) if kind is None or each.label == kind]
     parts_by_kind: dict[str | None, list[list[MemoryVersion]]] = {}
     for each in matching[: max(0, len(matching) - keep)]:
         parts = parts_by_kind.setdefault(each.label, [[]])

@@ -30,36 +30,14 @@ from hashlib import blake2b
 from itertools import count, pairwise
 from typing import Any, NamedTuple
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    ChatMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-)
-from langchain_core.messages.tool import tool_call
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.modifier import RemoveMessage
+from langchain_core.messages.tool import ToolCall, tool_call
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.fencing import fence_text
-from langchain_agentmem.messages.message_marks import (
-    ALTERED,
-    ASSISTANT_IMAGES,
-    BEGINNING,
-    CONTINUATION,
-    FILLER,
-    GENERATED_MARK,
-    NO_ANSWER,
-    NO_RESULT,
-    RESULT,
-    M,
-    alter_message,
-    is_injected,
-    is_synthetic,
-    summary_in,
-)
+from langchain_agentmem.messages import message_marks as marks
+from langchain_agentmem.messages.message_marks import GENERATED_MARK, M, alter_message, is_injected, is_synthetic
 from langchain_agentmem.messages.provider_content import generated_image
 
 _ROLE_NAMES = {"human": "user", "ai": "assistant", "function": "tool"}
@@ -131,10 +109,9 @@ def is_from_user(message: BaseMessage) -> bool:
 
     A message with the role "user" may also be a summary, memory, a filler or a tool result.
     """
-    mark = message.additional_kwargs.get(GENERATED_MARK)
-    if role_of(message) != "user" or mark in (FILLER, RESULT):
+    if role_of(message) != "user" or message.additional_kwargs.get(GENERATED_MARK) in (marks.FILLER, marks.RESULT):
         return False
-    return summary_in(message) is None and not is_injected(message)
+    return marks.summary_in(message) is None and not is_injected(message)
 
 
 class HistoryShape(NamedTuple):
@@ -175,11 +152,11 @@ def find_shape(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool 
     system_end = next((index for index, each in enumerate(messages) if role_of(each) != "system"), len(messages))
     tail = max(system_end, tail_start(messages, grace))
     users = [index for index in range(system_end, len(messages)) if is_from_user(messages[index])]
-    summary = next((index for index in range(system_end, tail) if summary_in(messages[index]) is not None), None)
+    summary = next((index for index in range(system_end, tail) if marks.summary_in(messages[index]) is not None), None)
     first = users[0] if keep_first and users and users[0] < tail else None
     request = users[-1] if users and users[-1] < tail and users[-1] != first else None
     mark = messages[system_end].additional_kwargs.get(GENERATED_MARK) if system_end < len(messages) else None
-    return HistoryShape(system_end, system_end if mark == FILLER else None, first, summary, request, tail)
+    return HistoryShape(system_end, system_end if mark == marks.FILLER else None, first, summary, request, tail)
 
 
 def droppable_groups(messages: Sequence[BaseMessage], shape: HistoryShape) -> list[MessageGroup]:
@@ -193,7 +170,7 @@ _CALL_ID_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _REFUSED_NEXT_ROLES = {"assistant": "assistant", "tool": "user"}  # the role that providers refuse after each role
 _CLASSES_BY_ROLE: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
 _SENT_FIELDS = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
-_FILLER_KWARGS = {GENERATED_MARK: FILLER}
+_FILLER_KWARGS = {GENERATED_MARK: marks.FILLER}
 
 
 def valid_length(messages: Sequence[BaseMessage], start: int = 0) -> int:
@@ -238,10 +215,9 @@ def repair_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         return _make_ids_unique(messages)
     cleaned = [each for message in _copy_images(messages) if (each := _clean_message(message)) is not None]
     systems = [each for each in cleaned if role_of(each) == "system"]
-    others = [each for each in cleaned if role_of(each) != "system"]
-    body = _pair_results(others)
+    body = _pair_results([each for each in cleaned if role_of(each) != "system"])
     if (systems or body) and (not body or role_of(body[0]) != "user"):
-        body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs=_FILLER_KWARGS))
+        body.insert(0, HumanMessage(content=marks.BEGINNING, id="agentmem-opening", additional_kwargs=_FILLER_KWARGS))
     return _make_ids_unique(systems + _insert_fillers(body))
 
 
@@ -255,8 +231,8 @@ def _copy_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
     for message in [*messages, None]:
         role = "" if message is None else role_of(message)
         if images and previous_role == "assistant" and role != "tool":
-            texts = [{"type": "text", "text": ASSISTANT_IMAGES}]
-            yield HumanMessage([*texts, *images], id=images_id, additional_kwargs={GENERATED_MARK: RESULT})
+            texts = [{"type": "text", "text": marks.ASSISTANT_IMAGES}]
+            yield HumanMessage([*texts, *images], id=images_id, additional_kwargs={GENERATED_MARK: marks.RESULT})
             images = []
         if message is not None:
             yield message
@@ -271,9 +247,9 @@ def _insert_fillers(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     turns: list[BaseMessage] = []
     for message in messages:
         if turns and _REFUSED_NEXT_ROLES.get(role_of(turns[-1])) == role_of(message):
-            fields = {"id": message.id and f"{message.id}:before", "additional_kwargs": _FILLER_KWARGS}
-            is_user = role_of(message) == "user"
-            turns.append(AIMessage(NO_ANSWER, **fields) if is_user else HumanMessage(CONTINUATION, **fields))
+            is_user, filler_id = role_of(message) == "user", message.id and f"{message.id}:before"
+            filler_class, text = (AIMessage, marks.NO_ANSWER) if is_user else (HumanMessage, marks.CONTINUATION)
+            turns.append(filler_class(text, id=filler_id, additional_kwargs=_FILLER_KWARGS))
         turns.append(message)
     return turns
 
@@ -369,8 +345,7 @@ def _match_results(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]
     results: dict[int, dict[str, int]] = {}
     for index, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            caller_index = open_calls.pop(message.tool_call_id, None)
-            if caller_index is not None:
+            if (caller_index := open_calls.pop(message.tool_call_id, None)) is not None:
                 results.setdefault(caller_index, {})[message.tool_call_id] = index
         else:
             open_calls.update((call["id"], index) for call in calls_of(message))
@@ -379,7 +354,7 @@ def _match_results(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]
 
 def _make_placeholder(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
     fields = {"id": f"{message.id}:{call['id']}:missing" if message.id else None, "additional_kwargs": _FILLER_KWARGS}
-    return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], status="error", **fields)
+    return ToolMessage(content=marks.NO_RESULT, tool_call_id=call["id"], name=call["name"], status="error", **fields)
 
 
 def drop_placeholders(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -388,7 +363,7 @@ def drop_placeholders(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     others, results = messages[: last_other + 1], messages[last_other + 1 :]
     return [
         *others,
-        *(each for each in results if each.content != NO_RESULT or GENERATED_MARK not in each.additional_kwargs),
+        *(each for each in results if each.content != marks.NO_RESULT or GENERATED_MARK not in each.additional_kwargs),
     ]
 
 
@@ -399,7 +374,7 @@ def _quote_result(message: BaseMessage) -> HumanMessage:
     if isinstance(message.content, list):
         images = [block for block in message.content if encoding.block_type(block) in encoding.IMAGE_TYPES]
         content = [{"type": "text", "text": content}, *images] if images else content
-    return HumanMessage(content=content, id=message.id, additional_kwargs={GENERATED_MARK: RESULT})
+    return HumanMessage(content=content, id=message.id, additional_kwargs={GENERATED_MARK: marks.RESULT})
 
 
 def _clean_message(message: BaseMessage) -> BaseMessage | None:
@@ -445,7 +420,7 @@ def make_encodable(message: M) -> M:
 
 def _convert_chat(message: ChatMessage) -> BaseMessage:
     """Convert a `ChatMessage` to its role's class, or to a user message named after the role."""
-    role, kwargs = role_of(message), {GENERATED_MARK: ALTERED, **message.additional_kwargs}
+    role, kwargs = role_of(message), {GENERATED_MARK: marks.ALTERED, **message.additional_kwargs}
     name = message.name or (None if role in (*_CLASSES_BY_ROLE, "user") else role)
     make = _CLASSES_BY_ROLE.get(role, HumanMessage)
     return make(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)

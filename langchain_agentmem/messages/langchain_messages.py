@@ -224,10 +224,8 @@ def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = 
     info = _find_class_info(message)
     try:
         fields, extra = _build_fields(message, info, part_of)
-        if not _needs_no_note(message):
-            note = _build_note(message, _build_message(fields, info, extra))
-            if note:
-                fields["additional_kwargs"] = {**fields["additional_kwargs"], NOTE_KEY: note}
+        if not _needs_no_note(message) and (note := _build_note(message, _build_message(fields, info, extra))):
+            fields["additional_kwargs"] = {**fields["additional_kwargs"], NOTE_KEY: note}
     except RecursionError:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
     return info.empty.model_copy(update={**extra, **fields} if extra else fields)

@@ -116,8 +116,7 @@ class ToolCallMsg:
             raise MessageError(f"A tool call must be a dictionary, not {type(data).__name__}.")
         nested = data.get("function")
         function = nested if isinstance(nested, Mapping) else data
-        name = function.get("name")
-        if name is None:
+        if (name := function.get("name")) is None:
             raise MessageError(f"A tool call needs a 'name', got only the keys {sorted(map(str, data))}.")
         call_type = data.get("type")
         fields = {

@@ -214,8 +214,7 @@ def summary_in(message: BaseMessage) -> Summary | None:
         The summary. None if the message has no mark of a summary. Also None if the message has another text, such as a
         user's message with a copied mark, since this text must not be lost.
     """
-    data = message.additional_kwargs.get(SUMMARY_MARK)
-    if not isinstance(data, Mapping):
+    if not isinstance(data := message.additional_kwargs.get(SUMMARY_MARK), Mapping):
         return None
     summary = Summary.from_dict(data)
     if not _has_exact_text(message, summary):

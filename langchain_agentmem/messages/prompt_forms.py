@@ -22,15 +22,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_agentmem.base.concurrency import run_in_worker
 from langchain_agentmem.base.namespaces import check_config
 from langchain_agentmem.errors import InvalidInput, safe_repr
+from langchain_agentmem.messages import message_marks
 from langchain_agentmem.messages.history_repair import calls_of, is_from_user, make_encodable, role_of
-from langchain_agentmem.messages.message_marks import (
-    Part,
-    Role,
-    is_from_compaction,
-    is_injected,
-    memory_block,
-    memory_message,
-)
+from langchain_agentmem.messages.message_marks import Part, Role, is_from_compaction, is_injected
 
 
 class MemoryTexts(NamedTuple):
@@ -47,8 +41,8 @@ class MemoryTexts(NamedTuple):
 
     def blocks(self) -> list[str]:
         """Return the texts of the messages that contain this memory."""
-        recalled = [memory_block("recalled", text) for text in self.recalled.values()]
-        return [memory_block("core", self.core), *recalled] if self.core else recalled
+        recalled = [message_marks.memory_block("recalled", text) for text in self.recalled.values()]
+        return [message_marks.memory_block("core", self.core), *recalled] if self.core else recalled
 
 
 class MemoryRunnable(Runnable[Any, Any]):
@@ -116,7 +110,7 @@ def insert_memory(messages: Sequence[BaseMessage], memory: MemoryTexts, role: Ro
     context = insert_texts(messages, "recalled", memory.recalled)
     context = [message for message in context if not is_injected(message, "core")]
     system_end = _find_system_end(context)
-    core = [memory_message("core", memory.core, role)] if memory.core else []
+    core = [message_marks.memory_message("core", memory.core, role)] if memory.core else []
     return [*context[:system_end], *core, *context[system_end:]]
 
 
@@ -141,7 +135,7 @@ def insert_texts(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str
             index = max(system_end, _insertion_index(kept, indexes[before_id]))
             while part == "recalled" and index > system_end and is_injected(kept[index - 1], "experiences"):
                 index -= 1  # so that recalled memory stands before experiences
-            inserted.setdefault(index, []).append(memory_message(part, text, before=before_id))
+            inserted.setdefault(index, []).append(message_marks.memory_message(part, text, before=before_id))
     return [each for index in range(len(kept) + 1) for each in (*inserted.get(index, ()), *kept[index : index + 1])]
 
 
@@ -158,7 +152,7 @@ def append_block(system: SystemMessage | None, part: Part, text: str) -> SystemM
         part: The part of memory: "core", "recalled" or "experiences".
         text: The memory, as text.
     """
-    text = memory_block(part, text)
+    text = message_marks.memory_block(part, text)
     if system is None:
         return SystemMessage(text)
     addition: Any = f"\n\n{text}" if isinstance(system.content, str) else [{"type": "text", "text": text}]

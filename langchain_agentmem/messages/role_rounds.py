@@ -121,8 +121,7 @@ class Portable:
 
     @classmethod
     def _load_required(cls, data: Any) -> Self:
-        value = cls.from_dict(data)
-        if value is None:
+        if (value := cls.from_dict(data)) is None:
             raise InvalidInput(f"{cls.__name__}: the type {safe_repr(data.get('type'))} no longer exists.")
         return value
 

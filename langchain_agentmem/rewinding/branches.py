@@ -17,25 +17,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from langchain_agentmem.base.clock import from_micros
-from langchain_agentmem.base.concurrency import check_cancelled
-from langchain_agentmem.base.namespaces import Scopes, check_id, namespace_of, path_of
+from langchain_agentmem.base.concurrency import awaited, check_cancelled
+from langchain_agentmem.base.namespaces import Namespace, Scopes, check_id, namespace_of, path_of
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import NO_SOURCE, SourceNote, current_source
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import (
-    CORE,
-    EVENT,
-    FACT,
-    RECORD,
-    Author,
-    MemoryVersion,
-    MemoryView,
-    VersionDraft,
-    WriteTarget,
-)
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, MemoryVersion, MemoryView, VersionDraft
 from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
@@ -75,7 +65,7 @@ class BranchPosition(NamedTuple):
             return _add_scope(_view_branch(tx, rows[0], rows[0]["head"], now), rows if self.is_shared else ())
         return _add_scope(MemoryView((), (), now), query.author_of_main(tx, path=self.path) if self.is_shared else ())
 
-    def open_for_write(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
+    def open_for_write(self, tx: Transaction, now: int) -> tuple[MemoryView, memory_rows.WriteTarget]:
         """Lock the branch, and return its view and next position; create the branch if missing."""
         advance = partial(query.advance_named_branch, tx, path=self.path, name=self.name, now=now)
         if not (rows := advance()):
@@ -85,7 +75,7 @@ class BranchPosition(NamedTuple):
         view = _view_branch(tx, row, row["head"] - 1, now)
         author = ensure_main_author(tx, self.path, rows) if self.name == MAIN else None
         flags = {"forked": len(view.branches) > 1, "shared": self.is_shared, "has_expired": bool(row["has_expired"])}
-        target = WriteTarget(row["id"], row["head"], author=author, **flags)
+        target = memory_rows.WriteTarget(row["id"], row["head"], author=author, **flags)
         return _add_scope(view, rows if self.is_shared else ()), target
 
     def lock(self, tx: Transaction, now: int) -> tuple[int, int]:
@@ -131,12 +121,14 @@ def resolve_branch(branch: str | MemoryPosition, namespace: Any, scopes: Scopes)
     Raises:
         InvalidInput: The branch name or namespace is not valid, or a key of the namespace template is missing.
     """
-    if not isinstance(branch, str):
-        return branch
-    return BranchPosition(path_of(scopes.resolve(namespace)), check_id(branch, "branch"), scopes)
+    if isinstance(branch, str):
+        return BranchPosition(path_of(scopes.resolve(namespace)), check_id(branch, "branch"), scopes)
+    if not hasattr(branch, "view"):
+        raise InvalidInput(f"branch must be the name of a branch or a MemoryPosition, got {safe_repr(branch)}.")
+    return branch
 
 
-def ensure_main_author(tx: Transaction, path: str, rows: Rows | None = None) -> Author:
+def ensure_main_author(tx: Transaction, path: str, rows: Rows | None = None) -> memory_rows.Author:
     """Return the author row of the branch "main" of a namespace; create the author if missing.
 
     Args:
@@ -148,7 +140,7 @@ def ensure_main_author(tx: Transaction, path: str, rows: Rows | None = None) -> 
     rows = [row] if row["author"] is not None else query.create_main_author(tx, path=path)
     if not rows:
         raise BranchMoved  # another transaction created the row meanwhile; the database repeats this transaction
-    return Author(rows[0]["author"], row["scope"])
+    return memory_rows.Author(rows[0]["author"], row["scope"])
 
 
 def _view_branch(tx: Transaction, row: Row, position: int, time: int) -> MemoryView:
@@ -233,8 +225,7 @@ def create_fork(tx: Transaction, point: BranchPosition, name: str, now: int) -> 
         InvalidInput: A branch of this name exists.
     """
     branch, head = point.lock(tx, now)
-    rows = query.create_fork(tx, branch=branch, position=head, kind=NAMED_BRANCH, name=name, now=now)
-    if not rows:
+    if not query.create_fork(tx, branch=branch, position=head, kind=NAMED_BRANCH, name=name, now=now):
         raise InvalidInput(f"The branch {safe_repr(name)} already exists. Give the fork another name.")
     return point._replace(name=name)
 
@@ -482,6 +473,53 @@ class BranchTree:
             lines.append(f"{'  ' * depth}{branch.name}")
             pending += [(fork, depth + 1) for fork in reversed(branch.children)]
         return "\n".join(lines)
+
+
+class BranchMemory:
+    """The memory of a branch of a namespace, or of a thread."""
+
+    _context: MemorySession
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
+
+    @property
+    def name(self) -> str:
+        """The name of the branch, or the id of the thread."""
+        return self._context.point.name
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace of this memory."""
+        return namespace_of(self._context.point.path)
+
+    def at(self, name: str) -> Self:
+        """Return the memory of another branch of this namespace, with the same model and settings.
+
+        Raises:
+            InvalidInput: The name is not valid for a branch.
+        """
+        path, scopes = self._context.point.path, self._context.database.scopes
+        return self._at_position(BranchPosition(path, check_id(name, "branch"), scopes))
+
+    def fork(self, name: str) -> Self:
+        """Fork a branch that sees this memory as it is now, but not later writes.
+
+        Nothing is copied. The new branch is a branch of both `memory.layers` and `memory.facts`.
+
+        Args:
+            name: The name of the fork.
+
+        Raises:
+            InvalidInput: The name is taken, or this is the memory of a thread.
+        """
+        return self._at_position(fork_branch(self._context, check_id(name, "branch")))
+
+    afork = awaited(fork, writes=True)
+
+    def _at_position(self, point: MemoryPosition) -> Self:
+        """Return the memory at another position, with the same model and settings."""
+        raise NotImplementedError
 
 
 def fork_branch(session: MemorySession, name: str) -> BranchPosition:

@@ -262,11 +262,8 @@ def select_visible(rows: Iterable[Row], time: int) -> list[Row]:
         rows: The rows, the oldest version of each key first.
         time: The time at which expiry is judged, in microseconds since 1970.
     """
-    return [
-        row
-        for row in {row["key"]: row for row in rows}.values()
-        if row["deleted"] == 0 and (row["expires_at"] is None or row["expires_at"] > time)
-    ]
+    last_rows = [row for row in {row["key"]: row for row in rows}.values() if row["deleted"] == 0]
+    return [row for row in last_rows if row["expires_at"] is None or row["expires_at"] > time]
 
 
 def find_creation_times(
@@ -475,20 +472,21 @@ def format_conversation_source(conversation_id: str) -> str:
     return f"conversation {conversation_id}"
 
 
-def delete_unseen(tx: Transaction, ids: Iterable[int], *, keep_past: bool = True) -> list[int]:
+def delete_unseen(tx: Transaction, ids: Iterable[int]) -> list[int]:
     """Delete the given rows that nothing shows, with their contents and search documents.
+
+    Rows of the branch "main" that checkpoints of its namespace show are kept.
 
     Args:
         tx: The transaction.
         ids: The numbers of the rows.
-        keep_past: True to keep rows of the branch "main" that checkpoints of its namespace show. Default: True.
 
     Returns:
         The numbers of the deleted rows.
     """
     if not (ids := list(ids)):
         return []
-    rows = query.releasable_memory(tx, ids=as_json(ids), checkpoints=int(keep_past))
+    rows = query.releasable_memory(tx, ids=as_json(ids), checkpoints=1)
     delete_rows(tx, rows)
     return [row["id"] for row in rows]
 

@@ -110,16 +110,22 @@ def _remove_others(event: Mapping[str, Any], removes: Callable[[Mapping[str, Any
     return {**event, memory_rows.OTHER_SOURCES: remaining}
 
 
+def effective_events(events: Sequence[Mapping[str, Any]], recorded: int | None = None) -> list[Mapping[str, Any]]:
+    """Return the statements and corrections that were recorded by a time and not undone."""
+    past_events = [event for event in events if recorded is None or event["at"] <= recorded]
+    undone: set[int] = set()
+    for event in past_events:
+        if event["do"] == UNDO:
+            undone ^= {event["of"]}  # a second undo of an event restores it
+    return [event for event in past_events if event["do"] != UNDO and event["n"] not in undone]
+
+
 def _find_corrected_values(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
     """Return the subject, predicate and object that corrections set before event `first`.
 
     The event is the first remaining statement. The values replace those of removed statements.
     """
-    undone: set[int] = set()
-    for event in events:
-        if event["do"] == UNDO:
-            undone ^= {event["of"]}  # every second undo of an event restores it
-    set_before = [event for event in events if event["do"] == SET and event["n"] < first and event["n"] not in undone]
+    set_before = [event for event in effective_events(events) if event["do"] == SET and event["n"] < first]
     return {name: value for event in set_before for name, value in event["fields"].items() if name in _FACT_FIELDS}
 
 

@@ -26,20 +26,9 @@ from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import BranchMoved, InvalidInput, StepIsOver, safe_repr
 from langchain_agentmem.messages.message import ROLE_SOURCES
-from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding import graph_runs, memory_rows
 from langchain_agentmem.rewinding.branches import load_view
-from langchain_agentmem.rewinding.graph_runs import (
-    FinishedTask,
-    GraphLoop,
-    GraphRun,
-    GraphTask,
-    Groups,
-    LiveWrites,
-    Place,
-    RunRegistry,
-    TaskExecution,
-    list_levels,
-)
+from langchain_agentmem.rewinding.graph_runs import GraphLoop, GraphRun, GraphTask, Groups, Place, RunRegistry
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, MemoryView, WriteTarget
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage, thread_recorder
@@ -217,7 +206,7 @@ def load_start_places(
             rows = () if thread is None else query.find_run_start(tx, thread=thread.id, ns_id=thread.ns_id, **start)
         place = next(((row["branch_id"], row["position"]) for row in rows if row["branch_id"] is not None), None)
         finished = tuple(
-            FinishedTask(row["task"], row["caller"], tuple(json.loads(row["groups"])))
+            graph_runs.FinishedTask(row["task"], row["caller"], tuple(json.loads(row["groups"])))
             for row in rows
             if row["task"] is not None and (loop.tasks_with_results is None or row["task"] in loop.tasks_with_results)
         )
@@ -233,7 +222,7 @@ def load_start_places(
 
 def load_task_view(
     tx: Transaction, runs: RunRegistry, configurable: Mapping[str, Any], at: ThreadKey
-) -> tuple[GraphRun, TaskExecution, MemoryView]:
+) -> tuple[GraphRun, graph_runs.TaskExecution, MemoryView]:
     """Return the run, the execution and the view of the running task.
 
     A task sees the lineages of its graph and of outer graphs. It also sees its own unsealed writes, and those of its
@@ -255,7 +244,7 @@ def load_task_view(
     return run, execution, MemoryView(tuple(branches), tuple(groups), time, descends)
 
 
-def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: TaskExecution, now: int) -> int:
+def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: graph_runs.TaskExecution, now: int) -> int:
     """Return the group that an execution of a task writes to; create it if missing.
 
     The following groups of the same task are deleted: groups of earlier attempts in the same run, groups of executions
@@ -280,11 +269,8 @@ def open_group(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: Tas
             thread = make_thread(tx, *run.thread_key, now)
         for row in query.groups_of_task(tx, thread=thread.id, task=task.id):
             # The group of this execution exists if another call of the execution began at the same time.
-            is_live = (
-                row["owner"] not in (None, execution.run_token)
-                and not row["ended"]
-                and row["created_at"] > now - STALE_AFTER
-            )
+            has_other_owner = row["owner"] not in (None, execution.run_token)
+            is_live = has_other_owner and not row["ended"] and row["created_at"] > now - STALE_AFTER
             if row["id"] != group and not is_live and row["id"] not in json.loads(row["finished"] or "[]"):
                 drop_group(tx, row["id"])
         fields = {"thread": thread.id, "ns": task.ns, "checkpoint": task.checkpoint, "task": task.id}
@@ -505,13 +491,9 @@ def amend_head(tx: Transaction, thread: Thread, now: int) -> WriteTarget:
     if thread.ns_id is None or not rows:
         raise InvalidInput(f"The thread {safe_repr(thread.name)} has no checkpoint yet.")
     place = find_place(tx, thread.ns_id, rows[0]["name"])
-    # Extend only a branch that this thread created: a search finds rows by the thread that created the branch.
-    if place is None or not query.extend_branch(tx, branch=place[0], position=place[1], thread=thread.name):
-        place = _insert_branch(tx, thread.path, thread.name, place, now), 0
-        query.extend_branch(tx, branch=place[0], position=0, thread=thread.name)
-    target = {"branch": place[0], "position": place[1] + 1}
-    query.set_position(tx, ns_id=thread.ns_id, checkpoint=rows[0]["name"], **target)
-    return WriteTarget(place[0], place[1] + 1, forked=True, author=ensure_author(tx, thread.id))
+    branch, position = _extend_branch(tx, thread.path, thread.name, place, now)
+    query.set_position(tx, ns_id=thread.ns_id, checkpoint=rows[0]["name"], branch=branch, position=position)
+    return WriteTarget(branch, position, forked=True, author=ensure_author(tx, thread.id))
 
 
 def find_place(tx: Transaction, ns_id: int, checkpoint: str) -> Place | None:
@@ -610,7 +592,8 @@ def _find_subgraph_base(
         subgraph_ns: The checkpoint namespace of the subgraph.
         parents: The checkpoint ids of the outer loops, by checkpoint namespace.
     """
-    outer_namespaces = [level.ns for level in reversed(list_levels(subgraph_ns, parents)) if level.ns != subgraph_ns]
+    levels = reversed(graph_runs.list_levels(subgraph_ns, parents))
+    outer_namespaces = [level.ns for level in levels if level.ns != subgraph_ns]
     if not subgraph_ns or not outer_namespaces:
         return None
     base = _SubgraphBase(parents[outer_namespaces[0]], None, {})
@@ -750,11 +733,7 @@ def _record_messages(tx: Transaction, put: CheckpointPut, place: Place | None) -
     put.stored_ids[:] = [message.entry.key for message in recorded if message.new]
     if not recorded:
         return place
-    # Extend only a branch that this thread created: a search finds rows by the thread that created the branch.
-    if place is None or not query.extend_branch(tx, branch=place[0], position=place[1], thread=put.at.name):
-        place = _create_branch(tx, put, place, None), 0
-        query.extend_branch(tx, branch=place[0], position=0, thread=put.at.name)
-    place = place[0], place[1] + 1
+    place = _extend_branch(tx, put.thread.path, put.at.name, place, put.now)
     _write_messages(tx, put, place, recorded, visible_hashes)
     return place
 
@@ -797,6 +776,17 @@ def _write_messages(
     query.insert_thread_message.run_many(tx, rows)
 
 
+def _extend_branch(tx: Transaction, path: str, thread: str, place: Place | None, now: int) -> Place:
+    """Add a position after a place, and return it.
+
+    Extend only a branch that this thread created: a search finds rows by the thread that created the branch.
+    """
+    if place is None or not query.extend_branch(tx, branch=place[0], position=place[1], thread=thread):
+        place = _insert_branch(tx, path, thread, place, now), 0
+        query.extend_branch(tx, branch=place[0], position=0, thread=thread)
+    return place[0], place[1] + 1
+
+
 def _insert_branch(tx: Transaction, path: str, thread: str, parent: Place | None, now: int) -> int:
     """Create a branch of a thread, forked at a place or without a parent; return its row id."""
     parent_id, position = parent or (None, None)
@@ -811,9 +801,8 @@ def _create_branch(tx: Transaction, put: CheckpointPut, parent: Place | None, ba
     branch = _insert_branch(tx, put.thread.path, put.at.name, parent, put.now)
     if base is not None:
         base_branch, position = base.place or (None, None)
-        groups = json.dumps(sorted(base.groups.items()))
         target = {"base": base_branch, "base_position": position, "checkpoint": base.checkpoint}
-        query.insert_branch_base(tx, branch=branch, **target, groups=groups)
+        query.insert_branch_base(tx, branch=branch, **target, groups=json.dumps(sorted(base.groups.items())))
         query.insert_base_group.run_many(tx, [{"group": group, "branch": branch} for group in sorted(base.groups)])
     return branch
 
@@ -844,7 +833,7 @@ def _load_lineage_rows(tx: Transaction, place: Place) -> Rows:
     return query.branch_lineage(tx, branch=place[0], position=place[1], with_bases=0)
 
 
-def _list_groups(tx: Transaction, writes: LiveWrites) -> Groups:
+def _list_groups(tx: Transaction, writes: graph_runs.LiveWrites) -> Groups:
     """Return the groups of current writes, including sealed groups of subgraphs."""
     groups = dict(writes.groups)
     for place in writes.places:

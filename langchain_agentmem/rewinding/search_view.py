@@ -150,8 +150,7 @@ def visible_rows(
         The rows by their numbers; and views, each with the numbers of the rows that it shows. None stands for the view
         at the ends of all named branches.
     """
-    loaded = query.memory_hits(tx, ids=json.dumps([hit.owner for hit in hits]))
-    rows = {row["id"]: row for row in loaded}
+    rows = {row["id"]: row for row in query.memory_hits(tx, ids=json.dumps([hit.owner for hit in hits]))}
     search_view = search_view or EVERYWHERE
     if search_view.point is not None and search_view.view is not None:
         return rows, [(search_view.view, memory_rows.visible_numbers(tx, search_view.view, rows))]

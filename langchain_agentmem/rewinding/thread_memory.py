@@ -17,16 +17,9 @@ from uuid import UUID
 
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
+from langchain_agentmem.rewinding import branches as named_branches
 from langchain_agentmem.rewinding import graph_runs, memory_rows, message_sources, sealing
-from langchain_agentmem.rewinding.branches import (
-    MAIN,
-    NAMED_BRANCH,
-    BranchPosition,
-    MemoryPosition,
-    ensure_main_author,
-    load_view,
-    resolve_branch,
-)
+from langchain_agentmem.rewinding.branches import MAIN, BranchPosition, MemoryPosition, load_view, resolve_branch
 from langchain_agentmem.rewinding.graph_runs import Place, RunRegistry, get_run_registry
 from langchain_agentmem.rewinding.memory_rows import FOREVER, MemoryView, WriteTarget
 from langchain_agentmem.rewinding.sealing import STALE_AFTER, drop_group
@@ -85,8 +78,7 @@ class ThreadPosition(NamedTuple):
         if _TASK_KEY in self.configurable:
             _, _, view = sealing.load_task_view(tx, self.runs, self.configurable, self.at)
             return self._with_scope(tx, view)
-        ns = self.configurable.get("checkpoint_ns") or ROOT_NS
-        thread = find_thread(tx, self.at, ns)
+        thread = find_thread(tx, self.at, self.configurable.get("checkpoint_ns") or ROOT_NS)
         checkpoint_id = self.configurable.get("checkpoint_id")
         if thread is None or thread.ns_id is None:
             return self._with_scope(tx, MemoryView((), (), now))
@@ -360,10 +352,9 @@ def delete_threads(
     for row in threads:
         thread_recorder().delete_thread_entries(tx, namespaces.ThreadKey(row["path"], row["name"]))
     for branch, position in merged_places:  # an original that nothing else uses replaces its copy on "main"
-        if rows := query.copies_to_replace(tx, branch=branch, position=position):
-            pairs = [{"copy": row["copy"], "original": row["original"]} for row in rows]
-            query.replace_copy.run_many(tx, pairs)
-            query.delete_memory.run_many(tx, [{"id": pair["copy"]} for pair in pairs])
+        rows = query.copies_to_replace(tx, branch=branch, position=position)
+        query.replace_copy.run_many(tx, [{"copy": row["copy"], "original": row["original"]} for row in rows])
+        query.delete_memory.run_many(tx, [{"id": row["copy"]} for row in rows])
     _sweep_leftovers(tx, leftovers)
     for path in sorted({row["path"] for row in threads}):
         memory_rows.clean_namespace(tx, path)
@@ -397,7 +388,7 @@ def _merge_into_main(tx: Transaction, at: namespaces.ThreadKey, now: int) -> lis
         return []
     view = load_view(tx, *place, now)
     branch, head = BranchPosition(at.path, MAIN).lock(tx, now)
-    ensure_main_author(tx, at.path)
+    named_branches.ensure_main_author(tx, at.path)
     merged = query.copy_to_main(tx, **view.parameters(), from_author=author.id, branch=branch, position=head + 1)
     superseded = query.supersede_on_main(tx, branch=branch, position=head + 1, now=now)
     query.hide_author_memory(tx, author=author.id, branch=branch)
@@ -425,8 +416,7 @@ def forget_authors(tx: Transaction, low: str, high: str, name: str) -> None:
     deleted.update(memory_rows.delete_unseen(tx, [row["copy_of"] for row in main_rows if row["copy_of"] is not None]))
     memory_rows.mark_deleted(tx, [row for row in rows if row["id"] not in deleted], branch_only=True)
     authors = query.authors_without_thread(tx, low=low, high=high, name=name)
-    if authors:
-        query.anonymize_author.run_many(tx, [{"id": row["id"]} for row in authors])
+    query.anonymize_author.run_many(tx, [{"id": row["id"]} for row in authors])
     for path in sorted({row["path"] for row in authors}):
         memory_rows.clean_namespace(tx, path)
 
@@ -453,8 +443,7 @@ def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *
         The number of deleted checkpoints.
     """
     selection = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
-    threads = query.threads_of_runs(tx, **selection)
-    heads = {row["id"]: head_place(tx, row["id"]) for row in threads}
+    heads = {row["id"]: head_place(tx, row["id"]) for row in query.threads_of_runs(tx, **selection)}
     writes = query.writes_of_runs(tx, **selection)
     thread_ids = sorted(heads.keys() | {row["thread_id"] for row in writes})
     leftovers = [_collect_leftovers(tx, thread) for thread in thread_ids]
@@ -593,7 +582,7 @@ def erase_branches(tx: Transaction, low: str, high: str) -> int:
         drop_group(tx, row["id"])
     for path in sorted({row["path"] for row in rows}):
         memory_rows.clean_namespace(tx, path)
-    return sum(row["kind"] == NAMED_BRANCH for row in rows)
+    return sum(row["kind"] == named_branches.NAMED_BRANCH for row in rows)
 
 
 def _erase(tx: Transaction, erasure: Erasure) -> None:

@@ -316,8 +316,7 @@ def sweep(tx: Transaction, *, now: int, limit: int = PAGE_SIZE) -> int:
     Returns:
         The number of deleted items.
     """
-    rows = query.expired_items(tx, now=now, limit=limit)
-    if rows:
+    if rows := query.expired_items(tx, now=now, limit=limit):
         _delete(tx, rows)
         _delete_empty(tx, {row["path"] for row in rows})
     return len(rows)

@@ -195,10 +195,8 @@ class Batch:
             place = make_place(op.namespace, op.key, self._base)
             self._gets[number] = (place, should_refresh(self._ttl, op.refresh_ttl))
         elif isinstance(op, langgraph.SearchOp):
-            self._searches[number] = (
-                _parse_search(op, self._base, self._limits),
-                should_refresh(self._ttl, op.refresh_ttl),
-            )
+            item_query = _parse_search(op, self._base, self._limits)
+            self._searches[number] = (item_query, should_refresh(self._ttl, op.refresh_ttl))
         elif isinstance(op, langgraph.ListNamespacesOp):
             self._lists[number] = (op, *_parse_path_range(op, self._base))
         elif isinstance(op, PutOp):

@@ -113,8 +113,7 @@ async def namespaces_with(request: Request, count_name: str, max_wait: float = 0
 def load_figures(memory: AgentMemory) -> dict[str, Any]:
     """Return counts, daily growth and health findings. This reads all data."""
     # A memory that is limited to a namespace, see `AgentMemory.within`, must not show findings on the whole database.
-    is_unlimited = memory.database.scopes.boundary is None
-    findings = memory.admin.diagnose() if is_unlimited else []
+    findings = memory.admin.diagnose() if memory.database.scopes.boundary is None else []
     return {"stats": memory.admin.stats(), "growth": memory.admin.growth(), "findings": findings}
 
 
@@ -396,9 +395,8 @@ def _open_trail(request: Request) -> AuditTrail:
 
 async def _shared_values(request: Request, trail: AuditTrail) -> dict[str, Any]:
     """Return the template values that all pages of the audit trail need."""
-    params = request.query_params
     return {
-        "query": params,
+        "query": request.query_params,
         "namespace": web.namespace_param(request) or (),
         "head": await trail.ahead(),
         "trails": await namespaces_with(request, "audit"),

@@ -346,9 +346,8 @@ async def _step_panel(request: Request, target: ShownThread) -> TemplateValues:
     pair = None if config is None else await memory.checkpointer.achanges(config)
     if pair is None:
         raise web.not_found("This checkpoint was deleted meanwhile.")
-    changes = await run_in_worker(lambda: [*views.changes_between(memory, pair, MAX_ITEMS)])
     layers: dict[str, list[views.ShownChange]] = {}
-    for each in changes:
+    for each in await run_in_worker(lambda: [*views.changes_between(memory, pair, MAX_ITEMS)]):
         layers.setdefault(each.layer, []).append(each)
     return {"changes": layers, "unknown": pair.before is None and pair.after.parent_config is not None}
 
@@ -395,9 +394,8 @@ async def _prompts_panel(request: Request, target: ShownThread) -> TemplateValue
     """
     values = await _messages_panel(request, target)
     messages: Sequence[views.ShownMessage] = values["messages"]
-    notes = await target.chat.aprompt_notes([each.key for each in messages if each.key])
     by_message: dict[str, list[PromptNote]] = {}
-    for each in notes:
+    for each in await target.chat.aprompt_notes([each.key for each in messages if each.key]):
         by_message.setdefault(each.message_id, []).append(each)
     questions = [each for each in messages if each.key in by_message]
     requested = request.query_params.get("message")

@@ -97,10 +97,9 @@ def state_of(checkpoint_tuple: CheckpointTuple) -> dict[str, Any]:
 
     Values that JSON cannot represent are converted to strings.
     """
-    values = checkpoint_tuple.checkpoint["channel_values"].items()
     return {
         name: json.loads(json.dumps(value, default=str, skipkeys=True))
-        for name, value in values
+        for name, value in checkpoint_tuple.checkpoint["channel_values"].items()
         if not name.startswith(_INTERNAL_PREFIXES) and not is_message_list(value)
     }
 

@@ -30,7 +30,7 @@ from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import ThreadMoved
 from langchain_agentmem.base.files import check_no_file, check_path
-from langchain_agentmem.base.hooks import Progress, Watch, check_callable
+from langchain_agentmem.base.hooks import Watch, check_callable, report_progress
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, check_id, namespace_of, path_of, path_range
 from langchain_agentmem.base.safe_repr import join_lines, mask_passwords
 from langchain_agentmem.conversations import message_log, prompt_notes
@@ -585,8 +585,7 @@ class Admin(Upkeep):
                     count = _prune_thread(run_operation, key, keep_checkpoints or 1, now, atomic=dry_run)
                 counts[kind] += count
                 counts["conversations" if kind == "messages" else "threads"] += bool(count)
-                if progress is not None:
-                    progress(Progress("pruning", number, len(targets)))
+                report_progress(progress, "pruning", number, len(targets))
             archived = 0 if before is None else _archive_audit(run_operation, low, high, before)
             if not dry_run:
                 self.database.write(None, lambda tx: prompt_notes.delete_old_notes(tx, now=now))

@@ -414,8 +414,7 @@ def restore(
     else:
         with replace_atomically(_check_target_file(address, key, force=force)) as temp:
             encrypted_database.copy_file(file, temp, key)
-            options = DatabaseOptions(key=key, limits=UNLIMITED)
-            with contextlib.closing(Database(temp, options=options)) as database:
+            with contextlib.closing(Database(temp, options=DatabaseOptions(key=key, limits=UNLIMITED))) as database:
                 report = _check_verified(database.engine, damage_message, progress, index=True)
     return report
 

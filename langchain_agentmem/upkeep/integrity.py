@@ -22,7 +22,7 @@ from typing import Any
 from langchain_agentmem import errors
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.hooks import Progress, Watch
+from langchain_agentmem.base.hooks import Watch, report_progress
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import CONVERSATION
@@ -140,8 +140,7 @@ def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True)
     if not index:
         del checks["index"]
     for number, (name, check) in enumerate(checks.items(), 1):
-        if progress is not None:
-            progress(Progress(f"checking {name}", number, len(checks)))
+        report_progress(progress, f"checking {name}", number, len(checks))
         problems += _run_check(name, check)
     problems += _run_check("totals", count_totals)
     return VerifyReport(problems=tuple(problems), checked=checked)

@@ -16,7 +16,7 @@ from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_from_env
 from langchain_agentmem.base.files import check_path
-from langchain_agentmem.base.hooks import Progress, Watch, check_callable
+from langchain_agentmem.base.hooks import Watch, check_callable, report_progress
 from langchain_agentmem.base.namespaces import Namespace, check_id, namespace_of, path_of, path_range
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.database import Database
@@ -211,7 +211,7 @@ class Maintenance(Upkeep):
             if dry_run:
                 report, _ = engine.rehearse(lambda tx: integrity.erase(tx, **target))
                 return self._add_other_namespaces(report, **target)
-            _report_progress(watch, "deleting", 0, 2)
+            report_progress(watch, "deleting", 0, 2)
             report, erased = self.database.write(None, lambda tx: integrity.erase(tx, **target))
             for cache in self.database.caches:
                 cache.forget()
@@ -221,9 +221,9 @@ class Maintenance(Upkeep):
                 low, high = path_range(namespace or ())
                 delete = partial(prompt_notes.delete_notes_on_erased_memory, only_core=thread_id is not None)
                 self.database.write(None, lambda tx: delete(tx, low, high))
-            _report_progress(watch, "rewriting the storage", 1, 2)
+            report_progress(watch, "rewriting the storage", 1, 2)
             engine.scrub()
-            _report_progress(watch, "rewriting the storage", 2, 2)
+            report_progress(watch, "rewriting the storage", 2, 2)
             report = self._add_other_namespaces(report, **target)
             step.finish(lambda: asdict(report))
         return report
@@ -254,8 +254,3 @@ class Maintenance(Upkeep):
         self.database.background.settle()
 
     asettle = awaited(settle, writes=True)
-
-
-def _report_progress(progress: Watch | None, *args: Any) -> None:
-    if progress is not None:
-        progress(Progress(*args))

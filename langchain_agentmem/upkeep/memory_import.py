@@ -327,8 +327,7 @@ class MemoryImport:
         first imported copy becomes the original of the other copies.
         """
         ids = self._ids["memory"]
-        rows = self._source.run(query.exported_memory)
-        for page in split_pages(rows):
+        for page in split_pages(self._source.run(query.exported_memory)):
             self._counter.add(len(page))
             new_rows = []
             for row, new_id in zip(page, self._tx.take_ids("memory", len(page)), strict=True):
