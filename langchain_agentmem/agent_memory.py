@@ -238,12 +238,9 @@ class AgentMemory(Maintenance, Closable):
             description: A system message that a reset keeps.
             retention: The messages to keep after each addition. Default: the `retention` of this memory.
         """
+        retention = self.retention if retention is None else retention
         return public.ConversationMemory(
-            self.database,
-            conversation_id,
-            namespace=namespace,
-            description=description,
-            retention=self.retention if retention is None else retention,
+            self.database, conversation_id, namespace=namespace, description=description, retention=retention
         )
 
     def managed_conversation(

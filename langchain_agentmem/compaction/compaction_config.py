@@ -137,12 +137,8 @@ class ActiveContextPolicyConfig(Options):
         """The processors that run, in their order: the enabled ones that are not excluded."""
         if self.mode == "sliding_window":
             return ("sliding_window",)
-        return tuple(
-            each
-            for each in self.processor_order
-            if callable(each)
-            or (each not in self.excluded_processors and getattr(getattr(self, each), "enabled", True))
-        )
+        included = [each for each in self.processor_order if each not in self.excluded_processors]
+        return tuple(each for each in included if callable(each) or getattr(getattr(self, each), "enabled", True))
 
 
 class ManagedMemoryConfig(Options):

@@ -424,14 +424,15 @@ class ManagedConversationMemory(ConversationMemory):
         key, counter = self._key, self._compactor.counter
         return _with_image_files(self._database.read(None, lambda tx: read_compaction(tx, key, record, counter)))
 
-    def _add_operation(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
+    def _append_operation(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
         """Return an operation that appends entries.
 
         Summaries, injected memory, `RemoveMessage`s, and shortened copies of stored messages are skipped.
         """
         generated = {entry.key: message for entry in entries if (message := _generated_message(entry)) is not None}
         if not generated:
-            return super()._add_operation(entries)
+            return super()._append_operation(entries)
+        append = super()._append_operation
 
         def operation(tx: Transaction) -> message_log.AppendResult:
             new_entries = [
@@ -440,7 +441,7 @@ class ManagedConversationMemory(ConversationMemory):
                 if (message := generated.get(entry.key)) is None
                 or not (is_synthetic(message) or message_log.get(tx, self._key, entry.key))
             ]
-            return self._append_operation(new_entries)(tx)
+            return append(new_entries)(tx)
 
         return operation
 

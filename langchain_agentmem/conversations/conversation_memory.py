@@ -197,14 +197,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: The index does not exist, or neither message nor role is given.
         """
         new, _ = log_entries.parse_message(message, new_id=self._database.new_id, **fields)
-        self._revise(
-            "replace",
-            lambda tx: self._find_at_index(tx, idx),
-            lambda old: log_entries.make_new_version(old, replace(new, message_id=old.key)),
-            index=idx,
-            role=new.role,
-            text=new.text,
-        )
+
+        def change(old: LogEntry) -> LogEntry:
+            return log_entries.make_new_version(old, replace(new, message_id=old.key))
+
+        find = partial(self._find_at_index, idx=idx)
+        self._revise("replace", find, change, index=idx, role=new.role, text=new.text)
 
     areplace_memory = awaited(replace_memory, writes=True)
 
@@ -512,14 +510,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         self._pending_description = None
         return result
 
-    def _add_operation(self, entries: Sequence[LogEntry]) -> Operation[message_log.AppendResult]:
-        """Return the operation that adds messages. Subclasses may extend it."""
-        return self._append_operation(entries)
-
     def _store(self, entries: Sequence[LogEntry]) -> None:
         """Store messages, except messages of injected memory, which is stored already."""
         if new_entries := [entry for entry in entries if not log_entries.has_injected_memory(entry)]:
-            self._announce_added(self._run("add", self._add_operation(new_entries), write=True, messages=new_entries))
+            append = self._append_operation(new_entries)
+            self._announce_added(self._run("add", append, write=True, messages=new_entries))
 
     def _revise(self, verb: str, find: _FindEntries, change: Callable[[LogEntry], LogEntry], **inputs: Any) -> None:
         """Store a new version of the message that `find` returns. `inputs` are for the trace."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeAlias
@@ -284,18 +285,15 @@ def _erase_conversations(tx: Transaction, erasure: Erasure) -> None:
         erasure.conversations.append((at.path, at.name))
 
 
+_of_messages = partial(SearchableKind, texts=load_texts, recollections=message_recollections)
+_of_sessions = partial(SearchableKind, texts=row_texts, recollections=session_recollections)
 PART = Part(
     search_kinds={
         "message": (
-            SearchableKind(index_name=message_log.MESSAGE, texts=load_texts, recollections=message_recollections),
-            SearchableKind(
-                index_name=message_log.NESTED_MESSAGE,
-                texts=load_texts,
-                recollections=message_recollections,
-                needs_conversation=True,
-            ),
-            SearchableKind(index_name="thread_post", texts=row_texts, recollections=session_recollections),
-            SearchableKind(index_name="thread_round", texts=row_texts, recollections=session_recollections),
+            _of_messages(index_name=message_log.MESSAGE),
+            _of_messages(index_name=message_log.NESTED_MESSAGE, needs_conversation=True),
+            _of_sessions(index_name="thread_post"),
+            _of_sessions(index_name="thread_round"),
         )
     },
     tables={"conversations": ("branch", "entry"), "compactions": ("compaction",), "prompts": ("prompt_note",)},

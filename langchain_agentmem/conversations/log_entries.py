@@ -73,8 +73,9 @@ def make_entry(message: Message, now: int, *, new_key: bool = False, body: bytes
     Raises:
         MessageError: The id or time is invalid, or a value in the message cannot be stored.
     """
-    time, created_at = message_fields.message_time(message), now
-    if time is not None and not EARLIEST <= (created_at := to_micros(time)) <= LATEST:
+    time = message_fields.message_time(message)
+    created_at = now if time is None else to_micros(time)
+    if time is not None and not EARLIEST <= created_at <= LATEST:
         raise MessageError(f"created_at must be in the years 1 to 9999 in UTC, not {safe_repr(time)}.")
     return message_log.LogEntry(
         check_id(message.message_id, "message", MessageError),
@@ -286,12 +287,9 @@ def _to_post(entry: message_log.LogEntry) -> Post:
     is_user = message.role == "user"
     attachments = () if entry.attachments is None else encoding.decode(entry.attachments)
     parsed = [value for each in attachments if (value := Attachment.from_dict(each)) is not None]
-    return Post.create(
-        message.text,
-        message.name or (USER if is_user else ASSISTANT),
-        entry.recipient or (ASSISTANT if is_user else USER),
-        id=entry.key,
-    ).with_attachment(*parsed)
+    sender = message.name or (USER if is_user else ASSISTANT)
+    recipient = entry.recipient or (ASSISTANT if is_user else USER)
+    return Post.create(message.text, sender, recipient, parsed, id=entry.key)
 
 
 def select_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:

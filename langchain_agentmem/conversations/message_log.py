@@ -672,14 +672,9 @@ def _delete_entry(tx: Transaction, slot: int) -> None:
 
 
 def _unindex_rows(tx: Transaction, rows: Sequence[Any]) -> None:
-    search_index.remove(
-        tx,
-        [
-            (row["document_id"], body_text(bytes(row["body"]), with_calls=True))
-            for row in rows
-            if row["body"] is not None and row["document_id"] is not None
-        ],
-    )
+    indexed = [row for row in rows if row["body"] is not None and row["document_id"] is not None]
+    texts = (body_text(bytes(row["body"]), with_calls=True) for row in indexed)
+    search_index.remove(tx, [(row["document_id"], text) for row, text in zip(indexed, texts, strict=True)])
 
 
 def _content_hashes(rows: Sequence[Any]) -> list[bytes]:

@@ -142,11 +142,8 @@ class ThreadLog:
         del at, keep_description  # a thread's session has no description
         now = self._database.now()
         view, target = self._position.open_for_write(tx, now)
-        drafts = [
-            VersionDraft(kind, each.key, None, now)
-            for kind in (ROUND_KIND, POST_KIND)
-            for each in memory_rows.load_current(tx, view, kind)
-        ]
+        versions = [each for kind in (ROUND_KIND, POST_KIND) for each in memory_rows.load_current(tx, view, kind)]
+        drafts = [VersionDraft(each.kind, each.key, None, now) for each in versions]
         self._write(tx, target, drafts, now)
         return len(drafts)
 

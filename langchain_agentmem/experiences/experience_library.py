@@ -594,12 +594,8 @@ def describe_rounds(rounds: Sequence[Round]) -> str:
     lines = []
     for each in rounds[-ROUNDS:]:
         lines.append(_format_line("User", each.user_query))
-        lines += [
-            _format_line(_LABELS[attachment.type], attachment.content)
-            for post in each.post_list
-            for attachment in post.attachment_list
-            if attachment.type in _LABELS
-        ]
+        attachments = [attachment for post in each.post_list for attachment in post.attachment_list]
+        lines += [_format_line(_LABELS[part.type], part.content) for part in attachments if part.type in _LABELS]
     return "\n".join(filter(None, lines))
 
 

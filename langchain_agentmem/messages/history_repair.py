@@ -247,7 +247,8 @@ def _insert_fillers(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     turns: list[BaseMessage] = []
     for message in messages:
         if turns and _REFUSED_NEXT_ROLES.get(role_of(turns[-1])) == role_of(message):
-            is_user, filler_id = role_of(message) == "user", message.id and f"{message.id}:before"
+            is_user = role_of(message) == "user"
+            filler_id = message.id and f"{message.id}:before"
             filler_class, text = (AIMessage, marks.NO_ANSWER) if is_user else (HumanMessage, marks.CONTINUATION)
             turns.append(filler_class(text, id=filler_id, additional_kwargs=_FILLER_KWARGS))
         turns.append(message)

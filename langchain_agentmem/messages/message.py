@@ -606,11 +606,8 @@ def search_text(message: Message) -> str:
     """
     calls = [(call.name, call.arguments) for call in message.tool_calls or ()]
     if not calls and isinstance(message.content, list):
-        calls = [
-            encoding.parse_call(block)
-            for block in message.content
-            if isinstance(block, dict) and encoding.block_type(block) in encoding.CALL_TYPES
-        ]
+        blocks: list[Any] = message.content
+        calls = [encoding.parse_call(each) for each in blocks if encoding.block_type(each) in encoding.CALL_TYPES]
     return _join_arguments(message.text, calls)
 
 

@@ -641,8 +641,5 @@ def _check_extra(row: Row, listed_sources: set[str]) -> str | None:
         return f"the extra data of memory {row['id']} cannot be read"
     if row["correction"] is not None and not correction.keys() >= _CORRECTION_KEYS:
         return f"the correction of memory {row['id']} cannot be read"
-    return (
-        None
-        if sources == listed_sources
-        else f"memory {row['id']} has other source messages than its source table lists"
-    )
+    problem = f"memory {row['id']} has other source messages than its source table lists"
+    return None if sources == listed_sources else problem

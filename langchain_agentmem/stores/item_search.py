@@ -578,13 +578,10 @@ def to_recollections(
     """
     del search_view
     rows = {row["id"]: row for row in query.items_by_id(tx, ids=json.dumps([hit.owner for hit in hits]), now=now)}
-    values = {
-        row_id: (
-            item_rows.indexed_text(row["value"], row["indexed"]),
-            decode_value(bytes(row["value"]), row["path"], row["key"]),
-        )
-        for row_id, row in rows.items()
-    }
+    values: dict[int, tuple[str, Any]] = {}
+    for row_id, row in rows.items():
+        text = item_rows.indexed_text(row["value"], row["indexed"])
+        values[row_id] = text, decode_value(bytes(row["value"]), row["path"], row["key"])
     return views.make_recollections(hits, rows, values)
 
 

@@ -432,13 +432,8 @@ async def _item_texts(target: ShownThread, notes: Sequence[PromptNote]) -> dict[
     if target.config is not None:
         layers, facts = target.memory.layers(target.config), target.memory.facts(target.config)
         loaders |= {"record": layers.archival.aget, "event": layers.recall.aget, "fact": facts.aget}
-    missing = [
-        (item.kind, item.id)
-        for note in notes
-        if not note.reader
-        for item in note.items
-        if item.kind in loaders and (item.kind, item.id) not in texts
-    ][: web.PAGE]
+    item_keys = [(item.kind, item.id) for note in notes if not note.reader for item in note.items]
+    missing = [each for each in item_keys if each[0] in loaders and each not in texts][: web.PAGE]
     values = await asyncio.gather(*(loaders[kind](item_id) for kind, item_id in missing))
     pairs = zip(missing, values, strict=True)
     return texts | {item_key: str(getattr(value, "content", value)) for item_key, value in pairs if value}

@@ -161,11 +161,9 @@ def _check_contents(tx: Transaction) -> list[str]:
     problems: list[str] = []
     after = b""
     while page := query.contents_after(tx, after=after, limit=PAGE_ROWS):
-        problems += [
-            f"the stored content {bytes(row['hash']).hex()} is damaged (checksum mismatch)"
-            for row in page
-            if queries.digest(bytes(row["body"])) != bytes(row["hash"])
-        ]
+        damaged = [row for row in page if queries.digest(bytes(row["body"])) != bytes(row["hash"])]
+        hashes = (bytes(row["hash"]).hex() for row in damaged)
+        problems += [f"the stored content {each} is damaged (checksum mismatch)" for each in hashes]
         after = bytes(page[-1]["hash"])
     orphans = query.orphaned_contents(tx)
     return problems + [f"the stored content {bytes(row['hash']).hex()} has no references" for row in orphans]
