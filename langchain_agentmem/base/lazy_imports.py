@@ -55,6 +55,8 @@ class _LazyPattern:
         self._arguments = pattern_and_flags
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # `copy` and `pickle` ask for such names before `_arguments` exists
+            raise AttributeError(name)
         value = getattr(re.compile(*self._arguments), name)
         setattr(self, name, value)  # later uses of the method find it as a plain attribute
         return value

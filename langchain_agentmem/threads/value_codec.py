@@ -381,7 +381,7 @@ class ValueDraft:
             start = 0
             for low, high in ranges:
                 stop = start + high - low
-                if any(low <= number < high for number in moves):
+                if not moves.keys().isdisjoint(range(low, high)):
                     self._cache.move_stamps(value[start:stop], store, moves)
                 start = stop
             self._cache.move_stamps(value[start:], store, moves)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -62,3 +64,7 @@ class TestImporting:
         for _ in range(2):  # the first use compiles the pattern
             assert lazy.findall("aBbC") == compiled.findall("aBbC")
             assert lazy.sub(r"<\g<word>>", "aBbC") == compiled.sub(r"<\g<word>>", "aBbC")
+
+    def test_unused_lazy_pattern_can_be_copied_and_pickled(self):
+        lazy = lazy_pattern("b+")
+        assert copy.copy(lazy).findall("abb") == pickle.loads(pickle.dumps(lazy)).findall("abb") == ["bb"]

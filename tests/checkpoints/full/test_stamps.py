@@ -10,6 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_messages, message_chunk_to_message
 
+from langchain_agentmem.threads.value_codec import ValueDraft
 from tests.threads.own_store import OwnStore, told
 
 FLAT = {
@@ -90,6 +91,16 @@ class Incomparable:
         raise RuntimeError
 
 
+class CountedMoves(dict):
+    """The new numbers of copied parts, which count how often they are iterated."""
+
+    passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        return super().__iter__()
+
+
 class TestInPlaceChanges:
     def test_every_in_place_change_is_detected(self, part_store, each):
         for name, change in CHANGES.items():
@@ -148,6 +159,18 @@ class TestInPlaceChanges:
         count, ranges = part_store.known.known_prefix(items, part_store.place())
         assert count == expected
         assert [number for low, high in ranges for number in range(low, high)] == numbers[:count]
+
+    def test_copied_parts_are_searched_once_for_a_list_of_many_ranges(self, part_store):
+        messages = [HumanMessage(str(number), id=str(number)) for number in range(300)]
+        part_store.put(messages)
+        place, items = part_store.place(), messages[::-1]
+        numbers = list(part_store.known.part_numbers(items, place))
+        draft = ValueDraft(part_store.serde, part_store.known, place, for_channels=True)
+        draft.make_recipe(items)  # each message is a range of its own
+        moves = CountedMoves({number: number + 1000 for number in numbers})
+        draft.stamp_messages(place, [], moves)
+        assert list(part_store.known.part_numbers(items, place)) == [number + 1000 for number in numbers]
+        assert moves.passes <= 1
 
     def test_a_list_may_contain_an_object_twice(self, part_store):
         message = HumanMessage("hello", id="m")
