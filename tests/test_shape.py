@@ -24,7 +24,7 @@ LIMITS = {
     "exported names": 66,
     "public options": 100,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 54_403,
+    "lines of code of the tests": 54_514,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}

@@ -95,7 +95,6 @@ class _BoundParameter(NamedTuple):
     value: bytes | None
 
 
-_BYTES_TYPES = (bytes, bytearray, memoryview)
 _NULL_PARAMETER: Final = _BoundParameter(_UNKNOWN, pq.Format.TEXT, None)
 
 
@@ -146,13 +145,12 @@ class Session:
 
     Args:
         connection: An open connection, which then belongs to the session.
-        keeps_settings: True if no other program uses the connection, so that it can keep the settings of the session.
-            Default: False.
+        keeps_settings: True if no other program uses the connection. The connection then keeps its settings if the
+            address of the server proves that there is no pooler. Default: False.
 
     Attributes:
         connection: The connection. Between `enter` and `leave`, only the session uses it.
         is_direct: True if there is probably no pooler, so that prepared statements stay valid.
-        is_verified: True if the address of the server proves that there is no pooler, so that settings stay valid.
         has_written: True if the transaction sent a statement that may write.
         receipt: The row of the table `receipt` that a writing transaction stores, to verify its commit: the id of the
             session (unique among all processes), the number of the session's writing transactions so far, and the time
@@ -161,13 +159,12 @@ class Session:
 
     def __init__(self, connection: psycopg.Connection[Any], *, keeps_settings: bool = False) -> None:
         self.has_written = False
-        self._keeps_settings = keeps_settings
-        self._kept_settings: list[_BoundParameter] = []
+        self._keeps_settings, self._has_settings = keeps_settings, False
         self.receipt = {"session": secrets.randbits(63), "transactions": 0, "at": 0}
         self.connection = connection
         self._libpq = connection.pgconn
         self._schema = ""
-        self.is_direct = self.is_verified = False
+        self.is_direct = False
         self._prepared_names: dict[_StatementKey, bytes] = {}
         self._last_unnamed: tuple[bytes, tuple[int, ...]] | None = None  # the statement last sent without a name
         self._prepared_count = 0
@@ -201,10 +198,11 @@ class Session:
         return self._begin_answer.result is not None
 
     def detect_pooler(self, timeout: float) -> None:
-        """Set `is_direct` and `is_verified` if the connection has no pooler.
+        """Set `is_direct` if the connection has no pooler.
 
-        Most poolers report to a new connection a process id that differs from the id of the server process. The others
-        have another address or port than the server. Address translation in a network has the same effect.
+        Most poolers report to a new connection a process id that differs from the id of the server process. Other
+        poolers, such as pgpool, have another address or port than the server. Behind these, settings are not kept.
+        Address translation in a network has the same effect.
 
         Args:
             timeout: Seconds to wait for an answer of the server.
@@ -219,7 +217,8 @@ class Session:
         self.commit(wait=True)
         info = self.connection.info
         self.is_direct = row["pid"] == self._libpq.backend_pid
-        self.is_verified = self.is_direct and (row["address"], row["port"]) == (info.hostaddr, str(info.port))
+        same_address = (row["address"], row["port"]) == (info.hostaddr, str(info.port))
+        self._keeps_settings = self._keeps_settings and self.is_direct and same_address
 
     def begin(self, schema: str, *, write: bool, lock_timeout: float, timeout: float) -> None:
         """Begin a transaction. A reading transaction sees one snapshot.
@@ -239,16 +238,16 @@ class Session:
         if not self.is_direct:
             self._receive_all()  # wait for the end of the last transaction: the pooler may now change the connection
         settings = [_bind(value) for value in (schema, milliseconds(lock_timeout), milliseconds(timeout))]
-        if self.is_verified and self.is_direct and self._keeps_settings and self._kept_settings != settings:
+        if self.is_direct and self._keeps_settings and not self._has_settings:
             # An undetected pooler may change the server connection. `begin` then fails, because it is prepared only on
             # the connection that has the settings.
             self._send(BEGIN)
             self._send(SETTINGS, [*settings, _bind(False)])  # noqa: FBT003 - for the session
             self._prepare((schema, BEGIN_READING, ()))
             self.commit(wait=True)
-            self._kept_settings = settings
+            self._has_settings = True
         self._begin_answer = self._send(BEGIN if write else BEGIN_READING)
-        if not (self.is_direct and self._kept_settings == settings):
+        if not (self.is_direct and self._has_settings):
             self._send(SETTINGS, [*settings, _bind(True)])  # noqa: FBT003 - for the transaction
 
     def execute(self, query: PreparedQuery, parameters: Mapping[str, Any]) -> Answer:
@@ -331,7 +330,8 @@ class Session:
     # -- the pipeline ------------------------------------------------------------------------------------------
 
     def _send(self, text: bytes, parameters: Sequence[_BoundParameter] = ()) -> Answer:
-        types, formats, values = zip(*parameters, strict=True) if parameters else ((), (), ())
+        types = tuple([parameter.type for parameter in parameters])
+        values, formats = [parameter.value for parameter in parameters], [parameter.format for parameter in parameters]
         if self.is_direct:
             name = self._prepared_names.get((self._schema, text, types)) or self._prepare((self._schema, text, types))
             self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
@@ -427,7 +427,7 @@ def _bind(value: Any) -> _BoundParameter:
         return _BoundParameter(_INT8, pq.Format.TEXT, b"%d" % value)
     if isinstance(value, float):
         return _BoundParameter(_FLOAT8, pq.Format.TEXT, float.__repr__(value).encode())
-    if isinstance(value, _BYTES_TYPES):
+    if isinstance(value, bytes | bytearray | memoryview):
         return _BoundParameter(_BYTEA, pq.Format.BINARY, bytes(value))
     raise pg.DataError(f"a parameter cannot be a {type(value).__name__}")
 

@@ -115,7 +115,8 @@ select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_
 
 -- name: load_checkpoints
 -- Up to `limit` checkpoints of a checkpoint namespace with ids from `low` to `high` (exclusive), the newest ones, with
--- their values and pending writes. `kind` is 1 for a checkpoint, 2 for a value, and 3 for a pending write. If `versions` is not valid JSON, the values are left out.
+-- their values and pending writes. `kind` is 1 for a checkpoint, 2 for a value, and 3 for a pending write. If `versions`
+-- is not valid JSON, the values are left out.
 with chosen as materialized (
     select ns_id, name, parent, versions, head, metadata from checkpoint
     where ns_id = (

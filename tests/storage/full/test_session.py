@@ -15,11 +15,12 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import CheckpointUnreadable, DatabaseTimeout, StorageError
 from langchain_agentmem.storage import postgres, postgres_session, query
+from langchain_agentmem.storage.engine import DatabaseOptions
 from langchain_agentmem.storage.postgres import _WRITE_RECEIPT, PostgresEngine, prepare_query
 from langchain_agentmem.storage.postgres_session import Connection, Session
 from langchain_agentmem.storage.queries import load_queries, number_parameters, returns_rows
 from tests.emptying import direct
-from tests.storage.sessions import adding, echo, kill_all, numbers
+from tests.storage.sessions import adding, echo, kill_all, numbers, pool_of
 from tests.support.locks import ANYBODY, await_waiter
 
 
@@ -246,6 +247,51 @@ def forget(engine, session):
     session.connection.execute("deallocate all")
     session._libpq.enter_pipeline_mode()
     engine._pool.give_back(session)
+
+
+SHOW_SETTINGS = "select current_setting('search_path') as path, current_setting('lock_timeout') as wait"
+
+
+@pytest.mark.parametrize("own_pool", [False, True])
+def test_settings_are_sent_once_on_an_own_connection_only(new_database, monkeypatch, own_pool):
+    url, sent, send = direct(new_database("postgres")), [], Session._send
+
+    def watched(session, text, parameters=()):
+        sent.append(text)
+        return send(session, text, parameters)
+
+    monkeypatch.setattr(Session, "_send", watched)
+    with pool_of(url, 1) if own_pool else nullcontext(url) as given:
+        with closing(PostgresEngine(given, DatabaseOptions(busy_timeout=7, pool_size=1))) as engine:
+            engine._sql = dict(engine._sql) | {"show": prepare_query(SHOW_SETTINGS)}
+            assert sent.count(postgres_session.SETTINGS) >= 1  # by the opening
+            sent.clear()
+            for run in (engine.read, engine.write, engine.read):
+                assert run(shown) == [{"path": "agentmem", "wait": "7s"}]
+                with pytest.raises(ZeroDivisionError):
+                    engine.write(lambda tx: (shown(tx), 1 / 0))  # a rollback keeps the settings
+            assert sent.count(postgres_session.SETTINGS) == (6 if own_pool else 0)
+        if own_pool:
+            with given.connection() as connection:
+                assert connection.execute(SHOW_SETTINGS).fetchone() != ("agentmem", "7s")
+
+
+def test_settings_are_sent_each_time_if_the_server_has_another_address(new_database, monkeypatch):
+    monkeypatch.setattr(
+        postgres_session, "_SERVER_QUERY", b"select pg_backend_pid() as pid, '' as address, '1' as port"
+    )
+    sent, send = [], Session._send
+    with closing(PostgresEngine(direct(new_database("postgres")), DatabaseOptions(pool_size=1))) as engine:
+        [session] = engine._pool._idle
+        assert session.is_direct
+        monkeypatch.setattr(Session, "_send", lambda *args: sent.append(args[1]) or send(*args))
+        for _ in range(3):
+            engine.write(adding_nothing)
+        assert sent.count(postgres_session.SETTINGS) == 3
+
+
+def adding_nothing(tx):
+    query.create_namespace(tx, path="")
 
 
 def test_repeated_statement_around_a_copy_works_behind_a_pooler(new_database):
