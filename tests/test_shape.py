@@ -17,14 +17,14 @@ from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.queries import DIALECTS
 
 LIMITS = {
-    "lines of code": 32_810,
+    "lines of code": 32_830,
     "files": 171,
     "lines of SQL": 3_365,
     "tables": 38,
     "exported names": 66,
     "public options": 100,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 54_514,
+    "lines of code of the tests": 54_532,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}

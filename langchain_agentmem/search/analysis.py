@@ -37,10 +37,8 @@ BASE_FORMS: Mapping[str, str] = MappingProxyType(
     {form: base for base, *forms in (group.split() for group in _ENGLISH["forms"].split("|")) for form in forms}
 )
 """The base form of each irregular form, such as "go" for "went". English only."""
-_TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
-    frozenset(_ENGLISH[name].split()) for name in ("time_words", "number_words", "first_person")
-)
-_FEATURE_WORDS = _TIME_WORDS | _NUMBER_WORDS | _FIRST_PERSON
+_TIME_WORDS, _NUMBER_WORDS = (frozenset(_ENGLISH[name].split()) for name in ("time_words", "number_words"))
+_FEATURE_WORDS = _TIME_WORDS | _NUMBER_WORDS
 
 
 @cache
@@ -56,7 +54,7 @@ def _patterns(name: str) -> dict[str, re.Pattern[str]]:
 _REQUIRED_WORDS = {name: tuple(words.split("|")) for name, words in _ENGLISH["required_words"].items()}
 _ANY_TEXT = ("",)  # for patterns without required words: the empty string is in every text
 MAX_QUESTION_CHARS = 1_000
-"""Maximum characters of a question that `answer_kinds` reads."""
+"""Maximum characters of a question that are read."""
 _MAX_STATEMENT_CHARS = 3_000  # maximum characters of a message to search for self-statements
 
 
@@ -144,7 +142,7 @@ def text_features(text: str) -> frozenset[str]:
     Returns:
         Any of "time" (a word for a time, or a year, date or hour in digits), "number" (digits, or a word for a number
         except "one", which is mostly a pronoun), "proper noun" (a capitalized word inside a sentence, except days and
-        months), "question" (a question mark) and "first person" (I, my, we, our; not "us", which may be a country).
+        months) and "question" (a question mark).
     """
     return frozenset(_find_features(text, text.encode("ascii", "replace").translate(_ASCII_TABLE).decode().split()))
 
@@ -166,12 +164,10 @@ def _find_features(text: str, words: Sequence[str]) -> list[str]:
         features.append("proper noun")
     if "?" in text or (not text.isascii() and ("\uff1f" in text or "\u061f" in text)):
         features.append("question")
-    if not _FIRST_PERSON.isdisjoint(found):
-        features.append("first person")
     return features
 
 
-VERSION = crc32(f"3 {unicodedata.unidata_version} {Stemmer.version()}".encode())
+VERSION = crc32(f"4 {unicodedata.unidata_version} {Stemmer.version()}".encode())
 """The version of the analysis. A database that was indexed by another version rebuilds its index.
 
 The version changes with Python's Unicode tables and with the stemmer. If you change the analysis in this module,
@@ -186,7 +182,10 @@ MAX_INDEXED_BYTES = 1_000_000
 silently corrupts more than 1 MB."""
 TERM_BYTES = 10
 """The bytes of the scope that PostgreSQL's index stores with each term."""
-MAX_QUERY_TERMS = 64
+MAX_QUERY_TERMS = 256
+"""Maximum terms of a query to search: the last ones, since a question follows the text that it is about."""
+MAX_ASKING_WORDS = 40
+"""Maximum words of a query that asks as a whole."""
 MAX_NAMES = 8
 """Maximum words of a speaker's name that identify the speaker."""
 USER = "user"
@@ -201,9 +200,10 @@ _RUN = lazy_pattern(rf"[{_UNSPACED}]+|[{_HANGUL}]+|{_LETTERS['flag']}|[{_EMOJI}]
 _ARABIC_ARTICLE, _HEBREW_PREFIX = (lazy_pattern(_LETTERS[name]) for name in ("article", "prefix"))
 _FIRST_HEBREW, _LAST_HEBREW, _FIRST_UNSPACED = "\u05d0", "\u05ea", "\u0e00"  # Korean comes after `_FIRST_UNSPACED`
 _MAX_WORD_CHARS = 4  # a longer run in a script without spaces is treated as several words
-_PHRASE = lazy_pattern(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
 
-FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLISH["self_statements"])
+_QUESTION = lazy_pattern(r"[^.!?\n\u3002\uff01\uff1f]*[?\uff1f\u061f]")
+
+FEATURES = ("question", "time", "number", "proper noun", *_ENGLISH["self_statements"])
 """The features of a text. They are stored as bits, the first feature as the lowest bit."""
 FEATURE_BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
 
@@ -276,20 +276,20 @@ class AnalyzedQuery(NamedTuple):
 
     Attributes:
         text: The query's original text.
+        asking: The part of the text that asks, see `asking_part`.
         words: The distinct words of the query, with the term of each.
         terms: The distinct terms to search for. Stop words are left out unless there are no other words.
         spellings: The terms of alternative spellings (muenchen), with the term of the spelling in the query (munchen).
-        phrases: The terms of each phrase in quotation marks.
         answer_kinds: The kinds of answers that the query asks for.
         is_lookup: True if the query is one word, so that a result must match it itself, not only by its neighbours.
         now: The current time, in microseconds since 1970.
     """
 
     text: str
+    asking: str
     words: dict[str, str]
     terms: tuple[str, ...]
     spellings: dict[str, str]
-    phrases: tuple[tuple[str, ...], ...]
     answer_kinds: frozenset[str]
     is_lookup: bool
     now: int
@@ -352,12 +352,11 @@ def analyze_query(text: str, now: int = 0) -> AnalyzedQuery:
     """
     words = list(dict.fromkeys(_query_words(text)))
     content_words = [word for word in words if word not in STOP_WORDS] or words
-    terms = tuple(dict.fromkeys(map(_stem, content_words)))[:MAX_QUERY_TERMS]
-    quotes = ("".join(filter(None, match.groups())) for match in _PHRASE.finditer(text[:MAX_TEXT_CHARS]))
-    quoted_terms = [tuple(map(_stem, _cut_runs(_split_text(quote), _character_pairs))) for quote in quotes]
-    stems, phrases = {word: _stem(word) for word in words}, tuple(filter(None, quoted_terms))
-    kinds, is_lookup = answer_kinds(text), _is_one_word(text)
-    return AnalyzedQuery(text, stems, terms, _spelling_pairs(text), phrases, kinds, is_lookup, now)
+    terms = tuple(dict.fromkeys(map(_stem, content_words)))[-MAX_QUERY_TERMS:]
+    stems = {word: _stem(word) for word in words}
+    asking = asking_part(text)
+    kinds, is_lookup = answer_kinds(asking), _is_one_word(text)
+    return AnalyzedQuery(text, asking, stems, terms, _spelling_pairs(text), kinds, is_lookup, now)
 
 
 def speaker_words(text: str) -> list[str]:
@@ -368,12 +367,24 @@ def speaker_words(text: str) -> list[str]:
     return list(dict.fromkeys(_query_words(text)))[:MAX_NAMES]
 
 
+def asking_part(text: str) -> str:
+    """Return the part of a query that asks for something.
+
+    A short query asks as a whole. Of a text of more than `MAX_ASKING_WORDS` words, such as an e-mail with a question
+    about it, only the last question asks. What the rest names, such as a date, is not what the query looks for.
+    """
+    if _count_words(_split_text(text[:MAX_TEXT_CHARS])) <= MAX_ASKING_WORDS:
+        return text
+    questions = _QUESTION.findall(text[-MAX_QUESTION_CHARS:])
+    return questions[-1].strip() if questions else ""
+
+
 def _is_one_word(text: str) -> bool:
-    """Return true if a query has at most one word besides stop words.
+    """Return true if a query has at most one word.
 
     In a script without spaces, a run of more than `_MAX_WORD_CHARS` characters counts as several words.
     """
-    runs = [run for run in _split_text(text) if run not in STOP_WORDS]
+    runs = _split_text(text)
     return len(runs) <= 1 and not any(_UNSPACED_START.match(run) and len(run) > _MAX_WORD_CHARS for run in runs)
 
 

@@ -14,6 +14,7 @@ the search filter, so that no score reveals another tenant's texts.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -227,6 +228,72 @@ class SearchHit(NamedTuple):
     why: Explanation
 
 
+class _Ranker(NamedTuple):
+    """The data of one search, with which any number of candidates can be ranked.
+
+    Attributes:
+        tx: The transaction.
+        question: The analyzed query.
+        filters: The filter of the search.
+        ranges: The ranges of document numbers to search.
+        kind_of: The kind of each index scope.
+        totals: The counts of documents, words and series in the ranges.
+        query: The properties of the query that ranking needs.
+        postings: The documents that contain each term.
+        term_weights: The weight of each term.
+        weights: The weight of each signal. None for the fitted weights.
+        dense: The vector of the query, or None.
+        order: The order of the final results.
+    """
+
+    tx: Transaction
+    question: AnalyzedQuery
+    filters: SearchFilter
+    ranges: Sequence[Range]
+    kind_of: Mapping[int, str]
+    totals: Mapping[str, Any]
+    query: RankingQuery
+    postings: Postings
+    term_weights: Mapping[str, float]
+    weights: Weights | None
+    dense: VectorQuery | None
+    order: Order
+
+    def rank(self, count: int, limit: int) -> list[ranking.ScoredDocument]:
+        """Return the best of some candidates and of the documents near them.
+
+        Args:
+            count: The number of candidates that the terms select, and the number that the vectors select.
+            limit: Maximum results.
+        """
+        tx, filters, postings, kind_of = self.tx, self.filters, self.postings, self.kind_of
+        candidates = set(ranking.first_candidates(postings, self.term_weights, count))
+        candidates |= _find_dated(tx, self.query.spans, self.ranges)
+        if self.dense is not None:
+            candidates.update(self.dense.nearest(tx, self.ranges, count))
+        candidates -= filters.ignored or set()
+        if not candidates:
+            return []
+        related = {number >> PLACE_BITS for number in candidates if kind_of[number >> _SCOPE_BITS] in RELATED_KINDS}
+        near_ranges = ranking.neighbour_ranges(candidates, related)
+        documents = _load_documents(tx, near_ranges, times=bool(self.query.spans) or filters.is_selective)
+        copies = _find_copies(tx, self.question, filters, postings, documents, kind_of)
+        conversations = ranking.conversation_scores(postings, int(self.totals["series"]), copies)
+        _complete_postings(tx, postings, near_ranges, related, is_filtered=filters.is_selective)
+        documents = _remove_ignored(filters, postings, documents)
+        vector_scores, weights = VectorScores(), WEIGHTS
+        if self.dense is not None:
+            vector_scores = self.dense.score_documents(tx, documents.numbers, related, documents.questions(), copies)
+            trust = ranking.vector_trust(vector_scores.own, set().union(*postings.values()))
+            weights = ranking.weights_with_vectors(trust)
+        if self.order == "time":
+            weights = ranking.weights_in_time(weights)
+        average_length = max(self.totals["words"] / self.totals["documents"], 1.0)
+        index_data = postings, self.term_weights, documents, average_length, conversations, related
+        data, passing = RankingData(*index_data, vector_scores, copies), _filter(documents, filters, kind_of)
+        return ranking.rank_documents(self.query, data, passing, limit=limit, weights=self.weights or weights)
+
+
 def search(
     tx: Transaction,
     question: AnalyzedQuery,
@@ -238,6 +305,9 @@ def search(
     order: Order = "score",
 ) -> list[SearchHit]:
     """Find the documents that answer a query best.
+
+    The first `CANDIDATES` candidates are ranked together, and further candidates follow them. So the first results do
+    not depend on the limit.
 
     Args:
         tx: The transaction.
@@ -263,50 +333,37 @@ def search(
     [totals] = totals_rows
     if not totals["documents"]:
         return []
-    times = find_times(question.text, min(question.now, int(totals["last_at"])))
+    times = find_times(question.asking, min(question.now, int(totals["last_at"])))
     if not terms and not times and dense is None:
         return []
     postings, term_weights = _load_postings(tx, terms, question.spellings, ranges, filters, totals)
-    terms = tuple(postings)
-    if speakers and not other_terms:  # a query that has only names matches all messages of these speakers
+    has_only_names = bool(speakers) and not other_terms
+    if has_only_names:  # such a query matches all messages of these speakers
         for row in query.documents_of_speakers(tx, words=words, ranges=_ranges_json(ranges), limit=CANDIDATES):
             term = question.words[row["word"]]
             postings.get(question.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
     _remove_ignored(filters, postings, ranking.NO_DOCUMENTS)
-    candidates = set(ranking.first_candidates(postings, term_weights, max(CANDIDATES, limit)))
-    candidates |= _find_dated(tx, times, ranges)
-    if dense is not None:
-        candidates.update(dense.nearest(tx, ranges, max(CANDIDATES, limit)))
-    candidates -= filters.ignored or set()
-    if not candidates:
-        return []
-    related = {number >> PLACE_BITS for number in candidates if kind_of[number >> _SCOPE_BITS] in RELATED_KINDS}
-    near_ranges = ranking.neighbour_ranges(candidates, related)
-    documents = _load_documents(tx, near_ranges, times=bool(times) or filters.is_selective, speakers=len(speakers) == 1)
-    copies = _find_copies(tx, question, filters, postings, documents, kind_of)
-    conversations = ranking.conversation_scores(postings, int(totals["series"]), copies)
-    _complete_postings(tx, postings, near_ranges, related, is_filtered=filters.is_selective)
-    documents = _remove_ignored(filters, postings, documents)
-    vector_scores, default_weights = VectorScores(), WEIGHTS
-    if dense is not None:
-        vector_scores = dense.score_documents(tx, documents.numbers, related, documents.questions(), copies)
-        trust = ranking.vector_trust(vector_scores.own, set().union(*postings.values()))
-        default_weights = ranking.weights_with_vectors(trust)
-    if order == "time":
-        default_weights = ranking.weights_in_time(default_weights)
-    average_length = max(totals["words"] / totals["documents"], 1.0)
-    ranked = ranking.rank_documents(
-        RankingQuery(terms, question.answer_kinds, times, speakers, question.is_lookup),
-        RankingData(postings, term_weights, documents, average_length, conversations, related, vector_scores, copies),
-        _filter(documents, filters, kind_of),
-        limit=limit,
-        weights=weights or default_weights,
-    )
+    is_lookup = question.is_lookup or has_only_names
+    ranking_query = RankingQuery(tuple(postings), question.answer_kinds, times, speakers, is_lookup)
+    index_data = ranges, kind_of, totals, ranking_query, postings, term_weights
+    ranker = _Ranker(tx, question, filters, *index_data, weights, dense, order)
+    ranked = ranker.rank(CANDIDATES, limit)
+    if len(ranked) < limit and limit > CANDIDATES:
+        first, last_score = {hit.number for hit in ranked}, ranked[-1].score if ranked else math.inf
+        others = (hit for hit in ranker.rank(limit, limit) if hit.number not in first)
+        ranked += [_lower(hit, last_score) for hit in others][: limit - len(ranked)]
     word_of = {term: word for word, term in reversed(question.words.items())}
     return [
         SearchHit(hit.number, kind_of[hit.number >> _SCOPE_BITS], hit.owner, hit.score, _explain(hit, word_of))
         for hit in ranked
     ]
+
+
+def _lower(hit: ranking.ScoredDocument, score: float) -> ranking.ScoredDocument:
+    """Return a hit with at most the given score. The difference is the signal `rank`."""
+    if hit.score <= score:
+        return hit
+    return hit._replace(score=score, signals={**hit.signals, "rank": score - hit.score})
 
 
 def _filter(documents: Documents, filters: SearchFilter, kind_of: Mapping[int, str]) -> Collection[int]:
@@ -446,9 +503,9 @@ def _find_dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Ran
     return dated
 
 
-def _load_documents(tx: Transaction, ranges: Sequence[Range], *, times: bool, speakers: bool) -> Documents:
-    """Return the documents in some ranges, with their times and speakers if these are needed."""
-    rows = query.documents_within(tx, ranges=_ranges_json(ranges), times=int(times), speakers=int(speakers))
+def _load_documents(tx: Transaction, ranges: Sequence[Range], *, times: bool) -> Documents:
+    """Return the documents in some ranges, with their times if these are needed."""
+    rows = query.documents_within(tx, ranges=_ranges_json(ranges), times=int(times))
     columns: Sequence[Any] = orjson.loads(rows[0]["columns"]) if rows else ranking.NO_DOCUMENTS
     return Documents(*(column or [None] * len(columns[0]) for column in columns))
 
@@ -466,8 +523,7 @@ def _complete_postings(
         for row in query.terms_in_ranges(tx, terms=as_json(incomplete), ranges=_ranges_json(near_ranges)):
             postings[row["term"]].update(orjson.loads(row["documents"]))
         if is_filtered:
-            unindexed_rows = query.unindexed_within(tx, ranges=_ranges_json(near_ranges), **_NO_FILTERS)
-            _add_unindexed(unindexed_rows, postings)
+            _add_unindexed(query.unindexed_within(tx, ranges=_ranges_json(near_ranges), **_NO_FILTERS), postings)
 
 
 def _remove_ignored(filters: SearchFilter, postings: Postings, documents: Documents) -> Documents:
@@ -593,13 +649,6 @@ def _preference_key(result: Recollection) -> tuple[float, ...]:
     return _KIND_ORDER.index(result.kind), is_raw, rank, -result.created_at.timestamp()
 
 
-def _boost_phrases(result: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
-    """Raise the score of a result that contains quoted phrases of the query."""
-    text = " ".join(analysis.extract_terms(result.text))
-    share = sum(f" {' '.join(phrase)} " in f" {text} " for phrase in phrases) / len(phrases)
-    return result.with_signals(phrase=weight * share) if share else result
-
-
 class Search(NamedTuple):
     """A search of a database.
 
@@ -654,7 +703,7 @@ class Search(NamedTuple):
         view = None if self.search_view is None else self.search_view.with_view(tx, question.now)
         filters = filters if view is None else view.narrow_filter(tx, filters, question.now)
         is_mixed = filters.kinds is None or len(filters.kinds) > 1  # two kinds may contain the same text
-        hit_limit = limit * (FETCH_FACTOR if question.phrases or is_timed else 2 if is_mixed else 1)
+        hit_limit = limit * (FETCH_FACTOR if is_timed else 2 if is_mixed else 1)
         while True:
             hits = search(tx, question, filters, limit=hit_limit, weights=self.weights, dense=dense, order=self.order)
             results = to_recollections(tx, hits, question.now, view)
@@ -662,14 +711,9 @@ class Search(NamedTuple):
                 hits.sort()  # documents of the same time stay in the order of their numbers
             visible = (results[hit.document] for hit in hits if hit.document in results)
             unique = merge_duplicates((each for each in visible if is_trusted(each, filters.trusted)), in_time=is_timed)
-            if question.phrases:
-                weight = (self.weights or WEIGHTS).phrase
-                unique = [_boost_phrases(each, question.phrases, weight) for each in unique]
             distinct_count = len(unique)
             if is_timed:
                 unique = order_by_time(unique, question, limit)
-            elif question.phrases:
-                unique.sort(key=lambda each: -each.score)
             # Below `MAX_COMPARED` hits, a repeat that `order_by_time` merged does not count, so more hits are read.
             if (distinct_count if hit_limit >= MAX_COMPARED else len(unique)) >= limit or len(hits) < hit_limit:
                 break

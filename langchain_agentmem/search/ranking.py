@@ -1,8 +1,9 @@
 """The ranking of candidates for a query: a weighted sum of signals, without a database.
 
 A message is scored by its own terms, by the terms of its neighbours, and by its conversation, speaker and date. Among
-neighbours, a question contributes most to the message after it, since short answers do not repeat its words. Here, a
-*question* is a message with a question mark, not the search query. `Weights` documents each signal.
+neighbours, a question contributes most to the next message if somebody else wrote it, since short answers do not repeat
+the words of the question. Here, a *question* is a message with a question mark, not the search query. `Weights`
+documents each signal.
 
 The best weights differ between short messages of people and long replies of an assistant. The neighbours of a message
 of ten words help to rank it; those of a message of five hundred words do not. So a weight can be a linear function of
@@ -34,8 +35,6 @@ REACH = 4
 """The number of neighbours to consider on each side of a document."""
 _DAY = 86_400_000_000  # microseconds
 _QUESTION, _STANDING_WISH, _PREFERENCE = (FEATURE_BITS[name] for name in ("question", "standing wish", "preference"))
-_COMMON_BITS = {"question": _QUESTION, "first_person": FEATURE_BITS["first person"]}
-"""The bits of the features that are signals for every query, by the names of their weights."""
 _ANSWER_BITS = {"time": FEATURE_BITS["time"], "number": FEATURE_BITS["number"], "place": FEATURE_BITS["proper noun"]}
 """The bits of the features that are signals for one kind of answer, by the name of the kind and of their weight."""
 
@@ -50,6 +49,7 @@ _NEIGHBOUR_FACTOR = 0.3  # the factor of a neighbour's term, divided by the squa
 _HALVING_WORDS = 40  # a message of this many words after a question gets half the value of the question's terms
 _SHORT_WORDS = 25  # up to this average message length in words, weights equal their base
 _MAX_LENGTH = 1.2  # the maximum logarithmic length; weights do not change beyond it
+_COVER_POWER = 0.5  # the shares of the terms are divided by this power of the best cover
 _META_FACTOR = 0.3  # the factor of words that refer to the conversation itself
 _FULL_TRUST = 0.2  # the lowest correlation for which vectors are fully trusted
 _PRIOR_TRUST, _PRIOR_COUNT = 0.3, 20  # the prior correlation, and its weight as a number of documents
@@ -67,8 +67,8 @@ class Weights(Options):
 
     A tuple means `base + slope * length`. The logarithmic length is 0 if messages have at most 25 words on average, and
     1 if they have 250. The signals from `user` to `opening`, except `introduction`, apply only if both the user and
-    another role wrote messages. The five feature signals, `question` to `place`, weigh less if more documents of the
-    role have the feature.
+    another role wrote messages. The signals `time`, `number` and `place` weigh less if more documents of the role have
+    the feature.
 
     Attributes:
         own: The terms of the query in the document. They count less in longer texts.
@@ -77,9 +77,6 @@ class Weights(Options):
         conversation: The score of the whole conversation.
         date: The nearness of the document's time to a time that the query names.
         speaker: The query names the speaker of the document, and no other speaker.
-        phrase: The document contains the phrases in quotation marks. The weight must be a number.
-        question: The document is a question.
-        first_person: The speaker speaks about themselves.
         time: The document names a time, if the query asks for one.
         number: The document has a number, if the query asks for one.
         place: The document has a proper noun, if the query asks for a place.
@@ -102,27 +99,24 @@ class Weights(Options):
         InvalidInput: A weight has another type.
     """
 
-    own: Weight = 0.44
-    context: Weight = (1.66, -1.36)
-    cover: Weight = (0.51, -0.29)
-    conversation: Weight = (0.67, -0.55)
-    date: Weight = 0.37
-    speaker: Weight = 0.12
-    phrase: float = 0.11
-    question: Weight = (-0.10, 0.13)
-    first_person: Weight = 0.04
-    time: Weight = 0.26
-    number: Weight = (0.15, 0.37)
-    place: Weight = 0.38
-    length: Weight = (0.52, -0.93)
-    user: Weight = (0.17, -0.14)
-    reply: Weight = 0.17
-    summary: Weight = 0.72
-    account: Weight = (-0.40, 0.83)
-    answer: Weight = 0.31
-    answered: Weight = (-0.19, 0.38)
-    standing_wish: Weight = (0.25, 0.24)
-    preference: Weight = (-0.07, 0.32)
+    own: Weight = (0.33, -0.04)
+    context: Weight = (1.12, -0.96)
+    cover: Weight = (0.38, -0.12)
+    conversation: Weight = (0.60, -0.45)
+    date: Weight = (0.38, -0.14)
+    speaker: Weight = 0.11
+    time: Weight = 0.23
+    number: Weight = (0.14, 0.21)
+    place: Weight = 0.50
+    length: Weight = (0.45, -0.79)
+    user: Weight = (0.18, -0.04)
+    reply: Weight = 0.27
+    summary: Weight = (0.66, 0.08)
+    account: Weight = (-0.36, 0.76)
+    answer: Weight = (0.34, 0.04)
+    answered: Weight = (-0.07, 0.24)
+    standing_wish: Weight = (-0.15, 0.64)
+    preference: Weight = (-0.06, 0.37)
     introduction: Weight = 0.05
     opening: Weight = 0.0
     vectors: Weight = 0.0
@@ -136,7 +130,12 @@ class Weights(Options):
 
 WEIGHTS = Weights()
 """The weights for searches without vectors."""
-_FOR_VECTORS: dict[str, Any] = {"own": 0.2, "context": (1.4, -1.2), "vectors": (0.75, -0.35), "own_vector": (0.1, 0.25)}
+_FOR_VECTORS: dict[str, Any] = {
+    "own": 0.15,
+    "context": (0.95, -0.85),
+    "vectors": (0.75, -0.35),
+    "own_vector": (0.1, 0.25),
+}
 """The weights that differ in `WEIGHTS_WITH_VECTORS`."""
 WEIGHTS_WITH_VECTORS = WEIGHTS.replace(**_FOR_VECTORS)
 """The weights for fully trusted vectors. Terms weigh less here, since vectors carry much of their information."""
@@ -407,8 +406,8 @@ class _Scorer:
         self._postings, self._isolated, self._own_vectors = data.postings, data.isolated, data.vector_scores.own
         numbers, _, lengths, features, times, speakers, roles = data.documents
         self._rows = dict(zip(numbers, range(len(numbers)), strict=True))
-        total = sum(data.term_weights[term] for term in query.terms) or 1.0
-        self._shares = {term: data.term_weights[term] / total for term in query.terms}
+        self._matches = {term: self._rows.keys() & data.postings[term] for term in query.terms}
+        self._shares = self._share_score(data.term_weights)
         # The factor of terms, by the length of a document.
         self._length_factors: dict[int, float] = {
             length: (1 + _DAMPING) / (1 + _DAMPING * (_FIXED_SHARE + (1 - _FIXED_SHARE) * length / data.average_length))
@@ -428,20 +427,34 @@ class _Scorer:
         self._trait_signals = {traits: self._signals_of_traits(*traits) for traits in trait_counts}
         self._measured = self._measure_signals(data)
 
+    def _share_score(self, term_weights: Mapping[str, float]) -> dict[str, float]:
+        """Return the share of each term in the score of all terms.
+
+        The shares add up to 1 if a document contains all terms. No document covers much of a long query, so its shares
+        are larger. Otherwise signals such as the length would decide.
+        """
+        total = sum(map(term_weights.__getitem__, self._matches)) or 1.0
+        shares = {term: term_weights[term] / total for term in self._matches}
+        covers: dict[int, float] = {}
+        for term, share in shares.items():
+            covers |= {number: covers.get(number, 0.0) + share for number in self._matches[term]}
+        scale = max(covers.values(), default=1.0) ** _COVER_POWER or 1.0
+        return {term: share / scale for term, share in shares.items()}
+
     def _spread_term(self, term: str, share: float) -> dict[int, float]:
         """Return the highest value of a term for each document with it and for its neighbours.
 
         Numbers without a document may be included. The share of the term is added to the cover of each document.
         """
         rows, cover, length_factors = self._rows, self._cover, self._length_factors
-        lengths, features = self._documents.lengths, self._documents.features
+        _, _, lengths, features, _, speakers, roles = self._documents
         reach = REACH if self._weight["context"] else 0
         offsets = [
             (side * step, _NEIGHBOUR_FACTOR / math.sqrt(step)) for step in range(1, reach + 1) for side in (-1, 1)
         ]
         best: dict[int, float] = {}
         get_best = best.get
-        for number in rows.keys() & self._postings[term]:
+        for number in self._matches[term]:
             cover[number] = cover.get(number, 0.0) + share
             row = rows[number]
             own_value = share * length_factors[lengths[row]]
@@ -456,7 +469,8 @@ class _Scorer:
                 value = own_value * factor
                 if get_best(number + offset, 0.0) < value:
                     best[number + offset] = value
-            if features[row] & _QUESTION and place < _PLACE_MASK and (answer := rows.get(number + 1)) is not None:
+            answer = rows.get(number + 1) if features[row] & _QUESTION and place < _PLACE_MASK else None
+            if answer is not None and (speakers[row], roles[row]) != (speakers[answer], roles[answer]):
                 value = own_value / (1 + lengths[answer] / _HALVING_WORDS)
                 if get_best(number + 1, 0.0) < value:
                     best[number + 1] = value
@@ -465,7 +479,7 @@ class _Scorer:
     def _signals_of_traits(self, features: int, speaker: int | None, role: str | None) -> dict[str, float]:
         """Return the signals that depend only on a document's features, speaker and role."""
         query, weight, roles = self._query, self._weight, self._roles
-        bits = {**_COMMON_BITS, **{name: bit for name, bit in _ANSWER_BITS.items() if name in query.answer_kinds}}
+        bits = {name: bit for name, bit in _ANSWER_BITS.items() if name in query.answer_kinds}
         parts = {name: weight[name] * roles.rarity(role, bit) if features & bit else 0.0 for name, bit in bits.items()}
         if len(query.speakers) == 1 and speaker in query.speakers:
             parts["speaker"] = weight["speaker"]
@@ -500,11 +514,8 @@ class _Scorer:
         numbers, _, lengths, features, _, _, roles = data.documents
         length_values = {length: math.log1p(length) / 5 for length in self._length_factors}
         own, mixed = data.vector_scores.fill(numbers)
-        is_list, has_advice, by_user = (
-            not _LIST_ANSWERS.isdisjoint(kinds),
-            "advice" in kinds,
-            list[tuple[int, int, int]](),
-        )
+        is_list, has_advice = not _LIST_ANSWERS.isdisjoint(kinds), "advice" in kinds
+        by_user: list[tuple[int, int, int]] = []
         if self._roles.has_two_roles and (is_list or has_advice or weight["opening"]):
             rows = zip(numbers, lengths, features, roles, strict=True)
             by_user = [(number, length, bits) for number, length, bits, role in rows if role == USER]
@@ -591,7 +602,7 @@ class _RoleStats:
         self._feature_counts: Counter[tuple[str | None, int]] = Counter()
         for (features, _, role), count in trait_counts.items():
             self._counts[role] += count
-            for bit in (*_COMMON_BITS.values(), *_ANSWER_BITS.values()):
+            for bit in _ANSWER_BITS.values():
                 if features & bit:
                     self._feature_counts[role, bit] += count
         self.has_two_roles = USER in self._counts and not {USER, None}.issuperset(self._counts)

@@ -165,12 +165,10 @@ def remove(tx: Transaction, documents: Iterable[tuple[int, str]]) -> None:
         tx: The transaction.
         documents: The number and the indexed text of each document.
     """
-    texts = dict(documents)
-    if texts:
+    if texts := dict(documents):
         ids = [{"id": number} for number in texts]
         waiting_rows = query.take_unindexed(tx, ids=json.dumps(list(texts))) if tx.max_unindexed else ()
-        indexed = sorted(texts.keys() - {row["document_id"] for row in waiting_rows})
-        if indexed:
+        if indexed := sorted(texts.keys() - {row["document_id"] for row in waiting_rows}):
             rows = [_terms_row(number, analysis.extract_terms(texts[number])) for number in indexed]
             query.unindex_terms.run_many(tx, rows)
             changes = [_totals_change(number >> _SCOPE_BITS, documents=-1, minus=number) for number in indexed]

@@ -208,8 +208,7 @@ def pack_vector(vector: Sequence[float], dimensions: int) -> bytes:
 
     Arguments and errors are those of `normalize`.
     """
-    packed: bytes = normalize(vector, dimensions).astype("<f2").tobytes()
-    return packed
+    return normalize(vector, dimensions).astype("<f2").tobytes()
 
 
 def normalize(vector: Sequence[float], dimensions: int) -> Floats:
@@ -651,8 +650,7 @@ class Embedder:
 
     def _create_index(self, _: Lease) -> None:
         """Create pgvector's index. Its statements must run outside of any transaction."""
-        rows = self._engine.read(query.vector_index_statements)
-        self._engine.alter([row["statement"] for row in rows])
+        self._engine.alter([row["statement"] for row in self._engine.read(query.vector_index_statements)])
 
     def _embed_all(self, batch: Sequence[PendingEmbedding]) -> Exception | None:
         """Embed a batch; if that fails, embed its documents one by one.

@@ -7,7 +7,7 @@ The retriever calls `memory.search`. If the retriever has no namespace, the conf
 A call may override arguments: `retriever.invoke(question, k=3)`. A trace shows each call as a run named
 `memory.retrieval.search`. The setting `trace_content` of the memory determines whether this run contains texts.
 
-A question may contain a time ("what did Ana plan in May?"), a speaker, or a phrase in quotation marks. The arguments
+A question may contain a time ("what did Ana plan in May?") or a speaker. The arguments
 `conversation_id`, `roles`, `kinds`, `before` and `after` restrict the results. The score of a message also depends on
 its neighbours and its conversation, so a result need not contain the words of the question. `why` explains the score.
 

@@ -59,7 +59,7 @@ class TestRecall:
 
     @pytest.mark.slow
     def test_static_vectors_improve_recall_in_chats(self, benchmarks):
-        chats = benchmarks.recall.read_folder("chats")
+        chats = benchmarks.recall.read_folder(benchmarks.recall.DATA / "chats")
         reports = []
         for _, index in benchmarks.recall.indexes(static=True):
             with AgentMemory(":memory:", clock=lambda: benchmarks.recall.NOW, index=index) as memory:
@@ -74,7 +74,9 @@ class TestRecall:
     @pytest.mark.parametrize(("language", "least"), [("de", 0.48), ("en", 0.67), ("zh", 0.71)])
     def test_search_matches_bm25_recall_in_long_replies(self, benchmarks, memory, language, least):
         recall = benchmarks.recall
-        [transcript] = [each for each in recall.read_folder("long_replies") if each.name == f"{language}-long"]
+        [transcript] = [
+            each for each in recall.read_folder(recall.DATA / "long_replies") if each.name == f"{language}-long"
+        ]
         recall.feed(memory, [transcript])
         ours = recall.evaluate(recall.searching(memory), [transcript])
         assert ours.recall(5) >= least
@@ -104,17 +106,22 @@ class TestRecall:
         assert [(each.category, each.evidence) for each in chat.questions] == [("knowledge update", {"0"})]
 
 
+def read_corpus(benchmarks, name):
+    recall = benchmarks.recall
+    return recall.read_folder((recall.UNSEEN if name in ("notes", "long_queries") else recall.DATA) / name)
+
+
 class TestChats:
-    @pytest.mark.parametrize("folder", ["chats", "long_replies"])
+    @pytest.mark.parametrize("folder", ["chats", "long_replies", "notes", "long_queries"])
     def test_evidence_ids_exist_and_are_unique(self, benchmarks, folder):
-        for chat in benchmarks.recall.read_folder(folder):
+        for chat in read_corpus(benchmarks, folder):
             ids = [turn.id for session in chat.sessions for turn in session.turns]
             assert len(ids) == len(set(ids))
             assert all(question.evidence and question.evidence <= set(ids) for question in chat.questions)
 
-    @pytest.mark.parametrize("folder", ["chats", "long_replies"])
+    @pytest.mark.parametrize("folder", ["chats", "long_replies", "long_queries"])
     def test_chats_alternate_user_and_assistant_without_names(self, benchmarks, memory, folder):
-        chat = benchmarks.recall.read_folder(folder)[0]
+        chat = read_corpus(benchmarks, folder)[0]
         benchmarks.recall.feed(memory, [chat])
         for session in chat.sessions:
             messages = memory.conversation(session.id, namespace=(chat.name,)).messages

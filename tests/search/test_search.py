@@ -1,5 +1,7 @@
 """Search queries, filters and results."""
 
+import random
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -41,6 +43,24 @@ class TestQueries:
         found = memory.search(text, limit=1000)
         assert (message_id in {each.id for each in found}) == bool(extract_terms(text)), extract_terms(text)
         chat.remove_by_id(message_id)
+
+
+def test_first_results_do_not_depend_on_the_limit(memory):
+    luck, fruits = random.Random(5), ["apple", "pear", "plum", "fig", "kiwi", "lime", "melon"]
+    for number in range(6):
+        texts = [" ".join([f"day{n}", *luck.choices(fruits, k=luck.randint(1, 9))]) for n in range(90)]
+        roles = luck.choices(["user", "assistant"], k=90)
+        messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
+        memory.conversation(f"c{number}").add_messages(messages)
+    for query in ("apple", "Which pear or plum did I buy?", "fig kiwi lime melon " * 20):
+        everything = memory.search(query, limit=540)
+        assert len(everything) > 200
+        scores = [each.score for each in everything]
+        assert scores == sorted(scores, reverse=True)
+        assert scores == pytest.approx([sum(each.why.parts().values()) for each in everything])
+        for limit in (1, 10, 50, 100, 300):
+            found = [each.id for each in memory.search(query, limit=limit)]
+            assert found[:10] == [each.id for each in everything[:limit]][:10]
 
 
 class TestFilters:

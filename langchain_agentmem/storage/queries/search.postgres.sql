@@ -179,7 +179,7 @@ select (select count(*) from search_index) as indexed, 0 as waiting, (select cou
 select cast(json_build_array(
     array_agg(d.id), array_agg(d.owner), array_agg(d.length), array_agg(d.features),
     array_agg(d.created_at) filter (where cast(:times as bigint) = 1),
-    array_agg(d.speaker) filter (where cast(:speakers as bigint) = 1), array_agg(d.role)
+    array_agg(d.speaker), array_agg(d.role)
 ) as text) as columns
 from json_array_elements(cast(:ranges as json)) r
 cross join lateral (

@@ -246,10 +246,10 @@ limit cast(:limit as bigint);
 
 -- name: documents_within
 -- The documents in many small ranges, as one row with a JSON list for each column. Reading many rows would take longer
--- than finding them. `times` and `speakers` are 0 if these columns are not needed.
+-- than finding them. `times` is 0 if the times are not needed.
 select json_array(json_group_array(d.id), json_group_array(d.owner), json_group_array(d.length),
     json_group_array(d.features), json_group_array(d.created_at) filter (where :times),
-    json_group_array(d.speaker) filter (where :speakers), json_group_array(d.role)) as columns
+    json_group_array(d.speaker), json_group_array(d.role)) as columns
 from json_each(:ranges) r
 cross join search_document d on d.id >= json_extract(r.value, '$[0]') and d.id < json_extract(r.value, '$[1]');
 
